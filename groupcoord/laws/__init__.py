@@ -1,4 +1,4 @@
-"""What must hold of every coordinator and its log, whoever drives them: for random tests, the simulator, and users."""
+"""Laws: invariants of every coordinator and its log, for random tests, the simulator, and users."""
 
 from groupcoord.laws.answers import check_answer
 from groupcoord.laws.consumer_groups import (

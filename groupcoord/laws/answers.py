@@ -1,4 +1,4 @@
-"""What no answer may say, whoever asks: for random tests and histories."""
+"""Laws of single responses, for random tests and histories."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATIO
 
 
 def check_answer(coordinator: GroupCoordinator, request: Request, response: Response | None) -> None:
-    """Who joins is not held against its past, and who waits does not wait for itself.
+    """Check that a response does not contradict the state of the coordinator.
 
-    A join of a consumer group is not fenced for its epoch (KAFKA-19233); the leader that a member is told is a member
-    (KIP-814); a producer that names no member is not refused for one (KAFKA-18060); and a member of a consumer group
-    waits for partitions of others, not for those that it has to give back itself (KAFKA-19449). Who comes to a
-    classic group, or comes back, has the time-outs that it says.
+    A join of a consumer group is not fenced for its epoch (KAFKA-19233). The leader in a response is a member
+    (KIP-814). A producer that names no member is not refused for one (KAFKA-18060). A member of a consumer group waits
+    for partitions of others, not for those that it must revoke itself (KAFKA-19449). A member that joins or rejoins a
+    classic group has the timeouts of its request.
 
     Args:
-        coordinator: who has answered, as it is now.
-        request: what was asked.
-        response: the answer; None: there will be none.
+        coordinator: the coordinator after the response.
+        request: the request.
+        response: the response, or None if there will be none.
 
     Raises:
-        LawBrokenError: the answer says something else.
+        LawBrokenError: the response breaks a law.
     """
     match request, response:
         case JoinGroup(supports_skip_assignment=True), JoinGroupResponse(error_code=ErrorCode.NONE):
             partition = coordinator.partition(coordinator.partition_of(request.group_id))
             group = None if partition is None else as_classic_group(partition.groups.get(request.group_id))
             if group is not None and group.generation_id == response.generation_id:
-                is_member = response.leader in group.members or not response.leader  # after a conversion nobody leads
+                is_member = (
+                    response.leader in group.members or not response.leader
+                )  # after a conversion there is no leader
                 require(is_member, "the leader of {!r} is said to be {!r}, which is no member", group, response.leader)
                 if not request.member_id:
                     _check_time_outs(group, response.member_id, request)
@@ -67,13 +69,14 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
                 offset, _ = records.get(
                     ConsumerGroupCurrentMemberAssignmentRecord.key_of(response.member_id), (-1, None)
                 )
-                # What others have done since then, be it with the same append, isn't what it was told to wait for.
+                # Changes of others since then, even in the same append, are not what the response made the member wait
+                # for.
                 if all(other <= offset for other, _ in records.values()):
                     _check_waits_for_others(joined, response.member_id)
 
 
 def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -> None:
-    """What a member said last holds (KAFKA-14009)."""
+    """Check that a member has the timeouts of its last request (KAFKA-14009)."""
     member = group.members.get(member_id)
     if member is not None:
         kept = (member.session_timeout_ms, member.rebalance_timeout_ms)
@@ -82,7 +85,7 @@ def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -
 
 
 def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
-    """A member that has just been told to wait waits for what somebody else has."""
+    """Check that a member with unreleased partitions waits for another member."""
     member = group.state.members.get(member_id)
     if member is None or member.assignment.state is not MemberState.UNRELEASED_PARTITIONS:
         return

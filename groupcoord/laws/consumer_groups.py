@@ -1,7 +1,7 @@
-"""The laws of consumer groups (KIP-848), beside those of :mod:`groupcoord.laws`: for random tests and simulators.
+"""Laws of consumer groups (KIP-848), in addition to those of :mod:`groupcoord.laws`.
 
-Each function raises :class:`~groupcoord.laws.LawBrokenError` with what it found. That hard state is the replay of the
-log, also of a compacted one, and that a group is what its records say, hold for these groups as for all:
+Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding. That hard state is the replay of the
+log, also of a compacted one, and that a group equals its records, are laws for all groups:
 :func:`~groupcoord.laws.check_hard_state_is_the_log`, :meth:`GroupCoordinator.check`.
 """
 
@@ -48,11 +48,13 @@ __all__ = [
 UNIFORM = "uniform"
 STRANGER = "a-stranger"
 OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, CommitRecords, TransactionMarker, OpaqueRecord)
-"""Records that say nothing of a group itself."""
+"""Records that do not concern a group itself."""
 
 
 def consumer_group_of(coordinator: GroupCoordinator, group_id: str) -> ConsumerGroup | None:
-    """Return the consumer group with an id as requests meet it; None if there is none, or its log isn't served."""
+    """Return the consumer group with an id as requests see it, or None if it does not exist or its
+    log is not served.
+    """
     partition = coordinator.partition(coordinator.partition_of(group_id))
     return None if partition is None else as_consumer_group(partition.groups.get(group_id))
 
@@ -61,10 +63,10 @@ def consumer_group_of(coordinator: GroupCoordinator, group_id: str) -> ConsumerG
 
 
 def check_append(records: Iterable[Record]) -> None:
-    """An append about groups is about one; and one that makes another kind of it leaves its offsets alone.
+    """Check that an append concerns one group, and that one that converts a group leaves its offsets alone.
 
     Raises:
-        LawBrokenError: it isn't, or doesn't.
+        LawBrokenError: it does not.
     """
     kinds: dict[str, set[tuple[bool, bool]]] = {}
     with_offsets = set()
@@ -84,10 +86,10 @@ def check_append(records: Iterable[Record]) -> None:
 
 
 def check_is_no_classic_group(coordinator: GroupCoordinator, group: ConsumerGroup) -> None:
-    """A group becomes a classic one with the last member that is not (KAFKA-17317), where it may.
+    """Check that a group becomes classic with the last member of the consumer protocol (KAFKA-17317), if it may.
 
     Raises:
-        LawBrokenError: it didn't, and nothing is on its way to the log.
+        LawBrokenError: it did not, and no write is in flight.
     """
     count, config = len(group.state.members), coordinator.config
     is_classic = (
@@ -99,10 +101,11 @@ def check_is_no_classic_group(coordinator: GroupCoordinator, group: ConsumerGrou
 
 
 def check_is_not_ahead_when_empty(state: ConsumerState) -> None:
-    """A group whose last member leaves has a target of its epoch (KAFKA-20442), but for those in older Kafkas' logs.
+    """Check that a group has a target of its epoch after its last member left (KAFKA-20442), except in logs of older
+    Kafkas.
 
     Raises:
-        LawBrokenError: it hasn't.
+        LawBrokenError: it has not.
     """
     require(
         bool(state.members) or state.assignment_epoch == state.epoch,
@@ -111,10 +114,10 @@ def check_is_not_ahead_when_empty(state: ConsumerState) -> None:
 
 
 def check_sound_consumer_group(state: ConsumerState) -> None:
-    """Members are whole, nobody has what is another's, and nothing is kept of who is gone.
+    """Check that members are complete, partitions have one owner, and nothing of former members is kept.
 
     Raises:
-        LawBrokenError: it isn't so.
+        LawBrokenError: the state is inconsistent.
     """
     check_sound_epochs(state)
     owners: dict[tuple[UUID, int], str] = {}
@@ -131,7 +134,7 @@ def check_sound_consumer_group(state: ConsumerState) -> None:
 
 
 def check_epochs_grow(log_store: LogStore, partition: int) -> None:
-    """In the log the epochs of a consumer group and of its target never go back as long as it lives.
+    """Check that the epochs of a consumer group and of its target never decrease in the log while the group lives.
 
     Raises:
         LawBrokenError: one does, or the target is ahead of its group.
@@ -166,17 +169,17 @@ def check_epochs_grow(log_store: LogStore, partition: int) -> None:
 def check_member_sees_what_is_durable(
     coordinator: GroupCoordinator, group_id: str, member_id: str, epoch: int, owned: Iterable[tuple[UUID, int]]
 ) -> None:
-    """A member was told nothing that is not durable, and nobody else can be given what it believes to have.
+    """Check that a member got only durable state, and that no other member can get the partitions that it owns.
 
     Args:
         coordinator: the coordinator.
-        group_id: a group; of one that isn't served here, or that is no consumer group, nothing is known.
-        member_id: a member; who isn't one will learn it.
-        epoch: the epoch that it was told last.
-        owned: the partitions that it has, by topic id and index.
+        group_id: a group. Nothing is checked for one that is not served here or is no consumer group.
+        member_id: a member. Nothing is checked for a former member, which will learn that.
+        epoch: the last epoch that it got.
+        owned: the partitions that it owns, by topic id and index.
 
     Raises:
-        LawBrokenError: it was, or somebody can.
+        LawBrokenError: one of these does not hold.
     """
     group = consumer_group_of(coordinator, group_id)
     member = None if group is None else group.state.members.get(member_id)
@@ -189,14 +192,14 @@ def check_member_sees_what_is_durable(
 
 
 def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Iterable[ConsumerGroupHeartbeat]) -> None:
-    """A group that a load made of its records, in whatever order, writes what the live one would.
+    """Check that a group loaded from its records, in any order, writes the same as the live one.
 
     Args:
         coordinator: the coordinator.
-        requests: what both are asked. It has no effect.
+        requests: the requests for both. They have no effect.
 
     Raises:
-        LawBrokenError: it doesn't.
+        LawBrokenError: it writes something else.
     """
     for request in requests:
         group = consumer_group_of(coordinator, request.group_id)
@@ -211,7 +214,7 @@ def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Itera
 
 
 def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:
-    """Return the join of somebody new, for :func:`check_restart_writes_the_same`."""
+    """Return the join of a new member, for :func:`check_restart_writes_the_same`."""
     return ConsumerGroupHeartbeat(
         group_id, STRANGER, rebalance_timeout_ms=60_000, subscribed_topic_names=tuple(topics), topic_partitions=()
     )
@@ -237,19 +240,19 @@ def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: Consu
 
 
 def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
-    """When faults have stopped, members have what their target says, and all partitions have an owner.
+    """Check that, after faults have ended, members own their targets and every partition has an owner.
 
-    Not so where all that are left use the classic protocol, and the group may not become a classic one: in Kafka they
-    are never told that there is more to have. And where a static member's restart has made the group of a classic one,
-    nobody has assigned anything yet: members go on with what their leader gave them, without what is new since then.
+    Two exceptions. If all remaining members use the classic protocol and the group may not become classic, Kafka never
+    announces further partitions to them. And if the restart of a static member has converted a classic group, there is
+    no assignment yet: members keep what their leader assigned, without later topics.
 
     Args:
         coordinator: the coordinator.
         group_id: a consumer group.
-        member_ids: who is alive: the members, but for those for whom there is no room.
+        member_ids: the live members, except those for whom there is no room.
 
     Raises:
-        LawBrokenError: they don't, somebody else is a member, or uniform's assignment is uneven.
+        LawBrokenError: this does not hold, there are other members, or the uniform assignment is uneven.
     """
     group = consumer_group_of(coordinator, group_id)
     assert group is not None
@@ -262,7 +265,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
         f"the members of {group_id!r} are {sorted(state.members)}; alive are {sorted(member_ids)}",
     )
     if state.members and state.classic_member_count == len(state.members):
-        # Whoever leaves makes a new epoch, but no new target; and heartbeats of the classic protocol make none either.
+        # Leaving makes a new epoch but no new target, and heartbeats of the classic protocol make none either.
         return
     expected = ConsumerGroupState.STABLE if state.members else ConsumerGroupState.EMPTY
     require(group.group_state is expected, f"{group!r} does not come to rest: {state.facts()}")

@@ -1,7 +1,7 @@
-"""The laws that hold at every moment of every run, whatever happened before: for random tests and simulators.
+"""Laws that hold at every moment of every run, for random tests and simulators.
 
-Each function looks at a coordinator or at a log and raises :class:`LawBrokenError` with what it found.
-``docs/design.md`` lists the laws; what lies inside a single structure is proved by :meth:`GroupCoordinator.check`.
+Each function examines a coordinator or a log and raises :class:`LawBrokenError` with its finding. ``docs/design.md``
+lists the laws. :meth:`GroupCoordinator.check` checks single structures.
 """
 
 from __future__ import annotations
@@ -82,19 +82,18 @@ NEWEST = 4
 
 
 class LawBrokenError(GroupcoordError, AssertionError):
-    """A law does not hold."""
+    """A law is broken."""
 
 
 def require(condition: bool, message: str, *told: object) -> None:
-    """Raise if a law is broken.
+    """Raise LawBrokenError unless a condition holds.
 
-    Not an assert statement: ``python -O`` would leave it out.
+    Not an assert statement, which ``python -O`` would remove.
 
     Args:
-        condition: holds if it isn't.
+        condition: the condition.
         message: what is broken.
-        told: what stands in the braces of the message, if any: the message of a law that is looked at very often is put
-            together only where it is broken.
+        told: values for the braces of the message, so that a message is formatted only if its law is broken.
 
     Raises:
         LawBrokenError: with ``message``.
@@ -104,7 +103,7 @@ def require(condition: bool, message: str, *told: object) -> None:
 
 
 def error_codes(response: Response) -> list[ErrorCode]:
-    """Return every error code of an answer that says whether something was done, NONE included, in order."""
+    """Return every error code of a response, NONE included, in order."""
     match response:
         case HeartbeatResponse():
             return [response.error_code]
@@ -132,12 +131,12 @@ def error_codes(response: Response) -> list[ErrorCode]:
 
 
 def errors_in(response: Response) -> list[ErrorCode]:
-    """Return the errors in an answer, each once, in order; none of one in which everything was done."""
+    """Return the errors in a response, each once, in order; none if everything succeeded."""
     return [code for code in dict.fromkeys(error_codes(response)) if code is not ErrorCode.NONE]
 
 
 def replayed(log_store: LogStore, partition: int) -> dict[str, object]:
-    """Return the hard state that a log partition makes, built from nothing but its records."""
+    """Return the hard state that the records of a log partition add up to."""
     return _replay(log_store, partition).facts()
 
 
@@ -149,10 +148,10 @@ def _replay(log_store: LogStore, partition: int) -> HardState:
 
 
 class OffsetLedger:
-    """Committed offsets of a log partition, folded from its records in the plainest way there is.
+    """Committed offsets of a log partition, folded from its records in the simplest way.
 
     Attributes:
-        committed: what everybody can see: where the commit lies in the log, and its record.
+        committed: visible commits: the offset of the record in the log, and the record.
     """
 
     def __init__(self) -> None:
@@ -160,7 +159,7 @@ class OffsetLedger:
         self._open: dict[int, dict[OffsetKey, tuple[int, OffsetCommitRecord]]] = {}
 
     def take(self, record: Record, log_offset: int) -> None:
-        """Take the next record of the log."""
+        """Apply the next record of the log."""
         match record:
             case OffsetCommitRecord(producer_id=producer_id):
                 target = self.committed if producer_id == NO_PRODUCER_ID else self._open.setdefault(producer_id, {})
@@ -174,12 +173,12 @@ class OffsetLedger:
                         self.committed[key] = found
 
     def is_open(self, key: OffsetKey) -> bool:
-        """Tell whether a transaction that is not over has an offset for this partition."""
+        """Return whether an open transaction has an offset for this partition."""
         return any(key in offsets for offsets in self._open.values())
 
 
 def offsets_in_log(log_store: LogStore, partition: int) -> dict[OffsetKey, int]:
-    """Return (group, topic, partition) → committed offset, as an :class:`OffsetLedger` makes them of the log."""
+    """Return (group, topic, partition) → committed offset, as an :class:`OffsetLedger` folds them from the log."""
     ledger = OffsetLedger()
     for entry in log_store.read(partition):
         ledger.take(entry.record, entry.offset)
@@ -187,23 +186,23 @@ def offsets_in_log(log_store: LogStore, partition: int) -> dict[OffsetKey, int]:
 
 
 def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:
-    """Hard state == replay(durable log): a restart at this moment would forget nothing and make nothing up.
+    """Check that hard state == replay(durable log): a restart now would neither lose nor invent anything.
 
     Raises:
-        LawBrokenError: it would.
+        LawBrokenError: they differ.
     """
     for partition in served_partitions(coordinator):
         check_replay(partition, _replay(coordinator.log_store, partition.index))
 
 
 def check_log_can_be_loaded(load: Callable[[], object]) -> None:
-    """Load log partitions; what their store reads back can be taken over.
+    """Load log partitions and check that it succeeds.
 
     Args:
         load: loads them.
 
     Raises:
-        LawBrokenError: the coordinator could not load one of them; the message has the cause, not its traceback.
+        LawBrokenError: the coordinator could not load one of them; the message holds the cause without its traceback.
     """
     try:
         load()
@@ -218,15 +217,15 @@ def check_log_can_be_loaded(load: Callable[[], object]) -> None:
 
 
 def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = False) -> None:
-    """Hard state of a log partition == what its log makes.
+    """Check that the hard state of a log partition equals that of its log.
 
-    What commits of ``log`` have in common becomes what those of the partition have, so that the next look is quicker.
+    Equal parts of commits become shared objects, so that the next check is faster.
 
     Args:
         partition: the core of a log partition.
-        log: the hard state that its records make.
-        was_compacted: the log was compacted when the partition was loaded; ``log`` is made of all that was written. So
-            groups may be missing that have neither a record nor an offset any more.
+        log: the hard state of its records.
+        was_compacted: whether the log was compacted when the partition was loaded, while ``log`` has all records. Then
+            groups without records and offsets may be missing.
 
     Raises:
         LawBrokenError: they differ.
@@ -243,7 +242,7 @@ def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = 
 
 
 def _left_by_compaction(log: HardState, found: Collection[str]) -> dict[str, RecordsOfGroup]:
-    """Return the groups of a log but those that have neither a record nor an offset, unless they were found."""
+    """Return the groups of a log without those that have neither a record nor an offset, unless they were found."""
     offsets = log.offsets
     return {
         group_id: records
@@ -253,10 +252,11 @@ def _left_by_compaction(log: HardState, found: Collection[str]) -> dict[str, Rec
 
 
 def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[str]) -> None:
-    """What consumers are told is what the log says: transactions count from their marker on, and not after an abort.
+    """Check that OffsetFetch returns the commits of the log: transactions count from their marker on, and not after an
+    abort.
 
     Raises:
-        LawBrokenError: an OffsetFetch of one of the groups says something else.
+        LawBrokenError: an OffsetFetch of one of the groups differs.
     """
     for group_id in group_ids:
         index = coordinator.partition_of(group_id)
@@ -276,24 +276,24 @@ def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[st
 
 
 def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
-    """What compaction would leave makes the same hard state, but for groups whose offsets are all gone.
+    """Check that a snapshot rebuilds the hard state, except for groups whose offsets are all gone.
 
     Raises:
-        LawBrokenError: it makes another one.
+        LawBrokenError: it does not.
     """
     for partition in served_partitions(coordinator):
         check_rebuilt(partition, partition.snapshot(), "its snapshot")
 
 
 def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> None:
-    """Hard state == replay(a legal compaction of the log), but for groups whose offsets are all gone.
+    """Check that a compacted log rebuilds the hard state, except for groups whose offsets are all gone.
 
     Args:
         coordinator: the coordinator.
         place: how far the log is compacted, from 0 to 1.
 
     Raises:
-        LawBrokenError: it is another one.
+        LawBrokenError: it does not.
     """
     for partition in served_partitions(coordinator):
         entries = compacted(list(coordinator.log_store.read(partition.index)), place)
@@ -301,15 +301,15 @@ def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> No
 
 
 def check_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], name: str) -> None:
-    """Hard state of a log partition is what some records make, but for groups whose offsets are all gone.
+    """Check that records rebuild the hard state of a log partition, except for groups whose offsets are all gone.
 
     Args:
         partition: the core of a log partition.
-        records: what makes another one, with log offsets.
-        name: what they are, for the error.
+        records: the records with their offsets in the log.
+        name: what they are, for the message.
 
     Raises:
-        LawBrokenError: it is another one.
+        LawBrokenError: they do not.
     """
     hard = HardState()
     for log_offset, record in records:
@@ -321,10 +321,10 @@ def check_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], n
 
 
 def compacted(entries: list[LogRecord], place: float, *, keeps_tombstones: bool = False) -> list[LogRecord]:
-    """Return what may be left of a log that was compacted up to about ``place``, from 0 to 1.
+    """Return what may remain of a log that was compacted up to about ``place``, from 0 to 1.
 
-    Compaction stops before a transaction that isn't over. Up to there a record gives way to a later one with its key,
-    and what was aborted goes, as do tombstones unless they are too young.
+    Compaction stops before an open transaction. Before that point a record is replaced by a later one with its key, and
+    aborted records are dropped, as are tombstones unless they are too young.
     """
     count = int(place * len(entries))
     end = entries[count].offset if count < len(entries) else (entries[-1].offset + 1 if entries else 0)
@@ -353,7 +353,7 @@ def compacted(entries: list[LogRecord], place: float, *, keeps_tombstones: bool 
 
 
 def _key_of(record: Record) -> Hashable:
-    """Return what stands for the bytes of a record's key."""
+    """Return a stand-in for the bytes of a record's key."""
     match record:
         case OffsetCommitRecord() | OffsetTombstone():
             return (record.key_version, record.group_id, record.topic, record.partition)
@@ -372,21 +372,21 @@ def _is_tombstone(record: Record) -> bool:
 
 
 def check_timers(coordinator: GroupCoordinator) -> None:
-    """No timer without an owner: those of a log partition end with it.
+    """Check that every timer has an owner: those of a log partition end with it.
 
     Raises:
-        LawBrokenError: one goes on.
+        LawBrokenError: a timer has none.
     """
     for timer in coordinator._timers.armed():
         require(coordinator.partition(timer.key.partition) is not None, "{!r} belongs to nobody", timer)
 
 
 def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable]) -> None:
-    """Every request without an answer waits in exactly one place, and nothing else waits.
+    """Check that every unanswered request waits in exactly one place, and nothing else waits.
 
     Args:
-        coordinator: where they wait.
-        outstanding: the tokens of the requests that have no answer yet.
+        coordinator: the coordinator.
+        outstanding: the tokens of the unanswered requests.
 
     Raises:
         LawBrokenError: a request was lost, or would be answered twice.
@@ -404,17 +404,17 @@ def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable])
 
 
 def check_size(coordinator: GroupCoordinator) -> None:
-    """No more than ``group.max.size`` (KIP-389) join a generation, or ``group.consumer.max.size`` a consumer group.
+    """Check that no more than ``group.max.size`` (KIP-389) join a generation, or ``group.consumer.max.size`` a consumer
+    group.
 
-    The latter holds only as long as nobody lowers that.
+    The latter holds only while the setting is not lowered.
 
-    A classic group can have more members all the same: a static member that has not joined again when a rebalance ends
-    stays in the generation, while others may have taken all the places. So joins that wait count, of whomever, and
-    dynamic members, all of which have joined. Recorded with Kafka 4.4.0 (the packaged transcripts of the area
-    ``size``).
+    A classic group can have more members: a static member that has not rejoined stays in the generation, while others
+    may have filled all places. So all waiting joins count, and dynamic members, all of which have joined. Recorded with
+    Kafka 4.4.0 (the packaged transcripts of the area ``size``).
 
     Raises:
-        LawBrokenError: more do.
+        LawBrokenError: there are more.
     """
     config = coordinator.config
     for partition in served_partitions(coordinator):
@@ -424,15 +424,15 @@ def check_size(coordinator: GroupCoordinator) -> None:
 
 
 def check_places(log_store: LogStore, partition: int, partition_count: int) -> None:
-    """Every group lies in the log partition in which Kafka looks for it: that of its id's hash code in Java.
+    """Check that every group lies in the log partition of its id's Java hash code.
 
     Args:
         log_store: the log.
         partition: one of its partitions.
-        partition_count: how many there are.
+        partition_count: the number of partitions.
 
     Raises:
-        LawBrokenError: one lies in another, where neither another broker nor a tool will find it.
+        LawBrokenError: one lies in another, where neither a broker nor a tool would find it.
     """
     for entry in log_store.read(partition):
         group_id = getattr(entry.record, "group_id", None)
@@ -443,7 +443,9 @@ def check_places(log_store: LogStore, partition: int, partition_count: int) -> N
 
 @lru_cache
 def _hash_code_in_java(text: str) -> int:
-    """Return ``String.hashCode()``, 0 where the least number has no absolute value (``Utils.abs`` of Kafka)."""
+    """Return ``String.hashCode()``, or 0 for the smallest number, which has no absolute value
+    (Kafka's ``Utils.abs``).
+    """
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -452,7 +454,7 @@ def _hash_code_in_java(text: str) -> int:
 
 
 def check_generations_grow(log_store: LogStore, partition: int) -> None:
-    """In the log, a group's generation never goes back as long as the group lives.
+    """Check that the generation of a group never decreases in the log while the group lives.
 
     Raises:
         LawBrokenError: it does.
@@ -475,7 +477,7 @@ def check_generations_grow(log_store: LogStore, partition: int) -> None:
 def check_acknowledged_commits(
     log_store: LogStore, partitions: Iterable[int], acknowledged: Iterable[tuple[str, str, int, int]]
 ) -> None:
-    """Every commit that was answered with NONE is in the log.
+    """Check that every commit that was answered with NONE is in the log.
 
     Args:
         log_store: the log.
@@ -499,10 +501,10 @@ def check_acknowledged_commits(
 
 
 def check_bytes(log_store: LogStore, partition: int) -> None:
-    """What the newest records of a log are stays the same when they are put into Kafka's bytes and read from them.
+    """Check that the newest records of a log survive encoding and decoding.
 
     Raises:
-        LawBrokenError: a record becomes another one.
+        LawBrokenError: a record changes.
     """
     for entry in list(log_store.read(partition))[-NEWEST:]:
         key, value = entry.encoded()
@@ -525,7 +527,7 @@ def check_bytes(log_store: LogStore, partition: int) -> None:
 
 
 def served_partitions(coordinator: GroupCoordinator) -> Iterator[Partition]:
-    """Return the log partitions that a coordinator serves now."""
+    """Yield the log partitions that a coordinator serves now."""
     for index in range(coordinator.config.offsets_topic_num_partitions):
         partition = coordinator.partition(index)
         if partition is not None:
@@ -533,7 +535,7 @@ def served_partitions(coordinator: GroupCoordinator) -> Iterator[Partition]:
 
 
 def _agree(found: dict[str, OffsetsOfGroup], expected: dict[str, OffsetsOfGroup]) -> bool:
-    """Tell whether committed offsets are the same, and let what commits have in common be one object."""
+    """Return whether committed offsets are equal, and share equal parts of commits."""
     if found.keys() != expected.keys():
         return False
     for group_id, topics in found.items():
@@ -553,7 +555,7 @@ def _agree(found: dict[str, OffsetsOfGroup], expected: dict[str, OffsetsOfGroup]
 
 
 def _transactions(entries: list[LogRecord]) -> list[tuple[int, int]]:
-    """Return where each transaction starts and ends; one that is not over ends after everything."""
+    """Return start and end of each transaction; an open one ends after everything."""
     started: dict[int, int] = {}
     spans = []
     for entry in entries:
@@ -571,7 +573,7 @@ def _lasting(facts: dict[str, Any]) -> dict[str, object]:
 
 
 def _difference(name: str, found: object, other_name: str, other: object, path: str = "") -> str:
-    """Tell where two nested dictionaries differ first."""
+    """Return where two nested dictionaries first differ."""
     if isinstance(found, dict) and isinstance(other, dict):
         for key in (*found, *(key for key in other if key not in found)):
             if found.get(key, NOTHING) != other.get(key, NOTHING):

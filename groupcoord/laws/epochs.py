@@ -1,4 +1,4 @@
-"""The epochs of a group whose state is in the log: none is ahead of what it follows."""
+"""Laws of epochs in a group whose state is in the log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from groupcoord.laws.coordinator import require
 
 
 def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
-    """Members are not ahead of the target, that is not ahead of the group, and nothing is kept of who is gone.
+    """Check that members are not ahead of the target nor the target of the group, and nothing of former members is
+    kept.
 
     Raises:
-        LawBrokenError: it isn't so.
+        LawBrokenError: this does not hold.
     """
     for member in state.members.values():
         epochs = member.member_epoch, state.assignment_epoch, state.epoch

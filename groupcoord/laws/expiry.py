@@ -1,4 +1,4 @@
-"""The laws of expiry (KIP-211): what it must leave alone."""
+"""Laws of offset expiry (KIP-211): what it must keep."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["check_expiry", "check_forgets_topic", "offsets_of_topic"]
 
 
 def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> None:
-    """Expiry takes what is old and used by nobody.
+    """Check that expiry removes only old and unused offsets.
 
-    It neither ends a group with an open transaction nor takes an offset that one has put aside (KAFKA-19163), so what
-    was committed in a transaction is there when its marker comes. It never takes an offset of a topic that members use
-    (KAFKA-4682), whatever state their group is in (KAFKA-13636), and none before its time (KAFKA-8069).
+    It neither ends a group with an open transaction nor removes a pending transactional offset (KAFKA-19163), so that a
+    transaction's commit is there when its marker comes. It never removes an offset of a topic that members use
+    (KAFKA-4682), in any state of the group (KAFKA-13636), and none too early (KAFKA-8069).
 
     Args:
-        coordinator: the one that sweeps.
-        records: what it is about to append to a log partition.
+        coordinator: the coordinator.
+        records: what the sweep is about to append to a log partition.
 
     Raises:
-        LawBrokenError: it does.
+        LawBrokenError: it removes something else.
     """
     about_to_be_written = list(records)
     for partition in served_partitions(coordinator):
@@ -47,7 +47,7 @@ def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> No
 
 
 def offsets_of_topic(coordinator: GroupCoordinator, topic_id: UUID) -> set[tuple[str, str, int]]:
-    """Return what is committed in a topic, as group, topic and partition, wherever it is served here."""
+    """Return the committed offsets of a topic, as group, topic and partition, in all served log partitions."""
     return {
         (group_id, topic, index)
         for partition in served_partitions(coordinator)
@@ -59,11 +59,12 @@ def offsets_of_topic(coordinator: GroupCoordinator, topic_id: UUID) -> set[tuple
 
 
 def check_forgets_topic(committed: Iterable[tuple[str, str, int]], records: Iterable[Record]) -> None:
-    """What is committed in a topic goes with it: one of the same name that comes later begins at its beginning.
+    """Check that the deletion of a topic deletes its committed offsets, so that a new topic of that name begins
+    without.
 
     Args:
-        committed: the offsets before the topic was deleted, see :func:`offsets_of_topic`.
-        records: what the coordinator has asked the log to write, when it was told of that.
+        committed: the offsets before the deletion, from :func:`offsets_of_topic`.
+        records: what the coordinator wrote after the deletion.
 
     Raises:
         LawBrokenError: an offset stays.
@@ -99,7 +100,7 @@ def _check_expired(
 
 
 def _uses(group: Group, topic: str) -> bool:
-    """Tell whether members use a topic, or may: in a round of a classic group nobody knows what they subscribe to."""
+    """Return whether members use a topic, or may: in a rebalance of a classic group their subscriptions are unknown."""
     classic = as_classic_group(group)
     is_in_a_round = classic is not None and classic.state is not GroupState.STABLE
     return not group.is_empty and (is_in_a_round or group.uses_topic(topic))

@@ -1,4 +1,4 @@
-"""What a member of a classic group makes of an answer: for the simulator, and for whoever tests a client's machine."""
+"""Laws of a classic member's reactions to responses, for the simulator and for tests of clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from groupcoord.laws.coordinator import error_codes, require
 __all__ = ["check_reaction"]
 
 OF_STRANGERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""Answered to who is no member, or not of this generation."""
+"""Errors for a client that is no member, or not of this generation."""
 
 PUT_OUT = OF_STRANGERS | {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.MEMBER_ID_REQUIRED}
 
@@ -26,22 +26,21 @@ PUT_OUT = OF_STRANGERS | {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.MEMBER_ID_REQU
 def check_reaction(
     request: Request, response: Response, before: tuple[int, str], after: tuple[int, str] | None
 ) -> None:
-    """Who learns that it is out stops (franz-go #1326), nobody else does, and who is given an id takes it.
+    """Check that a fenced member stops (franz-go #1326), no other member does, and a member id in a response is used.
 
-    A rebalance that has begun puts nobody out (librdkafka #4059), and an error about another generation says nothing
-    about this one (aiokafka #88): but that of a commit, after which the Java consumer of Kafka 4.4 joins anew all the
-    same if no rebalance is under way. Of a member that asks for an id again, the first is awaited in vain
-    (librdkafka #5569).
+    A rebalance ends no membership (librdkafka #4059), and an error about another generation does not concern this one
+    (aiokafka #88), except that of a commit, after which the Java consumer of Kafka 4.4 rejoins if no rebalance is in
+    progress. If a member requests an id again, the group waits for the first id in vain (librdkafka #5569).
 
     Args:
-        request: what the member had asked.
-        response: the answer.
-        before: the generation and the member id by which it was in its group when the answer came.
-        after: the same when it has taken the answer; the generation is -1 if it is in none any more. None: it has
-            ended, or is about to leave.
+        request: the member's request.
+        response: the response.
+        before: the generation and the member id before the response.
+        after: the same after the response. The generation is -1 if it is in none any more; None if the member has ended
+            or is about to leave.
 
     Raises:
-        LawBrokenError: it goes on in a generation that it is out of, has left one that it is in, or leaves its id.
+        LawBrokenError: it continues in a lost generation, has left a valid one, or ignores its id.
     """
     generation_id, member_id = before
     if after is None:

@@ -1,8 +1,8 @@
-"""The laws of who is in a group, who is put out of it, and who waits: beside those of :mod:`groupcoord.laws`.
+"""Laws of membership: who is a member, who is fenced, and who waits, in addition to those of :mod:`groupcoord.laws`.
 
-Each function raises :class:`~groupcoord.laws.LawBrokenError` with what it found. They are what historic bugs of Kafka
-broke and no other law noticed: KAFKA-10284, where a failover forgot that a static member had come back, and
-KAFKA-7909, where nobody looked whether all had joined.
+Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding. Historic bugs of Kafka broke these laws
+and no others: KAFKA-10284, where a failover forgot that a static member had returned, and KAFKA-7909, where no check
+followed the last join.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ __all__ = [
 
 
 def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collection[str] = ()) -> None:
-    """The members of a Stable group are those of its record, unless a replacement is on its way (KAFKA-10284).
+    """Check that the members of a Stable group are those of its record, unless a replacement is in flight
+    (KAFKA-10284).
 
     Args:
         coordinator: the coordinator.
-        taken_back: ids that static members were given and that were taken from them again, since the log took too long
-            for their replacement (``offsets.commit.timeout.ms``). The log may have written it all the same, and then it
-            has an id that the group has not, as in Kafka (:func:`ids_taken_back`).
+        taken_back: ids that static members got and lost again, because the log took too long for their replacement
+            (``offsets.commit.timeout.ms``). The log may have written it nevertheless, and then holds an id that the
+            group has not, as in Kafka (:func:`ids_taken_back`).
 
     Raises:
-        LawBrokenError: they are others: a restart would fence who is in the group, or bring back who is not.
+        LawBrokenError: they differ: a restart would fence members, or bring former ones back.
     """
     for partition, group in _classic_groups(coordinator):
         if group.state is not GroupState.STABLE or _is_replacing(partition, group):
@@ -62,9 +63,9 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
 
 
 def ids_taken_back(coordinator: GroupCoordinator) -> set[str]:
-    """Return the ids on their way to the log that static members have no more, for :func:`check_members_are_durable`.
+    """Return the ids in flight to the log that static members have lost, for :func:`check_members_are_durable`.
 
-    Look after each step: once the log has answered, nothing tells.
+    Call it after each step: once the log has answered, they are unknown.
     """
     return {
         written.new_member_id
@@ -76,15 +77,15 @@ def ids_taken_back(coordinator: GroupCoordinator) -> set[str]:
 
 
 def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
-    """Nobody waits in a round in which nobody is missing (KAFKA-7909).
+    """Check that no member waits in a rebalance in which all members have joined (KAFKA-7909).
 
-    Some do in Kafka: in the first round of a group, which gives others the time to come (KIP-134); where there is no
-    room for more, since nobody looks again after a member was sent away for that (GROUP_MAX_SIZE_REACHED; the packaged
-    transcript ``size/late_static_member_of_a_full_group_is_put_out``); and where members list a protocol twice, so
-    that there is none to choose.
+    Kafka has three exceptions: the first rebalance of a group, which waits for others (KIP-134); a full group, since no
+    check follows a refusal with GROUP_MAX_SIZE_REACHED (the packaged transcript
+    ``size/late_static_member_of_a_full_group_is_put_out``); and members that list a protocol twice, so that there is
+    none to choose.
 
     Raises:
-        LawBrokenError: somebody does.
+        LawBrokenError: a member waits.
     """
     for _, group in _classic_groups(coordinator):
         if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial_rebalance:
@@ -97,18 +98,18 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
-    """Nobody is awaited for ever: whoever is silent is missed at some moment that is set (KAFKA-9752, KAFKA-12890).
+    """Check that every wait has a deadline (KAFKA-9752, KAFKA-12890).
 
-    A round to join ends at a moment, as does one to sync; an id that was handed out is good until one, and so is the
-    session of each member that waits for nothing. A new member is told of its first round, however long that takes, or
-    is gone after five minutes; from then on it is new no longer.
+    The join phase has one, and so has the sync phase, each assigned member id, and the session of each member that
+    waits for nothing. A new member gets a response to its first join, or is removed after five minutes; afterwards it
+    is not new any more.
 
     Raises:
-        LawBrokenError: somebody is.
+        LawBrokenError: a wait has none.
     """
     for partition, group in _classic_groups(coordinator):
         if group.group_id in partition._context.writings:
-            continue  # what has come due waits for the log
+            continue  # a due timer may wait for the log
         if group.state is GroupState.COMPLETING_REBALANCE:
             has_end = group.sync_timer.deadline_ms is not None or _is_assigning(partition, group)
             require(has_end, "{!r} waits for ever for its assignment", group)
@@ -124,27 +125,27 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
 
 
 def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: str) -> None:
-    """Who is fenced has a successor: somebody who is fenced although nobody came after it was never in the log.
+    """Check that a fenced member has a successor; one that is fenced without a successor was never in the log.
 
-    The latter happens in Kafka: who joins under an instance id is told its member id when the round is over, and the
-    log hears of it when assignments are written. If the coordinator moves in between, the log has the id from before
-    (the packaged transcript ``load/static_restart_in_an_unfinished_round_is_fenced``).
+    The latter happens in Kafka: a member that joins under an instance id gets its member id at the end of the
+    rebalance, and the log gets it with the assignments. If the coordinator moves in between, the log holds the previous
+    id (the packaged transcript ``load/static_restart_in_an_unfinished_round_is_fenced``).
 
     Args:
         log_store: the log.
         partition: the log partition of the group.
         group_id: a group.
-        member_id: of a static member that was told FENCED_INSTANCE_ID, although nobody has taken its place.
+        member_id: of a static member that got FENCED_INSTANCE_ID without a successor.
 
     Raises:
-        LawBrokenError: the log has given the instance to it.
+        LawBrokenError: the log has assigned the instance to it.
     """
     is_written = _has_had_member(log_store, partition, group_id, member_id)
     require(not is_written, f"{member_id!r} of group {group_id!r} is fenced, and nobody has taken its place")
 
 
 def _has_had_member(log_store: LogStore, partition: int, group_id: str, member_id: str) -> bool:
-    """Tell whether a log has ever had this member of a group, of whatever kind the group was."""
+    """Return whether a log has ever held this member of a group, of any type."""
     for entry in log_store.read(partition):
         match entry.record:
             case GroupMetadataRecord(members=members) as record:

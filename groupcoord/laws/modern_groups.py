@@ -1,4 +1,4 @@
-"""The laws of all kinds of groups whose state is in the log: whatever the log takes, groups are sound."""
+"""Laws of all groups whose state is in the log: consistent states whatever the log accepts."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from groupcoord.laws.epochs import check_sound_epochs
 
 
 def check_sound_streams_group(state: StreamsState) -> None:
-    """A task is active at one member, and no other member of its process has a copy: given up tasks count, too.
+    """Check that a task is active in one member, and no other member of its process has a copy, revoked tasks included.
 
-    Within a member a task may change its role at once, so that it has a copy of what it still has to give up.
+    Within a member a task may change its role at once, so that it has a copy of a task that it must still revoke.
 
     Raises:
-        LawBrokenError: it isn't so; or epochs or static members don't fit.
+        LawBrokenError: this does not hold, or epochs or static members are inconsistent.
     """
     check_sound_epochs(state)
     active: dict[Task, StreamsMember] = {}
@@ -71,14 +71,14 @@ SOUND: dict[type[ModernGroupState[Any, Any]], Callable[[Any], None]] = {
     ShareState: check_sound_epochs,
     StreamsState: check_sound_streams_group,
 }
-"""By class of state: what must hold of every such group."""
+"""Check of every group, by class of state."""
 
 
 def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
-    """A group has one write in flight, built on what is durable; whatever the log takes of all, groups are sound.
+    """Check that a group has one write in flight, based on durable state, and is consistent whatever the log accepts.
 
     Raises:
-        LawBrokenError: a group has two, or one that builds on something else, or that would leave an unsound group.
+        LawBrokenError: a group has two, one with another base, or one that would leave an inconsistent group.
     """
     for partition in served_partitions(coordinator):
         writes: dict[str, Sequence[Record]] = {}
@@ -112,17 +112,17 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
 def check_holds_what_is_durable(
     coordinator: GroupCoordinator, group_id: str, member_id: str, epoch: int, active: Iterable[Task]
 ) -> None:
-    """A member of a streams or share group was told no epoch that isn't durable, and others can't get its active tasks.
+    """Check that a member of a streams or share group got only durable epochs, and no other can get its active tasks.
 
     Args:
         coordinator: the coordinator.
-        group_id: a group; of one that isn't served here nothing is known.
-        member_id: a member; who isn't one will learn it.
-        epoch: the epoch that it was told last.
-        active: the active tasks that it has.
+        group_id: a group. Nothing is checked for one that is not served here.
+        member_id: a member. Nothing is checked for a former member, which will learn that.
+        epoch: the last epoch that it got.
+        active: the active tasks that it owns.
 
     Raises:
-        LawBrokenError: it was, or they can.
+        LawBrokenError: one of these does not hold.
     """
     partition = coordinator.partition(coordinator.partition_of(group_id))
     group = None if partition is None else as_modern_group(partition.groups.get(group_id))
@@ -138,18 +138,18 @@ def check_holds_what_is_durable(
 
 
 def check_members_are_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
-    """When faults have stopped, all who are alive are at the target, all tasks run, and somebody reads each partition.
+    """Check that, after faults have ended, live members have their targets, all tasks run, and each partition is read.
 
-    Not so where a share group still has the states of a topic that was deleted while nobody served its log, and there
-    is another one of that name: in Kafka its epoch then grows with each heartbeat.
+    An exception is a share group with states of a topic that was deleted while its log was not served, if another topic
+    of that name exists: in Kafka its epoch then grows with each heartbeat.
 
     Args:
         coordinator: the coordinator.
         group_id: a streams or share group.
-        member_ids: who is alive: the members, but for those for whom there is no room.
+        member_ids: the live members, except those for whom there is no room.
 
     Raises:
-        LawBrokenError: they aren't, or don't; or somebody else is a member.
+        LawBrokenError: this does not hold, or there are other members.
     """
     partition = coordinator.partition(coordinator.partition_of(group_id))
     group = None if partition is None else partition.groups.get(group_id)

@@ -1,4 +1,4 @@
-"""The law of owners: of several processes that fight for one log, at most one answers at a time."""
+"""Law of ownership: of several processes that take over one log from each other, at most one answers at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_AS_OWNER = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        # what is found before a group is asked
+        # detected before the group is looked up
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -21,11 +21,11 @@ NOT_AS_OWNER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""Who says nothing but this claims nothing."""
+"""Responses that claim no ownership."""
 
 
 class OwnerLaws:
-    """Watches what owners of a log do and say: tell it each look and each answer, and it raises if one broke the law.
+    """Watches the looks and responses of owners of a log, and raises at the first breach.
 
     Owners have numbers that grow with each take-over, as epochs do. Times are true times, whatever the owners believe.
 
@@ -39,14 +39,14 @@ class OwnerLaws:
         self._newest = 0
 
     def looked(self, owner: int, began_ms: int) -> None:
-        """A look or a read, which began then, has found the log to be this owner's."""
+        """Record a look or a read, begun at ``began_ms``, that found the log to be this owner's."""
         self._looked_ms[owner] = max(began_ms, self._looked_ms.get(owner, began_ms))
 
     def told(self, owner: int, said: Response | Event, now_ms: int) -> None:
-        """An owner lets an answer or an event out: its lease lasts, and no later owner has said anything yet.
+        """Check a response or event of an owner: its lease lasts, and no later owner has responded.
 
         Raises:
-            LawBrokenError: it doesn't, or one has.
+            LawBrokenError: it breaks the law.
         """
         if _claims_nothing(said):
             return
