@@ -1,9 +1,9 @@
-"""The coordinator in an event loop: ``await coordinator.ask(request)``, one timer, and log stores that take their time.
+"""Coordinator in an event loop: ``await coordinator.ask(request)``, one timer, and asynchronous log stores.
 
-async with AsyncCoordinator(GroupCoordinator()) as coordinator:
-    joined = await coordinator.ask(JoinGroup("crew", protocols=(JoinProtocol("deal", b""),)))
+    async with AsyncCoordinator(GroupCoordinator()) as coordinator:
+        joined = await coordinator.ask(JoinGroup("crew", protocols=(JoinProtocol("deal", b""),)))
 
-Programs without asyncio have the same in :mod:`groupcoord.coordinator.threads`.
+Programs without asyncio use :mod:`groupcoord.coordinator.threads`.
 """
 
 from groupcoord.aio.coordinator import AsyncCoordinator

@@ -1,4 +1,4 @@
-"""A coordinator on asyncio: a future for each request, and one timer for whatever is due next."""
+"""Coordinator on asyncio: a future for each request, and one timer for the next deadline."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 RECORDS_AT_ONCE = 2_000
-"""So many records are loaded before others have their turn: some milliseconds."""
+"""Records that are loaded without yielding, which takes some milliseconds."""
 
 
 async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]], bool], partition: int) -> None:
-    """Finish the load of a log partition that was begun, while others have their turn.
+    """Finish a load that was begun, yielding to the event loop.
 
     Args:
-        change: does something with the coordinator, and passes on what comes of it.
+        change: calls a function with the coordinator and delivers the responses that result.
         partition: the log partition.
 
     Raises:
@@ -46,25 +46,25 @@ async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]]
 
 
 class AsyncCoordinator:
-    """A coordinator on the running event loop: ``async with AsyncCoordinator(GroupCoordinator(…)) as coordinator``.
+    """Coordinator on the running event loop: ``async with AsyncCoordinator(GroupCoordinator(…)) as coordinator``.
 
-    Entering loads all log partitions, or raises what :meth:`start` raises; leaving closes. Use it from the event loop's
-    thread; only :meth:`appended`, :meth:`append_failed` and :meth:`ownership_checked` may be called from others.
+    Entering loads all log partitions, or raises as :meth:`start`; leaving closes. Use it in the thread of the event
+    loop. Only :meth:`appended`, :meth:`append_failed` and :meth:`ownership_checked` may be called in other threads.
 
-    When somebody else has taken the log over, that is logged, whatever is asked is answered NOT_COORDINATOR, and the
-    body of the ``async with`` is cancelled, which then raises OwnershipLostError.
+    When another process takes over the log, that is logged, all requests fail with NOT_COORDINATOR, and the body of the
+    ``async with`` is cancelled, which then raises OwnershipLostError.
 
     Args:
-        coordinator: belongs to this one from now on. If its log store answers later by itself
-            (:class:`~groupcoord.log_store.AnsweringStore`), its answers come here.
-        on_event: is called in the event loop for everything that happens to groups, in order; see
-            :mod:`groupcoord.events`.
-        on_lost: is called in the event loop when somebody else has taken the log over.
-        share: the share coordinator of its share groups (KIP-932), if it is in this program, too: it is loaded and
-            closed with the other one, and asked here as well.
+        coordinator: the coordinator, which this object owns from now on. If its log store is an
+            :class:`~groupcoord.log_store.AnsweringStore`, its answers come here.
+        on_event: is called in the event loop for every event of a group, in order (:mod:`groupcoord.events`).
+        on_lost: is called in the event loop when another process has taken over the log.
+        share: the share coordinator of its share groups (KIP-932), if it is in this program. It is loaded and closed
+            with
+            the coordinator, and takes requests here as well.
 
     Attributes:
-        coordinator: the coordinator inside. Look at it as you like; what changes it goes through :meth:`change`.
+        coordinator: the synchronous coordinator. Read it freely; change it through :meth:`change` only.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class AsyncCoordinator:
             raise lost
 
     async def _take_back_cancel(self, error: BaseException | None) -> bool:
-        """Return whether the body has ended since it was cancelled here, and by nobody else."""
+        """Return whether the body has ended by the cancellation from here and no other."""
         body, self._body = self._body, None
         if body is None or not self._is_body_cancelled:
             return False
         is_only_ours = body.uncancel() <= self._cancelled_before
-        if not isinstance(error, asyncio.CancelledError):  # the body had ended before it noticed
+        if not isinstance(error, asyncio.CancelledError):  # the body had ended before it was cancelled
             with suppress(asyncio.CancelledError) if is_only_ours else nullcontext():
                 await asyncio.sleep(0)
         return is_only_ours and isinstance(error, asyncio.CancelledError)
@@ -130,18 +130,19 @@ class AsyncCoordinator:
     # ------------------------------------------------------------ requests
 
     async def ask(self, request: Request[R], principal: Principal = None, *, timeout_s: float | None = None) -> R:
-        """Return the answer to a request, whenever it comes.
+        """Return the response to a request when it comes.
 
         Args:
             request: one of :mod:`groupcoord.messages`.
-            principal: for whom it speaks; given to ``authorize``.
-            timeout_s: how long to wait for the answer, in seconds; None: as long as it takes.
+            principal: the client's principal, passed to ``authorize``.
+            timeout_s: the time limit in seconds, or None.
 
         Raises:
-            TimeoutError: there was no answer in time. The request itself goes on, as that of a client that has hung up
-                does: a join is still a join. The same holds if the task is cancelled that waits here.
-            UnansweredError: Kafka never answers this one: a newer request of the same member takes its place.
-            TypeError: this is no request of the coordinator.
+            TimeoutError: there was no response in time. The request continues, like that of a client that has
+                disconnected: a
+                join is still a join. The same holds if the waiting task is cancelled.
+            UnansweredError: Kafka never answers this request, because a newer one of the same member replaces it.
+            TypeError: the coordinator does not handle this request.
         """
         async with asyncio.timeout(timeout_s):
             answer = self.submit(request, principal)
@@ -151,16 +152,18 @@ class AsyncCoordinator:
             return response if self.coordinator.may_answer() else await self._again(response)
 
     async def _again(self, response: R) -> R:
-        """Return an answer anew: between the future's result and the turn of who asked the process was held up."""
+        """Return a response after another look at the lease, because the process may have been
+        paused before this turn.
+        """
         late: asyncio.Future[R] = self._running_loop().create_future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
         return await late
 
     def submit(self, request: Request[R], principal: Principal = None) -> asyncio.Future[R]:
-        """Take a request at once, and return the future that its answer comes to; see :meth:`ask`.
+        """Handle a request at once and return the future of its response; see :meth:`ask`.
 
         Raises:
-            TypeError: this is no request of the coordinator.
+            TypeError: the coordinator does not handle this request.
         """
         answer: asyncio.Future[R] = self._running_loop().create_future()
         share = self._share
@@ -171,10 +174,10 @@ class AsyncCoordinator:
         return answer
 
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
-        """Do something else with the coordinator, and pass on what comes of it.
+        """Call a function with the coordinator and deliver the responses that result.
 
-        ``change(lambda coordinator: coordinator.topic_deleted("orders"))``; after a clock was turned that tests turn by
-        hand, ``change(GroupCoordinator.tick)``.
+        ``change(lambda coordinator: coordinator.topic_deleted("orders"))``; after advancing a manual clock,
+        ``change(GroupCoordinator.tick)``.
         """
         self._running_loop()
         try:
@@ -185,18 +188,18 @@ class AsyncCoordinator:
     # ------------------------------------------------------------ the log store's answers
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.appended`.
+        """Pass on an answer of the log store, from any thread: see :meth:`GroupCoordinator.appended`.
 
-        What the store does against its contract goes to the event loop's exception handler.
+        A breach of the store's contract goes to the exception handler of the event loop.
         """
         self._from_any_thread(lambda coordinator: coordinator.appended(ticket, base_offset))
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.append_failed`."""
+        """Pass on an answer of the log store, from any thread: see :meth:`GroupCoordinator.append_failed`."""
         self._from_any_thread(lambda coordinator: coordinator.append_failed(ticket, error))
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.ownership_checked`."""
+        """Pass on an answer of the log store, from any thread: see :meth:`GroupCoordinator.ownership_checked`."""
         self._from_any_thread(lambda coordinator: coordinator.ownership_checked(error))
 
     def _from_any_thread(self, change: Callable[[GroupCoordinator], None]) -> None:
@@ -204,18 +207,18 @@ class AsyncCoordinator:
             self._running_loop().call_soon_threadsafe(self.change, change)
         except RuntimeError:
             if not self._running_loop().is_closed():
-                raise  # after the loop's end nobody waits any more
+                raise  # after the end of the loop there is no caller left
 
     # ------------------------------------------------------------ life cycle
 
     async def start(self, partitions: Iterable[int] | None = None) -> None:
         """Load log partitions: all of them, or those that this coordinator is to serve.
 
-        Requests are taken meanwhile; those for groups that are not loaded yet get COORDINATOR_LOAD_IN_PROGRESS.
+        Meanwhile requests for groups that are not loaded yet fail with COORDINATOR_LOAD_IN_PROGRESS.
 
         Raises:
             LoadError: some could not be loaded; the others are served.
-            OwnershipLostError: somebody else has taken the log over meanwhile.
+            OwnershipLostError: another process has taken over the log meanwhile.
         """
         self._loop = asyncio.get_running_loop()
         count = self.coordinator.config.offsets_topic_num_partitions
@@ -233,12 +236,12 @@ class AsyncCoordinator:
             raise LoadError(causes)
 
     async def load(self, partition: int, leader_epoch: int = 0) -> None:
-        """Become the coordinator of a log partition, or try again if it has failed.
+        """Load a log partition to serve it, or again after it has failed.
 
-        Others have their turn while records are read. See :meth:`GroupCoordinator.load`.
+        The event loop continues while records are read. See :meth:`GroupCoordinator.load`.
 
         Raises:
-            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
         """
         self._loop = asyncio.get_running_loop()
         if not self.change(lambda coordinator: coordinator.begin_load(partition, leader_epoch)):
@@ -255,7 +258,7 @@ class AsyncCoordinator:
         """Load the share coordinator's log.
 
         Raises:
-            LoadError: some of it could not be loaded; the rest is served.
+            LoadError: some log partitions could not be loaded; the others are served.
         """
         store = states.log_store if isinstance(states.log_store, TaskLogStore) else None
         causes: dict[int, Exception] = {}
@@ -271,9 +274,9 @@ class AsyncCoordinator:
             raise LoadError(causes)
 
     async def close(self) -> None:
-        """Stop serving: whoever waits is told NOT_COORDINATOR, and later requests COORDINATOR_NOT_AVAILABLE.
+        """Stop serving: waiting requests fail with NOT_COORDINATOR, later ones with COORDINATOR_NOT_AVAILABLE.
 
-        The log store stays open; of a :class:`~groupcoord.aio.log_store.TaskLogStore` all appends have ended when this
+        The log store stays open. All appends of a :class:`~groupcoord.aio.log_store.TaskLogStore` have ended when this
         returns.
         """
         if self._loop is None:
@@ -298,7 +301,7 @@ class AsyncCoordinator:
         return self._loop
 
     def _deliver(self) -> None:
-        """Pass answers and events on, and be woken when the next thing is due."""
+        """Deliver responses and events, and set the timer for the next deadline."""
         if self._share is not None:
             resolve(self._share.take_replies(self.coordinator))
         resolve(self.coordinator.take_replies())
@@ -310,7 +313,7 @@ class AsyncCoordinator:
             self._set_timer()
 
     def _tell(self) -> None:
-        """Tell what has happened; what was taken by now may be told, as nothing holds the process up in between."""
+        """Deliver events without a suspension in between, so that the lease cannot end meanwhile."""
         assert self._on_event is not None
         for event in self.coordinator.take_events():
             self._on_event(event)
@@ -337,7 +340,7 @@ class AsyncCoordinator:
 
 
 class _StatesAnswers:
-    """Takes what the share coordinator's log store says, from any thread."""
+    """Passes answers of the share coordinator's log store on, from any thread."""
 
     def __init__(
         self, states: ShareCoordinator, from_any_thread: Callable[[Callable[[GroupCoordinator], None]], None]
@@ -346,12 +349,12 @@ class _StatesAnswers:
         self._from_any_thread = from_any_thread
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """An append is written."""
+        """Pass on a written append."""
         self._from_any_thread(lambda _: self._states.appended(ticket, base_offset))
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """An append is not written, or nobody knows."""
+        """Pass on a failed append."""
         self._from_any_thread(lambda _: self._states.append_failed(ticket, error))
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Nobody asks for that: who owns the log of groups owns this one."""
+        """Do nothing: the owner of the log of groups owns this one, too."""

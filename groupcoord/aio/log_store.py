@@ -1,4 +1,4 @@
-"""Log stores that take their time: coroutines and threads behind the contract of :mod:`groupcoord.log_store`."""
+"""Asynchronous log stores: coroutines and threads behind the contract of :mod:`groupcoord.log_store`."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from groupcoord.log_store import (
 
 
 class AsyncLogStore(Protocol):
-    """Where the records of ``__consumer_offsets`` live, for programs whose database has coroutines.
+    """Log store with coroutines.
 
-    It is asked for one append of a log partition at a time; those of different partitions may overlap.
+    It gets one append of a log partition at a time; those of different partitions may overlap.
     """
 
     async def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         """Append ``records`` together to a log partition; see :meth:`groupcoord.log_store.LogStore.append`.
 
         Returns:
-            The offset of the first record, when they are written.
+            The offset of the first record, once they are written.
 
         Raises:
-            LogStoreError: nothing was written (or the outcome is unknown, see ``outcome_unknown``). For any other
-                exception the outcome counts as unknown.
+            LogStoreError: nothing was written, or the outcome is unknown (``outcome_unknown``). Any other exception
+                counts as
+                an unknown outcome.
         """
 
     def read(self, partition: int) -> AsyncIterable[LogRecord]:
-        """Return every record of a log partition in order, with offsets; nothing for one never written.
+        """Yield every record of a log partition in order, with offsets; nothing for one that was never written.
 
         Raises:
             LogStoreError: the log can't be read.
@@ -47,30 +48,30 @@ class AsyncLogStore(Protocol):
 
 @runtime_checkable
 class AsyncOwnedStore(Protocol):
-    """A store with coroutines that somebody else can take over: see :class:`~groupcoord.log_store.OwnedStore`."""
+    """Log store with coroutines that another process can take over: see :class:`~groupcoord.log_store.OwnedStore`."""
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look, in milliseconds; None: nobody can take this log over."""
+        """How long an owner may answer after a look, in milliseconds, or None if the log can't be taken over."""
 
     async def check_ownership(self) -> None:
         """Look whether the log is still owned.
 
         Raises:
-            OwnershipLostError: somebody else owns it.
-            LogStoreError: nobody knows; the next look may tell. Any other exception counts as this.
+            OwnershipLostError: another process owns it.
+            LogStoreError: the owner is unknown; the next look may succeed. Any other exception counts as this.
         """
 
 
 class TaskLogStore:
-    """A log store for the coordinator made of one with coroutines: ``GroupCoordinator(log_store=TaskLogStore(…))``.
+    """Log store for a coordinator over one with coroutines: ``GroupCoordinator(log_store=TaskLogStore(…))``.
 
-    Appends of a log partition are written one after the other, those of all partitions side by side. A load waits for
-    the appends of before, and holds the records of its partition in memory meanwhile. Give the coordinator to an
+    Appends of a log partition are written one after the other, those of different partitions concurrently. A load waits
+    for earlier appends and holds the records of its partition in memory meanwhile. Pass the coordinator to an
     :class:`~groupcoord.aio.AsyncCoordinator`, which loads it.
 
     Args:
-        store: where the records go.
+        store: the store of the records.
     """
 
     def __init__(self, store: AsyncLogStore) -> None:
@@ -82,27 +83,27 @@ class TaskLogStore:
         self._coordinator: TakesAnswers | None = None
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
-        """Tell this one what comes of appends."""
+        """Set the receiver of the answers."""
         self._coordinator = coordinator
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
-        """Let records be written; the answer comes later. See :meth:`groupcoord.log_store.LogStore.append`."""
+        """Queue records for writing; the answer comes later."""
         self._waiting.setdefault(partition, deque()).append((ticket, records))
         if partition not in self._writers:
             self._writers[partition] = asyncio.get_running_loop().create_task(self._write(partition))
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        """How long an owner may answer after a look, in milliseconds, or None."""
         return self._store.lease_ms if isinstance(self._store, AsyncOwnedStore) else None
 
     def check_ownership(self) -> bool:
-        """Let the store look whether the log is still owned; the answer comes later."""
+        """Request a look at the owner; the answer comes later."""
         self._looking = asyncio.get_running_loop().create_task(self._look())
         return False
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return what :meth:`prepare` has read; see :meth:`groupcoord.log_store.LogStore.read`."""
+        """Return what :meth:`prepare` has read."""
         prepared = self._prepared.pop(partition, None)
         if prepared is None:
             raise StoreContractError("a TaskLogStore is loaded by AsyncCoordinator, not by GroupCoordinator.load()")
@@ -111,7 +112,7 @@ class TaskLogStore:
         return prepared
 
     async def prepare(self, partition: int) -> None:
-        """Read a log partition for the load that follows, when what was to be appended has been."""
+        """Read a log partition for the following load, after all appends to it have ended."""
         writer = self._writers.get(partition)
         if writer is not None:
             await asyncio.wait((writer,))
@@ -121,11 +122,11 @@ class TaskLogStore:
             self._prepared[partition] = error
 
     def forget_prepared(self, partition: int) -> None:
-        """Let go of what a load has not taken."""
+        """Drop what a load has not used."""
         self._prepared.pop(partition, None)
 
     async def finish(self) -> None:
-        """Wait until nothing is being written, and nobody looks, any more."""
+        """Wait until all writes and looks have ended."""
         busy = [*self._writers.values(), *([self._looking] if self._looking else [])]
         if busy:
             await asyncio.wait(busy)
@@ -141,7 +142,7 @@ class TaskLogStore:
         self._coordinator.ownership_checked(error)
 
     async def _write(self, partition: int) -> None:
-        """Write what waits for a log partition, until nothing does."""
+        """Write the waiting appends of a log partition."""
         assert self._coordinator is not None, "an AsyncCoordinator takes the answers"
         waiting = self._waiting[partition]
         try:
@@ -152,7 +153,7 @@ class TaskLogStore:
                 except Exception as error:
                     known = error if isinstance(error, LogStoreError) else AppendOutcomeUnknownError(repr(error))
                     if known.outcome_unknown:
-                        waiting.clear()  # the coordinator has to load the partition again before it appends more
+                        waiting.clear()  # the coordinator must load the partition again before it appends more
                     self._coordinator.append_failed(ticket, known)
                 else:
                     self._coordinator.appended(ticket, base_offset)
@@ -161,36 +162,36 @@ class TaskLogStore:
 
 
 class ThreadLogStore:
-    """A store with coroutines made of one that blocks: ``TaskLogStore(ThreadLogStore(store))``.
+    """Log store with coroutines over a blocking one: ``TaskLogStore(ThreadLogStore(store))``.
 
-    Each call runs in a thread of the event loop's executor, so the store must bear calls from several of them; those
-    for one log partition don't overlap.
+    Each call runs in a thread of the event loop's executor, so the store must be thread-safe. Calls for one log
+    partition do not overlap.
 
     Args:
-        store: a log store that writes at once.
+        store: a synchronous log store.
     """
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
 
     async def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Append in a thread; see :meth:`AsyncLogStore.append`."""
+        """Append in a thread."""
         base_offset = await asyncio.to_thread(self._store.append, partition, ticket, records)
         if base_offset is None:
             raise StoreContractError("a store that answers later needs no threads")
         return base_offset
 
     async def read(self, partition: int) -> AsyncIterator[LogRecord]:
-        """Read in a thread; see :meth:`AsyncLogStore.read`."""
+        """Read in a thread."""
         for record in await asyncio.to_thread(lambda: list(self._store.read(partition))):
             yield record
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look; see :class:`AsyncOwnedStore`."""
+        """How long an owner may answer after a look, in milliseconds, or None."""
         return self._store.lease_ms if isinstance(self._store, OwnedStore) else None
 
     async def check_ownership(self) -> None:
-        """Look in a thread; see :meth:`AsyncOwnedStore.check_ownership`."""
+        """Look at the owner in a thread."""
         assert isinstance(self._store, OwnedStore)
         await asyncio.to_thread(self._store.check_ownership)

@@ -1,4 +1,4 @@
-"""The coordinators that programs embed, without I/O of their own, and what surrounds them there: loading, threads."""
+"""Coordinators for embedding programs, without I/O, and their surroundings: loading, ownership, threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 _STATES = {"ConsumerGroupState": "consumer.group", "GroupState": "classic.state"}
-"""Names in modules that a coordinator loads when it is made."""
+"""Names in modules that are imported with the first coordinator."""
 
 if not TYPE_CHECKING:
 

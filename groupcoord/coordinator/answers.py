@@ -1,4 +1,4 @@
-"""What programs share that wait for a coordinator's answers, in an event loop or in threads."""
+"""Futures of responses, for coordinators in an event loop and among threads."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from groupcoord.errors import OwnershipLostError, UnansweredError
 logger = logging.getLogger("groupcoord")
 
 LONGEST_SLEEP_S = 86_400.0
-"""Event loops and locks don't take absurd times; who wakes for nothing sleeps again."""
+"""Longest sleep of an event loop or a lock; after it the caller sleeps again."""
 
 
 class Answer(Protocol):
-    """A future of :mod:`asyncio` or of :mod:`concurrent.futures`."""
+    """Future of :mod:`asyncio` or :mod:`concurrent.futures`."""
 
     def done(self) -> bool:
-        """Tell whether it has a result, or was cancelled."""
+        """Return whether it has a result or was cancelled."""
 
     def set_result(self, result: Any, /) -> None:
-        """Answer."""
+        """Set the result."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Let whoever waits for it see an error."""
+        """Set an exception."""
 
 
 def resolve(replies: Iterable[Reply | StateReply]) -> None:
-    """Give each reply to the future that is its token, unless whoever asked has gone away."""
+    """Set each reply as the result of the future that is its token, unless that was cancelled."""
     for token, response in replies:
         answer: Answer = token
         if answer.done():
@@ -43,7 +43,7 @@ def resolve(replies: Iterable[Reply | StateReply]) -> None:
 
 
 def sleep_s(coordinator: GroupCoordinator | ShareCoordinator) -> float | None:
-    """Return in how many seconds a coordinator wants to be woken; None: not at all, as nothing waits for time."""
+    """Return the seconds until the next deadline of a coordinator, or None without one."""
     deadline_ms = coordinator.next_deadline_ms()
     if deadline_ms is None:
         return None
@@ -51,5 +51,5 @@ def sleep_s(coordinator: GroupCoordinator | ShareCoordinator) -> float | None:
 
 
 def tell_lost(error: OwnershipLostError) -> None:
-    """Say for whoever reads logs that somebody else has taken over."""
+    """Log that another process has taken over."""
     logger.error("nothing is coordinated here any more, all is answered NOT_COORDINATOR: %s", error)

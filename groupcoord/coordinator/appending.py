@@ -1,4 +1,4 @@
-"""How a coordinator hands appends to its log store, and passes on to log partitions what becomes of them."""
+"""Appends of a coordinator: to its log store, and the answers back to log partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _make_ticket = maker(Ticket)
 
 
 class NumberedAppend(Protocol):
-    """Records that go into a log partition together, as its append of that number."""
+    """Records of one append to a log partition, with its sequence number."""
 
     partition: int
     number: int
@@ -30,29 +30,31 @@ class NumberedAppend(Protocol):
 
 
 class ServedPartition(NumberedPartition, Protocol):
-    """A log partition that a coordinator serves."""
+    """Log partition that a coordinator serves."""
 
     @property
     def writer(self) -> AppendQueue[Any]:
-        """What the log has not answered yet."""
+        """Appends without an answer."""
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``."""
+        """Handle that the appends up to ``number`` are durable; the first record of ``number`` is
+        at ``base_offset``.
+        """
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """The append ``number``, the oldest in flight, was refused."""
+        """Handle that the append ``number``, the oldest in flight, was refused."""
 
 
 PartitionT = TypeVar("PartitionT", bound=ServedPartition)
 
 
 class Appending(ABC, Generic[PartitionT]):
-    """What a coordinator does with appends, and with the answers of its log store.
+    """Base of coordinators: sends appends to a log store and handles its answers.
 
     Attributes:
-        clock: where time comes from.
-        log_store: where records go.
-        on_durable: is called with the number of a log partition to which something was appended; None: nobody is.
+        clock: the clock.
+        log_store: the log store.
+        on_durable: is called with the number of a log partition after an append, or None.
     """
 
     clock: Clock
@@ -62,35 +64,36 @@ class Appending(ABC, Generic[PartitionT]):
 
     @property
     def partition_count(self) -> int:
-        """How many log partitions there are, served or not."""
+        """Number of log partitions, served or not."""
         return len(self._partitions)
 
     def partition(self, index: int) -> PartitionT | None:
-        """Return the core of a log partition that is served here. For observers and tests: change nothing."""
+        """Return the core of a served log partition, or None. For observers and tests: do not change it."""
         return self._partitions.active[index]
 
     # ------------------------------------------------------------ the log store's answers
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """The log store wrote the append ``ticket``, and with it every earlier one of that log partition.
+        """Handle that the log store has written the append ``ticket`` and all earlier ones of that log partition.
 
-        Those that it has refused are not among them.
+        Appends that were refused already are not covered.
 
         Args:
-            ticket: as given to :meth:`LogStore.append`.
+            ticket: the ticket of :meth:`LogStore.append`.
             base_offset: the offset of its first record.
 
         Raises:
-            StoreContractError: the ticket is unknown or was answered already, or the offset went back. The
-                partition has failed.
+            StoreContractError: the ticket is unknown or was answered already, or the offset decreased. The partition
+                has
+                failed.
         """
         self._answered(ticket, base_offset)
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """The log store did not write the append ``ticket``, or does not know whether it did.
+        """Handle that the log store did not write the append ``ticket``, or that the outcome is unknown.
 
         Raises:
-            StoreContractError: it isn't the oldest unanswered append of its log partition. The partition has failed.
+            StoreContractError: it is not the oldest unanswered append of its log partition. The partition has failed.
         """
         self._answered(ticket, error)
 
@@ -108,7 +111,7 @@ class Appending(ABC, Generic[PartitionT]):
             for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
                 if isinstance(told, LogStoreError):
                     self._refused(partition, turn, told, now_ms)
-                    if self._partitions.active[partition.index] is not partition:  # nobody knows what became of it
+                    if self._partitions.active[partition.index] is not partition:  # its outcome is unknown
                         break
                     continue
                 partition.appended(turn, told, now_ms)
@@ -145,19 +148,19 @@ class Appending(ABC, Generic[PartitionT]):
     # ------------------------------------------------------------ what coordinators do in their own ways
 
     def _refused(self, partition: PartitionT, number: int, error: LogStoreError, now_ms: int) -> None:
-        """The oldest append is not in the log, or nobody knows: then the log partition has failed."""
+        """Handle that the oldest append is not in the log; with an unknown outcome the log partition fails."""
         partition.append_failed(number, error.error_code, now_ms)
         if error.outcome_unknown:
             self._fail(partition.index, error.error_code)
 
     @abstractmethod
     def _wait_for(self, partition: PartitionT, number: int, now_ms: int) -> None:
-        """An append will be answered later."""
+        """Register an append that is answered later."""
 
     @abstractmethod
     def _settle(self, now_ms: int) -> None:
-        """Hand on what has come of anything."""
+        """Pass results on."""
 
     @abstractmethod
     def _fail(self, index: int, error_code: ErrorCode) -> None:
-        """Give a log partition up until it is loaded again: memory may differ from the log."""
+        """Fail a log partition until it is loaded again, because memory may differ from the log."""

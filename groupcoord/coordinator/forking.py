@@ -1,7 +1,7 @@
-"""Copies of a whole coordinator, and what stands for the state that it is in.
+"""Copies and fingerprints of a coordinator's state: ``fork``, ``save``, ``restore`` and ``fingerprint``.
 
-What can change in a coordinator is in few places, which are found by walking its parts: see
-:mod:`groupcoord.core.copies`. The rest of it (handlers, tables) is made by its constructor, and a copy has its own.
+State is in few places, which are found by walking the parts of a coordinator (:mod:`groupcoord.core.copies`). The
+constructor creates the rest (handlers, tables), and a copy has its own.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from groupcoord.core.router.partition_table import PartitionStatus
 LARGE: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {dict: dict.copy, list: list.copy, deque: deque.copy, SortedDict: dict.copy}
 )
-"""What others refer to, of all that can change at a place, and how to keep what is in it."""
+"""Types of state objects that others refer to, and how to copy their content."""
 
 SMALL = frozenset({int, bool, str, type(None)})
-"""What is put in its place as it stands."""
+"""Types whose values are stored as they are."""
 
 FOUND_MAX = 16
-"""Partitions come and go, and come back as they were: the places of so many sets of them are remembered."""
+"""Number of sets of served partitions whose places are cached, because partitions come and go."""
 
 
 @frozen(eq=False)
 class SavedState:
-    """The state of a coordinator at a moment: see :meth:`.GroupCoordinator.save`.
+    """State of a coordinator at a moment: see :meth:`.GroupCoordinator.save`.
 
     Attributes:
-        values: what stood at each place.
-        parts: of the coordinator to which the values refer.
+        values: the value of each place.
+        parts: the parts of the coordinator that the values refer to.
     """
 
     values: tuple[Any, ...]
@@ -45,7 +45,7 @@ class SavedState:
 
 
 class Forking:
-    """Keeps and restores the state of a coordinator; its methods are those of ``GroupCoordinator`` with their names.
+    """Saves and restores the state of a coordinator; its methods are those of ``GroupCoordinator`` with their names.
 
     Args:
         coordinator: a :class:`~groupcoord.GroupCoordinator`.
@@ -69,12 +69,12 @@ class Forking:
         return other
 
     def save(self) -> SavedState:
-        """Return a copy of what can change."""
+        """Return a copy of the state."""
         memo: Memo = {}
         return self._saved(lambda value: copied(value, memo))
 
     def hand_over(self) -> SavedState:
-        """Return what can change as it is."""
+        """Return the state without a copy."""
         return self._saved(lambda value: LARGE[type(value)](value) if type(value) in LARGE else value)
 
     def _saved(self, kept: Callable[[Any], Any]) -> SavedState:
@@ -86,7 +86,7 @@ class Forking:
         return SavedState(tuple([each if type(each) in SMALL else kept(each) for each in found]), self._parts)
 
     def _look_for_places(self) -> None:
-        """Find the places where something can change, with the log partitions that are served now."""
+        """Find the places of state, with the log partitions that are served now."""
         active = tuple(self._coordinator._partitions.active)
         if self._filled != active:
             self._filled = active
@@ -99,7 +99,7 @@ class Forking:
             self._places, self._parts, self._counted = self._found[active]
 
     def restore(self, saved: SavedState) -> None:
-        """Go to a state that this coordinator, or one with the same settings, was in."""
+        """Restore a state of this coordinator, or of one with the same settings."""
         active = self._coordinator._partitions.active
         for index, status in enumerate(saved.values[0]):
             if status is not PartitionStatus.ACTIVE:
@@ -119,19 +119,19 @@ class Forking:
                 _fill(there, value, memo)
 
     def _partition_to_fill(self, index: int) -> Partition:
-        """Return a log partition to be filled: the one that was filled last, as all that can change in it is put in."""
+        """Return a log partition to fill: the last one that was filled, because all its state is replaced."""
         known = self._filled[index] if self._filled else None
         return known or self._coordinator._make_partition(index, 0)
 
     def fingerprint(self, names: Names | None) -> bytes:
-        """Return what stands for the state of the log partitions."""
+        """Return the fingerprint of the log partitions."""
         self._look_for_places()
         partitions, now_ms = list(self._coordinator._partitions), self._coordinator.clock.now_ms()
         return fingerprint_of(partitions, self._counted, now_ms, names or Names())
 
 
 def _fill(there: Any, value: Any, memo: Memo) -> None:
-    """Let what is large have in it what a copy of another one has: it stays the object that it is."""
+    """Replace the content of a large object by a copy of another one's; the object stays the same."""
     if there:
         there.clear()
     if value:

@@ -1,7 +1,7 @@
-"""``GroupCoordinator``: the way in for programs that embed the coordinator.
+"""``GroupCoordinator``: the entry point for programs that embed the coordinator.
 
-It holds what the core must not have (a clock, a log store, a source of ids), routes each group to its log
-partition, hands appends to the store and collects the answers.
+It holds what the core must not have (clock, log store, source of ids), routes each group to its log partition, passes
+appends to the store and collects the responses.
 """
 
 from __future__ import annotations
@@ -51,44 +51,45 @@ R = TypeVar("R")
 
 
 class GroupCoordinator(Appending["Partition"]):
-    """A group coordinator without I/O of its own.
+    """Group coordinator without I/O.
 
-    Give it requests with :meth:`submit`, take answers with :meth:`take_replies`, and call :meth:`tick` when
-    :meth:`next_deadline_ms` has come. Nothing here blocks or raises for what a client did. Not thread-safe: use it
-    from one thread.
+    Pass requests to :meth:`submit`, take responses with :meth:`take_replies`, and call :meth:`tick` at
+    :meth:`next_deadline_ms`. No method blocks, or raises for an error of a client. Not thread-safe.
 
     Args:
-        config: limits and time-outs; Kafka's defaults if left out.
-        clock: where time comes from; the system's clock if left out.
-        log_store: where records go; memory if left out.
+        config: limits and timeouts; Kafka's defaults if left out.
+        clock: the clock; the system's if left out.
+        log_store: the log store; in memory if left out.
         topics: the topics of the cluster; every topic exists if left out.
-        assignors: more assignors for consumer groups than Kafka's own, to be named in ``group.consumer.assignors``.
-        regexes: matches regular expressions that members of consumer groups subscribe to; none can be used if left out.
-        consumer_group_settings: says what holds for a consumer group, by its id; what ``config`` says if left out.
-        task_assignors: more assignors for streams groups than Kafka's own, to be named in ``group.streams.assignors``.
-        streams_group_settings: says what holds for a streams group (KIP-1071), by its id; likewise.
-        create_internal_topics: creates topics that streams groups need (KIP-1071); none are created if left out.
-        share: what share groups (KIP-932) need; one that keeps what they have done in memory if left out.
-        share_assignors: more assignors for share groups than Kafka's own, to be named in ``group.share.assignors``.
-        node: what FindCoordinator says of this coordinator; node 1 at 127.0.0.1:9092 if left out.
-        owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
-        transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
-        share_owner: which node coordinates a share-partition (KIP-932), by its key; nobody does if left out.
-        authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
-        verify_transaction: decides whether a producer may commit offsets of a group in its transaction, asked before
-            the group is looked at; any producer may if left out.
-        new_member_id: makes member ids from a prefix; random ones, as Kafka's, if left out.
-        new_uuid: makes ids for members that join a consumer group without one; random ones if left out.
+        assignors: custom assignors for consumer groups, to be named in ``group.consumer.assignors``.
+        regexes: resolves regular expressions of consumer group members; none are supported if left out.
+        consumer_group_settings: returns the settings of a consumer group by its id; those of ``config`` if left out.
+        task_assignors: custom assignors for streams groups, to be named in ``group.streams.assignors``.
+        streams_group_settings: returns the settings of a streams group (KIP-1071) by its id; likewise.
+        create_internal_topics: creates internal topics of streams groups (KIP-1071); none are created if left out.
+        share: the host's part of share groups (KIP-932); keeps their state in memory if left out.
+        share_assignors: custom assignors for share groups, to be named in ``group.share.assignors``.
+        node: this node in FindCoordinator responses; node 1 at 127.0.0.1:9092 if left out.
+        owner: returns the node that coordinates a log partition, with several coordinators; this node if left out.
+        transaction_owner: returns the node that coordinates a transactional id; this node if left out.
+        share_owner: returns the node that coordinates a share-partition (KIP-932) by its key; none if left out.
+        authorize: the authorizer, called where Kafka calls its own; everything is allowed if left out.
+        verify_transaction: returns whether a producer may commit offsets of a group in its transaction, called before
+            the
+            group is looked up; any producer may if left out.
+        new_member_id: returns a member id for a prefix; random ids like Kafka's if left out.
+        new_uuid: returns ids for members that join a consumer group without one; random ids if left out.
 
     Attributes:
-        on_lost: is called when somebody else has taken the log over, with what the log store said; None: nobody is. It
-            had better only pass it on: the coordinator is in the middle of something.
-        on_durable: is called with the number of a log partition to which something was appended; None: nobody is.
+        on_lost: is called with the error of the log store when another process has taken over the log, or None. Called
+            re-entrantly: do not call back into the coordinator.
+        on_durable: is called with the number of a log partition after an append, or None.
 
     Raises:
-        TypeError: ``topics`` is no TopicResolver, such as a dict, or ``log_store`` no LogStore.
-        ConfigError: ``group.consumer.assignors``, ``group.share.assignors`` or ``group.streams.assignors`` names what
-            is no assignor, or two of one name; or the log store's lease is longer than sessions of consumer groups.
+        TypeError: ``topics`` is no TopicResolver, such as a dict, or ``log_store`` is no LogStore.
+        ConfigError: ``group.consumer.assignors``, ``group.share.assignors`` or ``group.streams.assignors`` names an
+            unknown assignor, or two of one name; or the lease of the log store is longer than sessions of consumer
+            groups.
     """
 
     NOT_STATE = ("_arguments", "_forking", "_is_settling", "_ownership", "on_durable", "on_lost")
@@ -152,7 +153,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     @property
     def node(self) -> Node:
-        """What FindCoordinator says of this coordinator."""
+        """This node in FindCoordinator responses."""
         return self._cluster.node
 
     @node.setter
@@ -160,21 +161,21 @@ class GroupCoordinator(Appending["Partition"]):
         self._cluster.node = node
 
     def serve(self, protocols: frozenset[GroupType]) -> None:
-        """Serve requests of these kinds of groups from now on, and no others; groups that there are go on."""
+        """Serve requests of these types of groups only from now on; existing groups continue."""
         self._router.serve(protocols)
 
     # ------------------------------------------------------------ requests and answers
 
     def submit(self, request: Request, token: Token = None, principal: Principal = None) -> None:
-        """Take a request. Its answer comes out of :meth:`take_replies`, now or later, with ``token``.
+        """Handle a request. :meth:`take_replies` returns its response, now or later, with ``token``.
 
         Args:
             request: one of :mod:`groupcoord.messages`.
-            token: whatever tells the caller whose answer it is.
-            principal: for whom it speaks; given to ``authorize``.
+            token: identifies the request to the caller.
+            principal: the client's principal, passed to ``authorize``.
 
         Raises:
-            TypeError: this is no request of the coordinator.
+            TypeError: the coordinator does not handle this request.
         """
         now_ms = self.clock.now_ms()
         self._router.handle(request, token, principal, now_ms)
@@ -182,7 +183,7 @@ class GroupCoordinator(Appending["Partition"]):
             self._settle(now_ms)
 
     def take_replies(self) -> list[Reply]:
-        """Return the answers since the last call, in the order in which they were given."""
+        """Return the responses since the last call, in order."""
         replies, self._effects.replies = self._effects.replies, []
         if self._split_requests.awaited:
             replies = list(self._split_requests.join(replies))
@@ -193,14 +194,16 @@ class GroupCoordinator(Appending["Partition"]):
         return replies + self.take_replies() if self._effects.replies else replies  # the log was found to be lost
 
     def put_back(self, reply: Reply) -> None:
-        """Take an answer back that was not out in time (:meth:`may_answer`): it comes out again, or a refusal."""
+        """Take a response back that was not sent within the lease (:meth:`may_answer`): it comes again, or a refusal
+        does.
+        """
         self._effects.replies.append(reply)
 
     def call(self, request: Request[R], principal: Principal = None) -> R:
-        """Return the answer of a request that is answered at once, whose type is that of the request.
+        """Return the response to a request that is answered at once, in the response type of the request.
 
         Raises:
-            LookupError: the answer has to wait (for other members, or for the log).
+            LookupError: the response has to wait for other members or for the log.
         """
         token = object()
         self.submit(request, token, principal)
@@ -214,7 +217,7 @@ class GroupCoordinator(Appending["Partition"]):
     # ------------------------------------------------------------ time
 
     def tick(self) -> None:
-        """Time has passed: fire what is due (a bounded number of timers; the rest at the next call)."""
+        """Fire due timers: a bounded number, the rest at the next call."""
         if self._ownership is not None:
             self._ownership.tick()
         now_ms = self.clock.now_ms()
@@ -228,54 +231,54 @@ class GroupCoordinator(Appending["Partition"]):
             self._settle(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted at the latest, in milliseconds since the Unix epoch; None: not at all."""
+        """Return when :meth:`tick` is due, in milliseconds since the Unix epoch, or None."""
         deadline_ms = self._timers.next_deadline_ms()
         look_ms = None if self._ownership is None else self._ownership.next_look_ms
         return min((each for each in (deadline_ms, look_ms) if each is not None), default=None)
 
     @property
     def timer_advances(self) -> int:
-        """A number that changes when :meth:`next_deadline_ms` may have come nearer; cheap to ask for each request."""
+        """Number that changes when :meth:`next_deadline_ms` may have become earlier; cheap enough for each request."""
         return self._timers.advances
 
     # ------------------------------------------------------------ the log store's answers
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """The log store has looked whose the log is; see :class:`~groupcoord.log_store.OwnedStore`.
+        """Handle the result of the log store's look at the owner (:class:`~groupcoord.log_store.OwnedStore`).
 
         Args:
-            error: None if the log is owned still. Otherwise why it is lost, or why nobody knows.
+            error: None if the log is still owned, otherwise why it is lost or the owner is unknown.
         """
         if self._ownership is not None:
             self._ownership.checked(error)
             self._settle(self.clock.now_ms())
 
     def may_answer(self) -> bool:
-        """Tell whether an answer may leave now: nobody else can have taken the log over and answered yet.
+        """Return whether the lease lasts, so that no other process can have taken over the log and answered.
 
-        :meth:`take_replies` asks that itself; whoever holds on to answers after that asks again, and puts them back.
+        :meth:`take_replies` checks it. A host that keeps responses after that checks again and puts them back.
         """
         return self._ownership is None or self._ownership.may_answer()
 
     @property
     def is_lease_over(self) -> bool:
-        """True if answers could leave for a while, and now can't until the log store has looked again."""
+        """True if a lease has ended and the log store has not looked again yet."""
         return self._ownership is not None and self._ownership.is_over
 
     @property
     def lost(self) -> OwnershipLostError | None:
-        """Why nothing is served any more, if somebody else has taken the log over; None otherwise."""
+        """The error if another process has taken over the log, otherwise None."""
         return None if self._ownership is None else self._ownership.lost
 
     def found_out(self, found: Found | None) -> None:
-        """The host has found out what it was asked, and could not tell at once."""
+        """Pass a late answer of the host to a query."""
         partition = None if found is None else self._partitions.active[found.question.partition]
         if found is not None and partition is not None:
             partition.answered(found, self.clock.now_ms())
             self._settle(self.clock.now_ms())
 
     def _lose(self, error: OwnershipLostError) -> None:
-        """Give everything up: what the new owner writes can't be followed from here."""
+        """Unload everything, because the new owner's writes can't be followed."""
         self._observer.ownership_lost(self.clock.now_ms())
         for index in range(len(self._partitions)):
             self._loader.abandon(index)
@@ -294,7 +297,7 @@ class GroupCoordinator(Appending["Partition"]):
         partition.append_timeouts.begin(number, now_ms)
 
     def _settle(self, now_ms: int) -> None:
-        """Hand appends to the store, first in, first out, until it has nothing left to answer at once."""
+        """Pass appends to the store in order until there is nothing left to answer at once."""
         appends, questions = self._effects.appends, self._effects.questions
         if (appends or questions) and not self._is_settling:
             self._is_settling = True
@@ -308,13 +311,13 @@ class GroupCoordinator(Appending["Partition"]):
                 self._is_settling = False
 
     def fail(self, partition: int, error: LogStoreError) -> None:
-        """Give a log partition up whose log can't be trusted any more: :meth:`load` it again.
+        """Fail a log partition whose log can't be trusted any more: :meth:`load` it again.
 
-        For a host that learns of it other than by an append that fails. Whoever waits there is told NOT_COORDINATOR,
-        as every request is until then.
+        For a host that learns of it other than by a failed append. Waiting and later requests fail with
+        NOT_COORDINATOR.
 
         Args:
-            partition: the log partition; nothing happens if it isn't served.
+            partition: the log partition; ignored if it is not served.
             error: what has happened to its log.
         """
         self._fail(partition, error.error_code)
@@ -327,7 +330,7 @@ class GroupCoordinator(Appending["Partition"]):
     # ------------------------------------------------------------ life cycle
 
     def load_all(self) -> None:
-        """Load every log partition: this coordinator is the only one.
+        """Load every log partition, as the only coordinator.
 
         Raises:
             LoadError: some could not be loaded; the others are served.
@@ -335,38 +338,38 @@ class GroupCoordinator(Appending["Partition"]):
         load_each(self.load, len(self._partitions))
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:
-        """Become the coordinator of a log partition: read its records and serve its groups.
+        """Read the records of a log partition and serve its groups.
 
-        Many objects are made meanwhile, none of them in a cycle. A program that loads large logs may want to pause
-        Python's cyclic garbage collector, as the server does.
+        A load creates many objects without cycles. A program with large logs may pause Python's garbage collector
+        meanwhile, as the server does.
 
-        An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served already a
-        newer one is only remembered.
+        An epoch that is not newer than the last one is ignored. On a partition that is served already a newer one is
+        only stored.
 
         Raises:
-            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
         """
         if self.begin_load(partition, leader_epoch):
             self.continue_load(partition)
 
     def begin_load(self, partition: int, leader_epoch: int = 0) -> bool:
-        """Begin what :meth:`load` does at once: until it is finished, requests are COORDINATOR_LOAD_IN_PROGRESS.
+        """Begin a load; until it ends, requests fail with COORDINATOR_LOAD_IN_PROGRESS.
 
         Returns:
-            True if :meth:`continue_load` is wanted now; False if there is nothing to load.
+            True if :meth:`continue_load` is needed, or False if there is nothing to load.
         """
         if self._ownership is not None:
             self._ownership.claim()
         return self._loader.begin(partition, leader_epoch)
 
     def continue_load(self, partition: int, max_records: int | None = None) -> bool:
-        """Load on: at most ``max_records`` records, or all that are left.
+        """Load at most ``max_records`` records, or all that are left.
 
         Returns:
-            True when the partition is served, or isn't loading any more.
+            True when the partition is served, or is not loading any more.
 
         Raises:
-            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
         """
         is_over = self._loader.step(partition, max_records)
         if is_over:
@@ -374,10 +377,10 @@ class GroupCoordinator(Appending["Partition"]):
         return is_over
 
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
-        """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR.
+        """Stop serving a log partition: waiting requests fail with NOT_COORDINATOR.
 
-        An epoch that isn't newer than the last load's is out of date and ignored. Without one it is always done, and
-        the next load counts epochs anew.
+        An epoch that is not newer than that of the last load is ignored. Without an epoch the partition is always
+        unloaded, and the next load accepts any epoch.
         """
         if not self._loader.stop(partition, leader_epoch):
             return
@@ -396,15 +399,15 @@ class GroupCoordinator(Appending["Partition"]):
         self._loader.withdraw(partition, status)
 
     def _forget_untold(self, index: int) -> None:
-        """A log partition is about to be served no longer: what was found out after the lease is not told any more."""
+        """Drop events of a log partition that were found after the lease, because it is about to be unloaded."""
         if self._ownership is not None and not self._ownership.may_answer():
-            # What is of all groups, that the log is lost, names none: it is to be told.
+            # Events without a group, such as the loss of the log, are kept.
             self._observer.forget_untold(
                 lambda event: event.group_id != "" and self._partitions.index_of(event.group_id) == index
             )
 
     def close(self) -> None:
-        """Unload everything; until something is loaded again, every request is COORDINATOR_NOT_AVAILABLE."""
+        """Unload everything; until the next load all requests fail with COORDINATOR_NOT_AVAILABLE."""
         self._effects.replies = self.take_replies()
         if not (self.lost or self.may_answer()):
             self._observer.forget_untold()
@@ -415,18 +418,18 @@ class GroupCoordinator(Appending["Partition"]):
             self._ownership.rest()
 
     def topic_deleted(self, name: str, topic_id: UUID = ZERO_UUID) -> None:
-        """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
+        """Delete the committed offsets of a deleted topic in every group."""
         for partition in self._partitions:
             partition.topic_deleted(name, topic_id, self.clock.now_ms())
         self._settle(self.clock.now_ms())
 
     def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics: groups that subscribe to them look at them, and expressions are matched again."""
+        """Refresh groups that subscribe to new topics, and resolve regular expressions again."""
         self._environments.topics.version += 1
         self.topics_changed(names)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, went or have more partitions than before: groups that subscribe to them look at them again."""
+        """Refresh groups that subscribe to topics that were created, deleted or extended."""
         for partition in self._partitions:
             partition.topics_changed(names)
 
@@ -434,20 +437,20 @@ class GroupCoordinator(Appending["Partition"]):
 
     def _forks(self) -> Forking:
         if self._forking is None:
-            from groupcoord.coordinator.forking import Forking  # what only a few programs need
+            from groupcoord.coordinator.forking import Forking  # few programs need it
 
             self._forking = Forking(self)
         return self._forking
 
     def fork(self, **changes: Any) -> Self:
-        """Return another coordinator in the same state, which goes on by itself.
+        """Return an independent coordinator in the same state.
 
-        Both answer alike if they are given the same requests, times and answers of the log. It has the same
-        collaborators, so give it a log store and a clock of its own if both are to go on: the log store must hold what
-        this one's does, with the same appends in flight.
+        Both respond alike to the same requests, times and answers of the log. The fork shares all collaborators, so
+        pass another log store and clock if both continue: the log store must have the same content and the same appends
+        in flight.
 
         Args:
-            changes: arguments of the constructor that are to differ.
+            changes: arguments of the constructor that differ.
 
         Raises:
             RuntimeError: a log partition is loading, or the log store can lose its log to another owner.
@@ -455,10 +458,10 @@ class GroupCoordinator(Appending["Partition"]):
         return self._forks().fork(changes)  # type: ignore[no-any-return]
 
     def save(self) -> SavedState:
-        """Return a copy of all that can change in this coordinator, for :meth:`restore`.
+        """Return a copy of the state of this coordinator, for :meth:`restore`.
 
-        It takes some fifty microseconds for a small group, and grows with the state in memory. Questions to the host
-        that are not answered yet belong to this coordinator alone.
+        It takes some fifty microseconds for a small group, and grows with the state in memory. Queries to the host in
+        flight belong to this coordinator alone.
 
         Raises:
             RuntimeError: a log partition is loading, or the log store can lose its log to another owner.
@@ -466,9 +469,9 @@ class GroupCoordinator(Appending["Partition"]):
         return self._forks().save()
 
     def hand_over(self) -> SavedState:
-        """Return all that can change in this coordinator as it is, which takes a third of the time of :meth:`save`.
+        """Return the state of this coordinator without a copy, which takes a third of the time of :meth:`save`.
 
-        The coordinator must be given another state by :meth:`restore` before anything else is done with it.
+        :meth:`restore` must be called before anything else.
 
         Raises:
             RuntimeError: as for :meth:`save`.
@@ -476,30 +479,31 @@ class GroupCoordinator(Appending["Partition"]):
         return self._forks().hand_over()
 
     def restore(self, saved: SavedState) -> None:
-        """Go to a state that this coordinator, or one with the same settings, was in.
+        """Restore a state of this coordinator, or of one with the same settings.
 
         Args:
-            saved: as :meth:`save` returned it; it can be used again.
+            saved: the result of :meth:`save`; it can be used again.
         """
         self._forks().restore(saved)
 
     def fingerprint(self, names: Names | None = None) -> bytes:
-        """Return a digest of the state of this coordinator: 16 bytes, in every process the same.
+        """Return a digest of the state: 16 bytes, equal in every process.
 
-        Times count from now, epochs and generations from the group's, and places in the log by their order. Counters,
-        events that were not taken and answers that were not taken are left out. Two coordinators with equal
-        fingerprints answer all requests alike, but for these.
+        Times count relative to now, epochs and generations relative to the group's, and offsets in the log by their
+        order. Counters, untaken events and untaken responses are excluded. Apart from these, two coordinators with
+        equal fingerprints respond alike to all requests.
 
         Args:
-            names: replaces ids and tokens, so that states are equal in which members have changed places; they may
-                differ where ids decide ties. Ids and tokens count as they are if left out.
+            names: maps ids and tokens, so that states with permuted members are equal; they may differ where ids break
+                ties.
+                Without it ids and tokens count as they are.
         """
         return self._forks().fingerprint(names)
 
     # ------------------------------------------------------------ for tests of members
 
     def end_session(self, group_id: str, member_id: str) -> bool:
-        """Let a member's session end now, as if it had been silent for too long. Every timer there is is looked at.
+        """Expire a member's session now. Looks through all timers.
 
         Returns:
             False if the group has no such member.
@@ -516,7 +520,7 @@ class GroupCoordinator(Appending["Partition"]):
         return False
 
     def begin_rebalance(self, group_id: str) -> bool:
-        """Let a group rebalance though nothing has happened to it. See :meth:`Partition.begin_rebalance`."""
+        """Start a rebalance of a group without a reason. See :meth:`Partition.begin_rebalance`."""
         partition, now_ms = self._partitions.serving(group_id), self.clock.now_ms()
         if partition is None or not partition.begin_rebalance(group_id, now_ms):
             return False
@@ -526,13 +530,14 @@ class GroupCoordinator(Appending["Partition"]):
     # ------------------------------------------------------------ looking inside
 
     def observe(self, *, events: bool = True) -> None:
-        """Turn events on (or off): what happens to groups from now on is kept for :meth:`take_events`."""
+        """Turn events on or off: events from now on are kept for :meth:`take_events`."""
         self._observer.events = [] if events else None
 
     def take_events(self) -> list[Event]:
-        """Return what happened to groups since the last call, in order; nothing while events are off.
+        """Return and clear the events of groups, in order; empty while events are off.
 
-        Whoever turns them on has to take them: they are kept until then, and until they may be told.
+        A program that turns them on must take them: they are kept until then, and until the lease allows to deliver
+        them.
         """
         events = self._observer.events
         if not events or not (self.lost or self.may_answer()):
@@ -542,24 +547,24 @@ class GroupCoordinator(Appending["Partition"]):
 
     @property
     def has_events(self) -> bool:
-        """True if :meth:`take_events` has some to give, now or later."""
+        """True if :meth:`take_events` has events, now or later."""
         return bool(self._observer.events)
 
     def take_append_failures(self) -> dict[int, AppendFailures]:
-        """Return the appends that the log store could not write since the last call, by log partition.
+        """Return and clear the failed appends by log partition.
 
-        Records larger than the store takes are not among them: that is the client's doing.
+        Appends that are too large are not among them, because the client causes these.
         """
         failures, self._observer.append_failures = self._observer.append_failures, {}
         return failures
 
     @property
     def counters(self) -> Counters:
-        """Totals since this coordinator was made. Read them; they are not yours to change."""
+        """Totals since this coordinator was created; read only."""
         return self._observer.counters
 
     def partition_of(self, group_id: str) -> int:
-        """Return the log partition that holds a group."""
+        """Return the log partition of a group."""
         return self._partitions.index_of(group_id)
 
     def status(self, partition: int) -> PartitionStatus:
@@ -567,20 +572,19 @@ class GroupCoordinator(Appending["Partition"]):
         return self._partitions.status[partition]
 
     def waiting_tokens(self) -> list[Token]:
-        """Return the token of every request that is not answered yet."""
+        """Return the tokens of all unanswered requests."""
         withheld = [] if self._ownership is None else [reply.token for reply in self._ownership.withheld]
         parked = [token for partition in self._partitions for token in partition.parked_tokens()]
         return self._split_requests.original_tokens(parked) + withheld
 
     def check(self, partitions: Collection[int] | None = None) -> None:
-        """Prove the invariants of everything inside.
+        """Check all invariants.
 
         Args:
-            partitions: the log partitions to look into, where it is known that nothing has happened to the others since
-                they were looked at; None: all.
+            partitions: the log partitions to check, if the others have not changed since their last check; all if None.
 
         Raises:
-            InvariantError: one does not hold.
+            InvariantError: an invariant does not hold.
         """
         self._timers.check()
         armed: dict[int, list[Timer]] = {}

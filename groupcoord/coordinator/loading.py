@@ -1,4 +1,4 @@
-"""How log partitions come to be served: their records are read, at once or in steps, by leader epochs."""
+"""Loading of log partitions: their records are read at once or in steps, and leader epochs order loads and unloads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LoadedCommits, LogRecord
 
 CAUSES_SHOWN = 3
-"""How many log partitions the message of a LoadError names."""
+"""Log partitions that the message of a LoadError names."""
 
 
 class LoadError(GroupcoordError):
-    """Log partitions could not be loaded: their groups are answered NOT_COORDINATOR, all others are served.
+    """Log partitions could not be loaded: their groups fail with NOT_COORDINATOR, all others are served.
 
     Attributes:
-        causes: log partition → what went wrong.
+        causes: the error of each log partition.
     """
 
     def __init__(self, causes: dict[int, Exception]) -> None:
@@ -31,7 +31,7 @@ class LoadError(GroupcoordError):
 
 
 def load_each(load: Callable[[int], None], count: int) -> None:
-    """Load so many log partitions one after the other, those behind one that can't be loaded as well.
+    """Load ``count`` log partitions one after the other, also after one that can't be loaded.
 
     Raises:
         LoadError: some could not be loaded; the others are served.
@@ -47,17 +47,17 @@ def load_each(load: Callable[[int], None], count: int) -> None:
 
 
 class LoadedPartition(ServedPartition, Protocol):
-    """A log partition that is served when its records are taken over."""
+    """Log partition that is served after its records were replayed."""
 
     def replay(self, log_offset: int, record: Any) -> None:
-        """Take over a record of the log."""
+        """Replay a record of the log."""
 
 
 PartitionT = TypeVar("PartitionT", bound=LoadedPartition)
 
 
 class _Load(Generic[PartitionT]):
-    """A load under way; ``records`` is None before the first step."""
+    """Load in progress; ``records`` is None before the first step."""
 
     __slots__ = ("partition", "records", "started_ms")
 
@@ -68,14 +68,14 @@ class _Load(Generic[PartitionT]):
 
 
 class Loader(Generic[PartitionT]):
-    """Loads the log partitions of one coordinator, and remembers of each what outlasts a load.
+    """Loads the log partitions of a coordinator, and remembers epochs and sequence numbers beyond a load.
 
     Args:
-        partitions: where they are served once they are loaded.
+        partitions: the served partitions.
         read: returns the records of a log partition.
-        clock: says when a load begins.
-        make_partition: makes the core of a log partition, from its number and that of its first append.
-        loaded: is told of each load that succeeds, before its log partition is served, and when it began.
+        clock: the clock, for the duration of loads.
+        make_partition: creates the core of a log partition from its number and that of its first append.
+        loaded: is called with each successful load before its log partition is served, and with its beginning.
     """
 
     NOT_STATE = ("_loads",)
@@ -99,7 +99,7 @@ class Loader(Generic[PartitionT]):
         self._next_appends = [0] * len(partitions)
 
     def begin(self, index: int, leader_epoch: int) -> bool:
-        """Begin to load a log partition, unless the epoch is out of date or it is loading or served already.
+        """Begin to load a log partition, unless the epoch is outdated or it is loading or served already.
 
         Returns:
             True if there is something to load.
@@ -118,10 +118,10 @@ class Loader(Generic[PartitionT]):
         return True
 
     def step(self, index: int, max_records: int | None) -> bool:
-        """Load on: at most ``max_records`` records, or all that are left.
+        """Load at most ``max_records`` records, or all that are left.
 
         Returns:
-            True when the partition is served, or isn't loading any more.
+            True when the partition is served, or is not loading any more.
 
         Raises:
             LoadError: the log can't be read.
@@ -148,10 +148,10 @@ class Loader(Generic[PartitionT]):
         return True
 
     def stop(self, index: int, leader_epoch: int | None) -> bool:
-        """Load a log partition no longer, and have it served no longer.
+        """Stop loading and serving a log partition.
 
         Returns:
-            False if the epoch is out of date: then nothing changes.
+            False if the epoch is outdated; then nothing changes.
         """
         if leader_epoch is not None and leader_epoch <= self._leader_epochs[index]:
             return False
@@ -161,11 +161,11 @@ class Loader(Generic[PartitionT]):
         return True
 
     def abandon(self, index: int) -> None:
-        """A load under way has failed, if there is one."""
+        """Fail the load in progress, if there is one."""
         if self._loads.pop(index, None) is not None:
             self._partitions.status[index] = PartitionStatus.FAILED
 
     def withdraw(self, partition: PartitionT, status: PartitionStatus) -> None:
-        """A log partition is served no longer; its appends are numbered on after the next load."""
+        """Stop serving a log partition; the numbers of its appends continue after the next load."""
         self._next_appends[partition.index] = partition.writer.next_number
         self._partitions.withdraw(partition.index, status)

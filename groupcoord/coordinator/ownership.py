@@ -1,4 +1,4 @@
-"""Whether a coordinator may still speak for its log: it looks on a timer, and what it found holds for a lease."""
+"""Ownership of a log under a lease: a timer looks at the owner, and each look is valid for the lease."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from groupcoord.core.replies import Reply
 
 LOOKS_PER_LEASE = 3
-"""So a lease outlasts two looks that come late or to nothing."""
+"""A lease survives two looks that are late or fail."""
 
 _NEVER_MS = -1
 
 
 class Ownership:
-    """The claim of one coordinator to its log.
+    """Claim of a coordinator to its log.
 
-    A look that finds the log its own gives a lease, from the moment on in which the look began: who takes the log over
-    after that waits until it is over. So a process that was stopped for a while says nothing that was only true before.
-    While the lease is over and a look is on its way, answers are withheld; when nothing is known for another lease,
-    they become NOT_COORDINATOR. That is not final: only a log that is lost stays so, until it is loaded again.
+    A look that finds the log its own gives a lease from its beginning: a process that takes over afterwards waits until
+    the lease is over. So a process that was paused sends nothing outdated. Responses are withheld while the lease is
+    over and a look is in flight. If the owner stays unknown for another lease, they become NOT_COORDINATOR. That is
+    temporary; only a lost log stays lost until it is loaded again.
 
     Args:
-        store: is asked.
+        store: the log store.
         lease_ms: how long an owner may answer after a look.
-        clock: a monotonic one, as is whatever a coordinator is given.
-        on_lost: is called when the log is lost, once.
+        clock: a monotonic clock.
+        on_lost: is called once when the log is lost.
 
     Attributes:
-        lost: why nothing is served any more; None while the log is owned, as far as is known.
-        lease_end_ms: until then answers may leave.
-        withheld: answers that wait for a look.
-        next_look_ms: when :meth:`tick` is wanted, in milliseconds since the Unix epoch; None: nothing is served.
+        lost: the error of a lost log, or None.
+        lease_end_ms: the end of the lease.
+        withheld: responses that wait for a look.
+        next_look_ms: when :meth:`tick` is due, in milliseconds since the Unix epoch, or None if nothing is served.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Ownership:
         self._on_lost = on_lost
         self.lease_end_ms = _NEVER_MS
         self.next_look_ms: int | None = None
-        self._asked_ms: int | None = None  # when the look began that is on its way
+        self._asked_ms: int | None = None  # when the look in flight began
         self.withheld: list[Reply] = []
 
     # ------------------------------------------------------------ looks
 
     def claim(self) -> None:
-        """Something is to be loaded: look at once, unless the log is looked at already."""
+        """Look at once because something is to be loaded, unless looks are running already."""
         if self.next_look_ms is None and self.lost is None:
             self.next_look_ms = self._clock.now_ms()
             self.tick()
 
     def tick(self) -> None:
-        """Time has passed: look, if it is time for that and no other look is on its way."""
+        """Look if it is time and no look is in flight."""
         now_ms = self._clock.now_ms()
         if self.next_look_ms is None or now_ms < self.next_look_ms:
             return
@@ -80,58 +80,58 @@ class Ownership:
                 self.checked(None)
 
     def loaded(self, since_ms: int) -> None:
-        """Something was loaded that was read since then: so the log was owned, unless it was read before."""
+        """Handle a load whose read began at ``since_ms``, which proves the ownership at that time."""
         self.lost = None
         if not isinstance(self._store, SharedStore):
             self._proven(since_ms)
 
     def _proven(self, since_ms: int) -> None:
-        """The log was owned at some moment since then."""
+        """Extend the lease from a time at which the log was owned."""
         self.lease_end_ms = max(self.lease_end_ms, since_ms + self._lease_ms)
         if self.next_look_ms is None:
             self.next_look_ms = since_ms + self._interval_ms
 
     def checked(self, error: LogStoreError | None) -> None:
-        """The look that was on its way has ended; see :meth:`~groupcoord.log_store.TakesAnswers.ownership_checked`."""
+        """Handle the result of the look in flight."""
         asked_ms, self._asked_ms = self._asked_ms, None
         if isinstance(error, OwnershipLostError):
             self.lose(error)
         elif error is None and asked_ms is not None and self.next_look_ms is not None:
             self._proven(asked_ms)
-            if not self.may_answer():  # the answer took so long that it says nothing any more
+            if not self.may_answer():  # the look took so long that its lease is over
                 self.next_look_ms = self._clock.now_ms()
 
     def lose(self, error: OwnershipLostError) -> None:
-        """The log is somebody else's: nothing is answered any more."""
+        """Handle the loss of the log: nothing is answered any more."""
         if self.lost is None:
             self.lost = error
             self.rest()
             self._on_lost(error)
 
     def rest(self) -> None:
-        """Nothing is served: there is nothing to look for, and what is withheld comes to nothing."""
+        """Stop looking, because nothing is served, and refuse withheld responses."""
         self.lease_end_ms, self.next_look_ms = _NEVER_MS, None
         self.disown_withheld()
 
     def disown_withheld(self) -> None:
-        """Some of the log is served no longer: what is withheld may be about that, and comes to nothing."""
+        """Refuse withheld responses, which may concern a log partition that is not served any more."""
         self.withheld = _disowned(self.withheld)
 
     # ------------------------------------------------------------ what is said
 
     def may_answer(self) -> bool:
-        """Tell whether the lease lasts, or nothing is served and so nothing claimed."""
+        """Return whether the lease lasts, or nothing is served."""
         if self._clock.now_ms() < self.lease_end_ms:
             return True
         return self.next_look_ms is None and self.lost is None
 
     @property
     def is_over(self) -> bool:
-        """True if there was a lease, and it has ended."""
+        """True if there was a lease and it has ended."""
         return _NEVER_MS < self.lease_end_ms <= self._clock.now_ms()
 
     def let_out(self, replies: list[Reply]) -> list[Reply]:
-        """Return the answers that may leave, or what takes their place; one that is withheld comes out later."""
+        """Return the responses that may be sent, or their refusals; withheld ones come later."""
         if self.withheld:
             replies, self.withheld = self.withheld + replies, []
         if not replies or self.may_answer():
@@ -148,10 +148,10 @@ class Ownership:
 def ownership_of(
     log_store: LogStore, config: Config, clock: Clock, on_lost: Callable[[OwnershipLostError], None]
 ) -> Ownership | None:
-    """Return the claim to a log, or None if nobody else can take it over.
+    """Return the claim to a log, or None if it can't be taken over.
 
     Raises:
-        ConfigError: its lease is longer than sessions of consumer groups: those would end before it.
+        ConfigError: its lease is longer than sessions of consumer groups, which would expire first.
     """
     if not isinstance(log_store, OwnedStore) or log_store.lease_ms is None:
         return None
@@ -164,6 +164,6 @@ def ownership_of(
 
 
 def _disowned(replies: list[Reply]) -> list[Reply]:
-    from groupcoord.core.router.refusals import disowned  # most programs have a log store of their own
+    from groupcoord.core.router.refusals import disowned  # only needed with a store that has an owner
 
     return [disowned(reply) for reply in replies]

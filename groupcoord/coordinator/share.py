@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) in programs that embed both coordinators: one asks the other."""
+"""Share groups (KIP-932) in programs that embed both coordinators."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from groupcoord.core.host_queries import (
 
 
 class EmbeddedShare:
-    """What share groups need, where their share coordinator is in the same program: ``GroupCoordinator(share=…)``.
+    """Host of share groups with a share coordinator in the same program: ``GroupCoordinator(share=…)``.
 
     Args:
         states: the share coordinator.
-        settings_of: says what holds for a share group, by its id; what the configuration of ``states`` says if left
+        settings_of: returns the settings of a share group by its id; those in the configuration of ``states`` if left
             out.
-        latest_offset: returns the offset behind the last record of a topic's partition, for the lag of groups, or None;
-            nobody knows if left out.
+        latest_offset: returns the end offset of a partition for the lag of groups, or None; unknown if left out.
 
     Attributes:
-        states: as given.
+        states: the share coordinator.
     """
 
     def __init__(
@@ -46,16 +45,16 @@ class EmbeddedShare:
         self._replies: list[StateReply] = []
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Return what the share coordinator answers; None if its log answers later."""
+        """Return the response of the share coordinator, or None if its log answers later."""
         awaited = AwaitedAnswer(question, self._found.append)
         self.states.submit(question.request, awaited, is_own=True)
         self._sort_replies()
         return awaited.now_or_late()
 
     def take_replies(self, coordinator: GroupCoordinator) -> list[StateReply]:
-        """Pass on to the group coordinator what it has waited for, and return the other answers since the last call.
+        """Pass responses to the waiting group coordinator, and return the other ones since the last call.
 
-        Whoever has a log store that answers later calls it after that has answered.
+        A program whose log store answers later calls it after each answer.
         """
         self._sort_replies()
         while self._found:

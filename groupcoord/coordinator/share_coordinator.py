@@ -1,7 +1,7 @@
 """``ShareCoordinator``: the share coordinator of KIP-932 for programs that embed it.
 
-It keeps, in the log partitions of ``__share_group_state``, how far share groups are with partitions of topics. Whoever
-leads such a partition asks it (:mod:`groupcoord.core.messages.share_state`), and so does the group coordinator.
+It keeps the state of share-partitions in the log partitions of ``__share_group_state``. Leaders of share-partitions and
+the group coordinator send it requests (:mod:`groupcoord.core.messages.share_state`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["ShareCoordinator"]
 R = TypeVar("R")
 
 RECORDS_AT_ONCE = 2_000
-"""So many records are loaded before others have their turn: some milliseconds."""
+"""Records that are loaded without yielding, which takes some milliseconds."""
 
 
 class StateReply(NamedTuple):
-    """The answer to the request that came with ``token``."""
+    """Response to the request with ``token``."""
 
     token: Token
     response: Any
@@ -47,10 +47,10 @@ class StateReply(NamedTuple):
 
 @define(eq=False)
 class _Gathering:
-    """The results of a request, as they come.
+    """Results of a request as they come.
 
     Attributes:
-        missing_count: how many questions have no result yet, and 1 as long as there may be more.
+        missing_count: the number of missing results, plus 1 while there may be more.
     """
 
     token: Token
@@ -59,32 +59,31 @@ class _Gathering:
     missing_count: int
 
     def response(self) -> Any:
-        """Return the answer, when nothing is missing."""
+        """Return the response once no result is missing."""
         topics = [self.kind.TOPIC_RESULT(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
         return self.kind.RESPONSE(tuple(topics))
 
 
 class ShareCoordinator(Appending[StatePartition]):
-    """A share coordinator without I/O of its own: requests in, answers out, time and log injected.
+    """Share coordinator without I/O: requests in, responses out, clock and log injected.
 
     >>> from groupcoord import ManualClock
     >>> coordinator = ShareCoordinator(clock=ManualClock())
     >>> coordinator.load_all()
 
-    It is used as :class:`~groupcoord.GroupCoordinator` is: :meth:`submit`, :meth:`take_replies`, :meth:`tick` when
-    :meth:`next_deadline_ms` has come. Not thread-safe.
+    It is used like :class:`~groupcoord.GroupCoordinator`: :meth:`submit`, :meth:`take_replies`, :meth:`tick` at
+    :meth:`next_deadline_ms`. Not thread-safe.
 
     Args:
-        config: how many log partitions there are, and how often snapshots are written (``share.coordinator.…``).
-        clock: where time comes from; the system's clock if left out.
-        log_store: where records go; memory if left out. One that is a
-            :class:`~groupcoord.log_store.PrunableStore` is told what need not be kept any more.
-        topics: the topics of the cluster; any topic and partition will do if left out.
-        authorize: decides who may ask (CLUSTER_ACTION); everybody if left out.
-        partition_count: how many log partitions there are, where that isn't as the configuration says.
+        config: the number of log partitions, and how often snapshots are written (``share.coordinator.…``).
+        clock: the clock; the system's if left out.
+        log_store: the log store; in memory if left out. A :class:`~groupcoord.log_store.PrunableStore` is pruned.
+        topics: the topics of the cluster; any topic and partition exists if left out.
+        authorize: the authorizer (CLUSTER_ACTION); everything is allowed if left out.
+        partition_count: the number of log partitions, if it differs from the configuration.
 
     Attributes:
-        timer_advances: a number that changes when :meth:`next_deadline_ms` may have come nearer.
+        timer_advances: a number that changes when :meth:`next_deadline_ms` may have become earlier.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class ShareCoordinator(Appending[StatePartition]):
     # ------------------------------------------------------------ requests and answers
 
     def partition_of(self, key: SharePartitionKey) -> int:
-        """Return the log partition that has the state of a share-partition."""
+        """Return the log partition of a share-partition's state."""
         return self._partitions.index_of(key)
 
     def submit(
@@ -143,16 +142,16 @@ class ShareCoordinator(Appending[StatePartition]):
         *,
         is_own: bool = False,
     ) -> None:
-        """Take a request. Its answer comes out of :meth:`take_replies`, now or later, with ``token``.
+        """Handle a request. :meth:`take_replies` returns its response, now or later, with ``token``.
 
         Args:
             request: one of :mod:`groupcoord.core.messages.share_state`.
-            token: whatever tells the caller whose answer it is.
-            principal: for whom it speaks.
-            is_own: it is from the server itself, which may ask anything.
+            token: identifies the request to the caller.
+            principal: the client's principal.
+            is_own: whether the server itself sends it, which may do anything.
 
         Raises:
-            KeyError: this is no request of a share coordinator.
+            KeyError: the share coordinator does not handle this request.
         """
         for _ in self.submit_in_steps(request, token, principal, is_own=is_own):
             pass
@@ -165,10 +164,10 @@ class ShareCoordinator(Appending[StatePartition]):
         *,
         is_own: bool = False,
     ) -> Iterator[None]:
-        """Do as :meth:`submit`, one share-partition at each step, for hosts with others to look after meanwhile.
+        """Handle a request as :meth:`submit`, one share-partition at each step.
 
         Raises:
-            KeyError: this is no request of a share coordinator.
+            KeyError: the share coordinator does not handle this request.
         """
         if not isinstance(request, StateRequest):
             raise KeyError(f"{type(request).__name__} is no request of a share coordinator")
@@ -179,7 +178,7 @@ class ShareCoordinator(Appending[StatePartition]):
         gathering = _Gathering(token, type(request), {topic.topic_id: {} for topic in request.topics}, 1)
         topics: Sequence[Any] = request.topics
         for topic, _ in groupby(topics):
-            for entry, _ in groupby(topic.partitions):  # done twice in a row it is the same as done once
+            for entry, _ in groupby(topic.partitions):  # consecutive duplicates have no further effect
                 key = SharePartitionKey(request.group_id, topic.topic_id, entry.partition)
                 question = StateQuestion(key, entry, request.RESULT, (gathering, topic.topic_id))
                 gathering.missing_count += 1
@@ -203,15 +202,15 @@ class ShareCoordinator(Appending[StatePartition]):
             partition.ask(question, now_ms)
 
     def take_replies(self) -> list[StateReply]:
-        """Return the answers since the last call, in the order in which they were given."""
+        """Return the responses since the last call, in order."""
         replies, self._replies = self._replies, []
         return replies
 
     def call(self, request: Request[R], principal: Principal = None) -> R:
-        """Return the answer of a request that is answered at once, whose type is that of the request.
+        """Return the response to a request that is answered at once, in the response type of the request.
 
         Raises:
-            LookupError: the answer has to wait for the log.
+            LookupError: the response has to wait for the log.
         """
         token = object()
         self.submit(cast(ShareStateRequest, request), token, principal)
@@ -222,7 +221,7 @@ class ShareCoordinator(Appending[StatePartition]):
         raise LookupError(f"{type(request).__name__} is not answered at once")
 
     def _take(self, token: Token, result: AnyResult) -> None:
-        """Put a result where it belongs; the last one makes the answer."""
+        """Add a result; the last one completes the response."""
         gathering, topic_id = token
         gathering.results[topic_id][result.partition] = result
         self._answer_if_complete(gathering)
@@ -233,7 +232,7 @@ class ShareCoordinator(Appending[StatePartition]):
             self._replies.append(StateReply(gathering.token, gathering.response()))
 
     def topic_deleted(self, topic_id: UUID) -> None:
-        """A topic is gone: forget what share groups have done with it."""
+        """Delete the state of a deleted topic."""
         for partition in self._partitions:
             partition.topic_deleted(topic_id)
         self._settle(self.clock.now_ms())
@@ -248,7 +247,7 @@ class ShareCoordinator(Appending[StatePartition]):
     # ------------------------------------------------------------ time
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted, in milliseconds since the Unix epoch; None: nothing is loaded."""
+        """Return when :meth:`tick` is due, in milliseconds since the Unix epoch, or None if nothing is loaded."""
         if not any(self._partitions.active):
             return None
         deadlines = self._append_deadlines
@@ -257,15 +256,16 @@ class ShareCoordinator(Appending[StatePartition]):
         return min(*self._next_ms.values(), *[deadline_ms for deadline_ms, *_ in islice(deadlines, 1)])
 
     def _waiting_for(self, index: int, number: int) -> StatePartition | None:
-        """Return the log partition in which an append has no answer yet; None: it has, or isn't served any more."""
+        """Return the log partition of an unanswered append, or None."""
         partition = self._partitions.active[index]
         in_flight = () if partition is None else partition.writer.in_flight
         return partition if in_flight and in_flight[0].number <= number else None
 
     def tick(self) -> None:
-        """Time has passed: write old snapshots anew, and let go of what need not be kept in the log.
+        """Write old snapshots again, prune the log, and time out requests.
 
-        Whoever has waited for the log for ``share.coordinator.write.timeout.ms`` is told COORDINATOR_NOT_AVAILABLE.
+        Requests that have waited for the log for ``share.coordinator.write.timeout.ms`` fail with
+        COORDINATOR_NOT_AVAILABLE.
         """
         now_ms = self.clock.now_ms()
         while self._append_deadlines and self._append_deadlines[0][0] <= now_ms:
@@ -295,7 +295,7 @@ class ShareCoordinator(Appending[StatePartition]):
     # ------------------------------------------------------------ the log
 
     def _settle(self, now_ms: int) -> None:
-        """Hand appends to the store and results to whom they belong, until there are none."""
+        """Pass appends to the store and results to their requests until there are none."""
         outputs = self._outputs
         if self._is_settling:
             return
@@ -316,7 +316,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self.timer_advances += 1
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
-        # Whoever waits looks for another coordinator, whatever the error is.
+        # Waiting requests look for another coordinator, whatever the error is.
         self._stop(index, PartitionStatus.FAILED)
 
     def _stop(self, index: int, status: PartitionStatus) -> None:
@@ -328,11 +328,11 @@ class ShareCoordinator(Appending[StatePartition]):
     # ------------------------------------------------------------ life cycle
 
     def failed_partitions(self) -> list[int]:
-        """Return the log partitions that have failed, and wait for another :meth:`load`."""
+        """Return the log partitions that have failed and must be loaded again."""
         return [index for index, status in enumerate(self._partitions.status) if status is PartitionStatus.FAILED]
 
     def load_all(self) -> None:
-        """Load every log partition: this coordinator is the only one.
+        """Load every log partition, as the only coordinator.
 
         Raises:
             LoadError: some could not be loaded; the others are served.
@@ -340,21 +340,21 @@ class ShareCoordinator(Appending[StatePartition]):
         load_each(self.load, len(self._partitions))
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:
-        """Become the coordinator of a log partition: read its records and serve its states.
+        """Read the records of a log partition and serve its states.
 
-        An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served already a
-        newer one is only remembered.
+        An epoch that is not newer than the last one is ignored. On a partition that is served already a newer one is
+        only stored.
 
         Raises:
-            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
         """
         for _ in self.load_in_steps(partition, leader_epoch):
             pass
 
     def load_in_steps(self, partition: int, leader_epoch: int = 0) -> Iterator[None]:
-        """Do as :meth:`load`, some records at each step, for hosts with others to look after meanwhile.
+        """Load as :meth:`load`, some records at each step.
 
-        Until the last step the partition answers COORDINATOR_LOAD_IN_PROGRESS.
+        Until the last step requests fail with COORDINATOR_LOAD_IN_PROGRESS.
 
         Raises:
             LoadError: as :meth:`load`.
@@ -364,16 +364,16 @@ class ShareCoordinator(Appending[StatePartition]):
                 yield
 
     def unload(self, partition: int) -> None:
-        """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR."""
+        """Stop serving a log partition: waiting requests fail with NOT_COORDINATOR."""
         self._loader.stop(partition, None)
         self._stop(partition, PartitionStatus.UNLOADED)
         self._settle(self.clock.now_ms())
 
     def check(self) -> None:
-        """Prove what must hold inside.
+        """Check all invariants.
 
         Raises:
-            InvariantError: it doesn't.
+            InvariantError: an invariant does not hold.
         """
         for partition in self._partitions:
             partition.check()

@@ -1,9 +1,9 @@
-"""The coordinator for programs with threads: any of them asks, and one more looks after the time.
+"""Coordinator for programs with threads: any thread sends requests, and one thread runs the timers.
 
-with ThreadSafeCoordinator(GroupCoordinator()) as coordinator:
-    joined = coordinator.ask(JoinGroup("crew", protocols=(JoinProtocol("deal", b""),)))
+    with ThreadSafeCoordinator(GroupCoordinator()) as coordinator:
+        joined = coordinator.ask(JoinGroup("crew", protocols=(JoinProtocol("deal", b""),)))
 
-Programs on asyncio have the same in :mod:`groupcoord.aio`.
+Programs on asyncio use :mod:`groupcoord.aio`.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ T = TypeVar("T")
 
 
 class ThreadSafeCoordinator:
-    """A coordinator that threads share: ``with ThreadSafeCoordinator(GroupCoordinator(…)) as coordinator``.
+    """Coordinator that threads share: ``with ThreadSafeCoordinator(GroupCoordinator(…)) as coordinator``.
 
-    Entering loads all log partitions, or raises what :meth:`start` raises, and starts a thread that looks after the
-    time; leaving closes both. One lock
-    guards the coordinator, so one request is handled at a time; nobody holds it while waiting for an answer. All
-    methods may be called from any thread, those of the log store among them.
+    Entering loads all log partitions, or raises as :meth:`start`, and starts a thread for the timers; leaving closes
+    both. One lock guards the coordinator, so one request is handled at a time; it is not held while waiting for a
+    response. All methods are thread-safe, those for the log store included.
 
-    When somebody else has taken the log over, that is logged, and whatever is asked is answered NOT_COORDINATOR; the
-    end of the ``with`` raises OwnershipLostError, unless it ends in an exception anyway.
+    When another process takes over the log, that is logged and all requests fail with NOT_COORDINATOR. The end of the
+    ``with`` raises OwnershipLostError unless it ends with another exception.
 
     Args:
-        coordinator: belongs to this one from now on. If its log store answers later by itself
-            (:class:`~groupcoord.log_store.AnsweringStore`), its answers come here.
-        on_event: is called for everything that happens to groups, in order, see :mod:`groupcoord.events`; by the thread
-            that made it happen, with the lock held, so it had better only pass it on.
-        on_lost: is called in the same way when somebody else has taken the log over.
+        coordinator: the coordinator, which this object owns from now on. If its log store is an
+            :class:`~groupcoord.log_store.AnsweringStore`, its answers come here.
+        on_event: is called for every event of a group, in order (:mod:`groupcoord.events`), in the thread that caused
+            it and
+            with the lock held: do not block or call back.
+        on_lost: is called in the same way when another process has taken over the log.
 
     Attributes:
-        coordinator: the coordinator inside; what looks at it or changes it goes through :meth:`change`.
+        coordinator: the synchronous coordinator; read and change it through :meth:`change` only.
     """
 
     def __init__(
@@ -93,33 +93,36 @@ class ThreadSafeCoordinator:
     # ------------------------------------------------------------ requests
 
     def ask(self, request: Request[R], principal: Principal = None, *, timeout_s: float | None = None) -> R:
-        """Return the answer to a request, whenever it comes.
+        """Return the response to a request when it comes.
 
         Args:
             request: one of :mod:`groupcoord.messages`.
-            principal: for whom it speaks; given to ``authorize``.
-            timeout_s: how long to wait for the answer, in seconds; None: as long as it takes.
+            principal: the client's principal, passed to ``authorize``.
+            timeout_s: the time limit in seconds, or None.
 
         Raises:
-            TimeoutError: there was no answer in time. The request itself goes on, as that of a client that has hung up
-                does: a join is still a join.
-            UnansweredError: Kafka never answers this one: a newer request of the same member takes its place.
-            TypeError: this is no request of the coordinator.
+            TimeoutError: there was no response in time. The request continues, like that of a client that has
+                disconnected: a
+                join is still a join.
+            UnansweredError: Kafka never answers this request, because a newer one of the same member replaces it.
+            TypeError: the coordinator does not handle this request.
         """
         response = self.submit(request, principal).result(timeout_s)
         return response if self.coordinator.may_answer() else self._again(response, timeout_s)
 
     def _again(self, response: R, timeout_s: float | None) -> R:
-        """Return an answer anew: between the future's result and the turn of who asked the process was held up."""
+        """Return a response after another look at the lease, because the process may have been
+        paused before this turn.
+        """
         late: Future[R] = Future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
         return late.result(timeout_s)
 
     def submit(self, request: Request[R], principal: Principal = None) -> Future[R]:
-        """Take a request at once, and return the future that its answer comes to; it can't be cancelled.
+        """Handle a request at once and return the future of its response, which can't be cancelled.
 
         Raises:
-            TypeError: this is no request of the coordinator.
+            TypeError: the coordinator does not handle this request.
         """
         answer: Future[R] = Future()
         answer.set_running_or_notify_cancel()
@@ -127,10 +130,10 @@ class ThreadSafeCoordinator:
         return answer
 
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
-        """Do something else with the coordinator while nobody else does, and pass on what comes of it.
+        """Call a function with the coordinator under the lock and deliver the responses that result.
 
-        ``change(lambda coordinator: coordinator.topic_deleted("orders"))``; after a clock was turned that tests turn by
-        hand, ``change(GroupCoordinator.tick)``.
+        ``change(lambda coordinator: coordinator.topic_deleted("orders"))``; after advancing a manual clock,
+        ``change(GroupCoordinator.tick)``.
         """
         replies: list[Reply] = []
         try:
@@ -146,20 +149,20 @@ class ThreadSafeCoordinator:
                     if self.coordinator.timer_advances != advances:
                         self._changed.notify()
         finally:
-            resolve(replies)  # whoever waits may ask again at once, and what was hung on a future may take its time
+            resolve(replies)  # callers may send requests at once, and callbacks of futures may take time
 
     # ------------------------------------------------------------ the log store's answers
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Take over what the log store says: see :meth:`GroupCoordinator.appended`."""
+        """Pass on an answer of the log store: see :meth:`GroupCoordinator.appended`."""
         self.change(lambda coordinator: coordinator.appended(ticket, base_offset))
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Take over what the log store says: see :meth:`GroupCoordinator.append_failed`."""
+        """Pass on an answer of the log store: see :meth:`GroupCoordinator.append_failed`."""
         self.change(lambda coordinator: coordinator.append_failed(ticket, error))
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Take over what the log store says: see :meth:`GroupCoordinator.ownership_checked`."""
+        """Pass on an answer of the log store: see :meth:`GroupCoordinator.ownership_checked`."""
         self.change(lambda coordinator: coordinator.ownership_checked(error))
 
     def _lose(self, error: OwnershipLostError) -> None:
@@ -170,7 +173,7 @@ class ThreadSafeCoordinator:
     # ------------------------------------------------------------ life cycle
 
     def start(self) -> None:
-        """Load all log partitions, and look after the time from now on.
+        """Load all log partitions and start the timers.
 
         Raises:
             LoadError: some could not be loaded; the others are served.
@@ -180,7 +183,7 @@ class ThreadSafeCoordinator:
         self.change(GroupCoordinator.load_all)
 
     def close(self) -> None:
-        """Stop serving: whoever waits is told NOT_COORDINATOR, and later requests COORDINATOR_NOT_AVAILABLE.
+        """Stop serving: waiting requests fail with NOT_COORDINATOR, later ones with COORDINATOR_NOT_AVAILABLE.
 
         The log store stays open.
         """
@@ -202,5 +205,5 @@ class ThreadSafeCoordinator:
                     continue
             try:
                 self.change(GroupCoordinator.tick)
-            except Exception:  # of the log store, or of what hangs on events
+            except Exception:  # raised by the log store or by callbacks of events
                 logger.exception("timed work failed")
