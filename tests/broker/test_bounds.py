@@ -353,6 +353,17 @@ def test_no_step_takes_long(api_key: int, monkeypatch: pytest.MonkeyPatch) -> No
         assert few + lines_per_entry * entries_max < STEP_LINES_MAX, (path, few, many, distinct)
 
 
+def test_missing_topics_are_created_in_portions() -> None:
+    """The longest step of a Metadata request does not grow with the topics that it creates."""
+    few, many = (
+        BoundedBroker().longest_step(
+            framed(3, BODIES[3] | {"topics": tuple({"topic_id": None, "name": f"new-{n}"} for n in range(count))})
+        )
+        for count in (300, 600)
+    )
+    assert many < 1.1 * few
+
+
 def test_requests_that_are_handled_in_one_step_are_bounded() -> None:
     """Whatever has no handler that lets others have their turn has a bound, each type of the registry."""
     frames = {api_key: frame for (api_key, _), frame in FRAMES.items()}

@@ -111,10 +111,13 @@ class TopicRequests:
             auto_creates=auto_creates,
             told=connection.nodes,
         )
+        if len(response.topics) > TOPICS_AT_ONCE:
+            yield None  # the walk over the topics is a step of its own
         missing = topics_to_create(request, response) if auto_creates else []
-        if missing:
-            wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
-            self._create(wanted, UNRESTRICTED)
+        for names in portions(missing, TOPICS_AT_ONCE):
+            self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
+            if len(missing) > TOPICS_AT_ONCE:
+                yield None
         return response
 
     @answers(CreateTopics)
