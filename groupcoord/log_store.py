@@ -2,8 +2,8 @@
 
 A host brings its own persistence by implementing two methods. Rules of the contract:
 
-* ``append`` receives records that are written together or not at all, for one log partition, under a *ticket*.
-  A synchronous store returns the offset of the first record. An asynchronous one returns ``None`` and answers later
+* ``append`` receives records that are written together or not at all, for one log partition, under a *ticket*. A
+  synchronous store returns the offset of the first record. An asynchronous one returns ``None`` and answers later
   through :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
 * Answers of one log partition come in the order of its tickets. An acknowledgement of *n* covers all tickets up to *n*,
   whose records lie right before it, without gaps. Only ``append`` may raise while earlier appends are unanswered.
@@ -255,8 +255,7 @@ class LogStore(Protocol):
 
         Raises:
             LogStoreError: nothing was written, or the outcome is unknown (``outcome_unknown``). There is no other
-                answer
-                then, also while earlier appends are unanswered.
+                answer then, also while earlier appends are unanswered.
         """
 
     def read(self, partition: int) -> Iterable[LogRecord]:

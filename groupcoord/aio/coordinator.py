@@ -60,8 +60,7 @@ class AsyncCoordinator:
         on_event: is called in the event loop for every event of a group, in order (:mod:`groupcoord.events`).
         on_lost: is called in the event loop when another process has taken over the log.
         share: the share coordinator of its share groups (KIP-932), if it is in this program. It is loaded and closed
-            with
-            the coordinator, and takes requests here as well.
+            with the coordinator, and takes requests here as well.
 
     Attributes:
         coordinator: the synchronous coordinator. Read it freely; change it through :meth:`change` only.
@@ -139,8 +138,7 @@ class AsyncCoordinator:
 
         Raises:
             TimeoutError: there was no response in time. The request continues, like that of a client that has
-                disconnected: a
-                join is still a join. The same holds if the waiting task is cancelled.
+                disconnected: a join is still a join. The same holds if the waiting task is cancelled.
             UnansweredError: Kafka never answers this request, because a newer one of the same member replaces it.
             TypeError: the coordinator does not handle this request.
         """

@@ -34,8 +34,7 @@ class AsyncLogStore(Protocol):
 
         Raises:
             LogStoreError: nothing was written, or the outcome is unknown (``outcome_unknown``). Any other exception
-                counts as
-                an unknown outcome.
+                counts as an unknown outcome.
         """
 
     def read(self, partition: int) -> AsyncIterable[LogRecord]:

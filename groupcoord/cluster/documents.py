@@ -147,8 +147,7 @@ class SlotDocuments:
 
         Raises:
             OSError: another node has written before, which :meth:`read` now shows. Or the engine does not answer and
-                the
-                document may have been written; until it answers, further writes fail at once.
+                the document may have been written; until it answers, further writes fail at once.
         """
         loop, before = self._loop, self._state
         if loop is None:

@@ -37,8 +37,8 @@ class Replica:
         address: where clients reach this replica, in a form that the service understands.
         node_id: id that no other process has or had; random if left out.
         on_event: the observer of :class:`~groupcoord.aio.AsyncCoordinator`.
-        dead_ms: the silence after which other replicas take over, in milliseconds; longer than the ``lease_ms`` of
-            the store.
+        dead_ms: the silence after which other replicas take over, in milliseconds; longer than the ``lease_ms`` of the
+            store.
         beat_ms: the interval of heartbeats, in milliseconds.
 
     Attributes:

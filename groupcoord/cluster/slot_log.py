@@ -89,8 +89,8 @@ class ConnectedSlotLog(ABC):
 
     Attributes:
         is_open: True between opening and closing.
-        warns: whether to log a warning for each setting that endangers acknowledged records. One of several
-            connections to the same engine is enough.
+        warns: whether to log a warning for each setting that endangers acknowledged records. One of several connections
+            to the same engine is enough.
     """
 
     warns = True

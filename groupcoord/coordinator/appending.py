@@ -84,8 +84,7 @@ class Appending(ABC, Generic[PartitionT]):
 
         Raises:
             StoreContractError: the ticket is unknown or was answered already, or the offset decreased. The partition
-                has
-                failed.
+                has failed.
         """
         self._answered(ticket, base_offset)
 

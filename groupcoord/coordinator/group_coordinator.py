@@ -75,8 +75,7 @@ class GroupCoordinator(Appending["Partition"]):
         share_owner: returns the node that coordinates a share-partition (KIP-932) by its key; none if left out.
         authorize: the authorizer, called where Kafka calls its own; everything is allowed if left out.
         verify_transaction: returns whether a producer may commit offsets of a group in its transaction, called before
-            the
-            group is looked up; any producer may if left out.
+            the group is looked up; any producer may if left out.
         new_member_id: returns a member id for a prefix; random ids like Kafka's if left out.
         new_uuid: returns ids for members that join a consumer group without one; random ids if left out.
 
@@ -495,8 +494,7 @@ class GroupCoordinator(Appending["Partition"]):
 
         Args:
             names: maps ids and tokens, so that states with permuted members are equal; they may differ where ids break
-                ties.
-                Without it ids and tokens count as they are.
+                ties. Without it ids and tokens count as they are.
         """
         return self._forks().fingerprint(names)
 

@@ -46,8 +46,7 @@ class ThreadSafeCoordinator:
         coordinator: the coordinator, which this object owns from now on. If its log store is an
             :class:`~groupcoord.log_store.AnsweringStore`, its answers come here.
         on_event: is called for every event of a group, in order (:mod:`groupcoord.events`), in the thread that caused
-            it and
-            with the lock held: do not block or call back.
+            it and with the lock held: do not block or call back.
         on_lost: is called in the same way when another process has taken over the log.
 
     Attributes:
@@ -102,8 +101,7 @@ class ThreadSafeCoordinator:
 
         Raises:
             TimeoutError: there was no response in time. The request continues, like that of a client that has
-                disconnected: a
-                join is still a join.
+                disconnected: a join is still a join.
             UnansweredError: Kafka never answers this request, because a newer one of the same member replaces it.
             TypeError: the coordinator does not handle this request.
         """

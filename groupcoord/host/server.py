@@ -74,8 +74,7 @@ class Server:
         port: the port to listen on.
         sock: a bound socket to use instead.
         socks: bound sockets by the names of the listeners in the broker's security settings, or ``""`` without
-            listeners
-            (then equal to ``sock``). With listeners, ``host``, ``port`` and ``sock`` are ignored.
+            listeners (then equal to ``sock``). With listeners, ``host``, ``port`` and ``sock`` are ignored.
         number: added to the ports of ``advertised.listeners``, for one of several nodes.
 
     Attributes:

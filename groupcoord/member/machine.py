@@ -41,8 +41,7 @@ class Member:
             :class:`PartitionsAssigned` and :class:`PartitionsLost` event, as the Java consumer waits for its
             ``ConsumerRebalanceListener``. Offsets of revoked partitions can be committed until then.
         member_id: the member id with ``group.protocol=consumer``, for the whole life of the member (KIP-1082); by
-            default
-            generated from ``random``, or a random one without jitter.
+            default generated from ``random``, or a random one without jitter.
 
     Raises:
         ConfigError: an assignor is unknown, the assignors have no rebalance protocol in common, or assignors are given
@@ -295,8 +294,7 @@ class Member:
         Args:
             request_id: the id of the request.
             error_code: NETWORK_EXCEPTION if the connection was lost or refused, UNSUPPORTED_VERSION if the broker
-                supports no
-                version that can express the request.
+                supports no version that can express the request.
             now_ms: the time.
         """
 

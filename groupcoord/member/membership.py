@@ -31,10 +31,12 @@ class MemberState(Enum):
 
     STABLE = "Stable"
     """Has an assignment. Heartbeats: yes. Ways out: a new assignment, leaving, or the word that it is no member any
-    more."""
+    more.
+    """
     FAILED = "Failed"
     """Gave up, with a :class:`~groupcoord.member.Failed` event (Java's FATAL). Sends nothing. Ways out: ``close``; in
-    the classic protocol also ``recover``."""
+    the classic protocol also ``recover``.
+    """
     CLOSED = "Closed"
     """Final."""
 

@@ -166,8 +166,7 @@ class PartitionLog:
 
         Returns:
             NONE; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is outdated;
-            KAFKA_STORAGE_ERROR
-            without free memory or for a disk error.
+            KAFKA_STORAGE_ERROR without free memory or for a disk error.
         """
         producer_id, epoch, coordinator_epoch = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)

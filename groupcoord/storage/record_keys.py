@@ -19,9 +19,8 @@ def check_keys(batch: Batch) -> None:
 
     Raises:
         RefusedBatchError: INVALID_RECORD with the indexes of the records without a key, and without indexes if the
-            batch
-            does not hold records. UNKNOWN_SERVER_ERROR if they can't be decompressed or do not have the offsets 0, 1,
-            2, ….
+            batch does not hold records. UNKNOWN_SERVER_ERROR if they can't be decompressed or do not have the offsets
+            0, 1, 2, ….
     """
     without_key, is_in_order = [], True
     try:

@@ -69,8 +69,7 @@ class SegmentLogStore:
 
     Args:
         directory: Kafka's log directory, with folders ``__consumer_offsets-N/``; created if it does not exist. A
-            broker's
-            directory can be opened while that broker is stopped.
+            broker's directory can be opened while that broker is stopped.
         segment_bytes: the largest segment (``offsets.topic.segment.bytes``).
         flush_interval_messages: fsync a partition once this many records are unflushed; 1 is every append.
         flush_interval_ms: :meth:`flush_due` fsyncs a partition whose oldest unflushed record is this old.
@@ -135,8 +134,7 @@ class SegmentLogStore:
 
         Raises:
             RecordTooLargeError: the batch exceeds ``batch_bytes_max`` or ``segment_bytes``, or a string in it exceeds
-                32,767
-                bytes; nothing was written.
+                32,767 bytes; nothing was written.
             StorageError: the disk failed or is full, and the partial write was undone.
             AppendOutcomeUnknownError: the same, but it could not be undone, or the fsync failed.
             LostSegmentError: another program deleted, moved or changed the file. This is noticed within

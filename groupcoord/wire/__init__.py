@@ -10,9 +10,8 @@ Heartbeat(group_id='g', generation_id=1, member_id='m', group_instance_id=None)
 '0000 0006 0000 0007 0019'
 
 The coordinator's requests and responses are those of :mod:`groupcoord.core.messages`, the others those of
-:mod:`groupcoord.wire.broker_messages`, :mod:`groupcoord.wire.cluster_messages`,
-:mod:`groupcoord.wire.config_messages`, :mod:`groupcoord.wire.feature_messages`,
-:mod:`groupcoord.wire.login_messages`, :mod:`groupcoord.wire.quota_messages`,
+:mod:`groupcoord.wire.broker_messages`, :mod:`groupcoord.wire.cluster_messages`, :mod:`groupcoord.wire.config_messages`,
+:mod:`groupcoord.wire.feature_messages`, :mod:`groupcoord.wire.login_messages`, :mod:`groupcoord.wire.quota_messages`,
 :mod:`groupcoord.wire.telemetry_messages` and :mod:`groupcoord.wire.transaction_messages`.
 """
 

@@ -1,8 +1,8 @@
 """Kafka's primitive types, read and written one by one.
 
 Every reader takes the frame and a position and gives the value and the position behind it. What a peer sent is never
-trusted: a length is compared with the bytes that are left before anything is made of it. Where Kafka is lenient, so
-is this: any negative length is null, a varint may be longer than needed, malformed UTF-8 becomes U+FFFD.
+trusted: a length is compared with the bytes that are left before anything is made of it. Where Kafka is lenient, so is
+this: any negative length is null, a varint may be longer than needed, malformed UTF-8 becomes U+FFFD.
 
 Readers raise ProtocolError; a fixed-size value beyond the frame's end raises ``struct.error`` or ``IndexError``, which
 :func:`groupcoord.wire.protocol.decode_request` turns into one.

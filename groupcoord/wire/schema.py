@@ -2,8 +2,8 @@
 
 kio brings every message of the protocol as a dataclass per version, generated from Kafka's own definitions. Only these
 declarations are used here. kio's native decoder is not: it reserves memory for whatever number of entries an array
-claims (a frame of 20 bytes can end the process), and refuses tagged fields it does not know, which the protocol says
-to ignore.
+claims (a frame of 20 bytes can end the process), and refuses tagged fields it does not know, which the protocol says to
+ignore.
 
 What is read and written are messages, or dicts where a function turns these into messages. A message's fields have
 kio's names; times are integers, their names end in ``_ms``. Fields that a message lacks are passed over, and written as

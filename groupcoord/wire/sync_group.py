@@ -1,8 +1,7 @@
 """SyncGroup: key 14, versions 0-5, flexible from 4.
 
-1: throttle time in the answer. 3: the member's instance id (KIP-345). 5: protocol type and name on both ways
-(KIP-559); a request of version 5 without either is INCONSISTENT_GROUP_PROTOCOL before anything else, so it is
-answered here.
+1: throttle time in the answer. 3: the member's instance id (KIP-345). 5: protocol type and name on both ways (KIP-559);
+a request of version 5 without either is INCONSISTENT_GROUP_PROTOCOL before anything else, so it is answered here.
 
 The answer is written by hand: there is one for every member in every round.
 """

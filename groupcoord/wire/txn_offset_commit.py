@@ -1,11 +1,11 @@
 """TxnOffsetCommit: key 28, versions 0-6, flexible from 3.
 
 2: leader epochs. 3: who the member is and its generation (KIP-447). 4: TRANSACTION_ABORTABLE in answers, which is
-INVALID_TXN_STATE before (KIP-890). 5: the group is added to the transaction if it is not in it yet (KIP-890). 6:
-topics by id, and GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH in answers, which are ILLEGAL_GENERATION before (KIP-1319).
+INVALID_TXN_STATE before (KIP-890). 5: the group is added to the transaction if it is not in it yet (KIP-890). 6: topics
+by id, and GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH in answers, which are ILLEGAL_GENERATION before (KIP-1319).
 
-0 and 1: COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE, since their clients don't try again after the
-former (KAFKA-7296).
+0 and 1: COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE, since their clients don't try again after the former
+(KAFKA-7296).
 """
 
 from collections.abc import Mapping

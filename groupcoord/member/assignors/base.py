@@ -39,8 +39,7 @@ class ClusterTopic:
     Attributes:
         partition_count: the number of its partitions. A topic with none counts as absent.
         replica_racks: for each partition the racks of its replicas, None for a replica without a rack. None if no
-            replica of
-            the topic has a rack.
+            replica of the topic has a rack.
         topic_id: the topic id, which consumer groups (KIP-848) use, or None. Assignors ignore it.
     """
 
@@ -81,8 +80,7 @@ class Assignor(Protocol):
     Attributes:
         name: the protocol name in JoinGroup, such as ``range``.
         supported_protocols: the rebalance protocols that it supports; a member uses the highest that all of its
-            assignors
-            support.
+            assignors support.
     """
 
     @property

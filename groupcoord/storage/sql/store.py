@@ -153,8 +153,7 @@ class SqlLogStore(ABC):
 
         Returns:
             For each append the offset of its first record, or its error. An append that can't be encoded fails alone;
-            on any
-            other error all fail.
+            on any other error all fail.
         """
         outcomes: list[int | LogStoreError] = []
         sound: list[tuple[int, int, list[Row]]] = []
