@@ -115,9 +115,8 @@ class TopicRequests:
             yield None  # the walk over the topics is a step of its own
         missing = topics_to_create(request, response) if auto_creates else []
         for names in portions(missing, TOPICS_AT_ONCE):
+            yield None
             self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
-            if len(missing) > TOPICS_AT_ONCE:
-                yield None
         return response
 
     @answers(CreateTopics)

@@ -111,11 +111,6 @@ def types_of(record_type: RecordType) -> Kip848Types:
     return _KIND_OF[record_type]
 
 
-def types_named(group_type: str) -> Kip848Types:
-    """Return the record types of the kind of group that Kafka calls so."""
-    return next(types for types in _KINDS if types.group_type == group_type)
-
-
 @define
 class EpochGroup:
     """What a load would know of such a group, and what it looked like when its epoch began.
