@@ -33,23 +33,23 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 PADDING_BYTES = 64
-"""What a buffer has behind its last byte, so that a field may be read before it is known to fit."""
+"""Padding of a buffer, so that a field may be read before it is known to fit."""
 
 COMPANY_MIN = 32
-"""Below so many batches at a time, reading one record after the other is quicker."""
+"""Number of batches below which reading one record after the other is faster."""
 
 LENGTH_BYTES_MAX = 5
 _LONG_BYTES_MAX = 9
 
 
 class Frames(NamedTuple):
-    """Where records lie in a buffer. Arrays of one item for each record, in order of the log.
+    """Positions of records in a buffer: arrays with one item for each record, in the order of the log.
 
     Attributes:
-        key_start: where the key starts in the buffer; ``key_size`` is -1 without a key.
-        value_start: where the value starts; ``value_size`` is -1 in a tombstone.
-        offset_delta: to the batch's base offset.
-        timestamp_delta: to the batch's base timestamp, in milliseconds.
+        key_start: the start of the key in the buffer; ``key_size`` is -1 without a key.
+        value_start: the start of the value; ``value_size`` is -1 in a tombstone.
+        offset_delta: relative to the base offset of the batch.
+        timestamp_delta: relative to the base timestamp of the batch, in milliseconds.
     """
 
     key_start: Int64s
@@ -66,12 +66,11 @@ def frame_records(
     """Find the records of batches.
 
     Args:
-        buffer: the bytes, and :data:`PADDING_BYTES` behind them.
-        starts: where each batch's records start, behind its header.
-        ends: where they end.
-        counts: how many they are, from the headers. They may lie, but the caller has to make sure that they are not
-            absurd: memory for so many records is taken.
-        company_min: leave batches aside that have a record where fewer than so many others have one.
+        buffer: the bytes, followed by :data:`PADDING_BYTES`.
+        starts: the start of each batch's records, after its header.
+        ends: the end of each batch.
+        counts: the record counts in the headers. They may be wrong, but not absurd: memory is reserved for them.
+        company_min: leave out batches with a record index that fewer others have.
 
     Returns:
         The records of the batches that were understood, one after the other, and which batches these are.
@@ -90,7 +89,7 @@ def frame_records(
 
 
 def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, company_min: int) -> tuple[Int64s, Bools]:
-    """Return where records start (behind their length) and end, and which batches consist of as many as they say."""
+    """Return start and end of each record, and which batches have as many records as their headers claim."""
     bounds = np.zeros((2, int(counts.sum())), np.int64)
     begins, stops = bounds
     order = np.argsort(-counts, kind="stable")
@@ -108,7 +107,7 @@ def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, co
         stop = begin + (size >> 1)
         fits = (size & 1 == 0) & (stop <= limit)
         if not fits.all():
-            # A cursor never leaves its batch, so a bad one reads nonsense and does no harm.
+            # A cursor never leaves its batch, so a malformed one reads nonsense and does no harm.
             sound[:company] &= fits
             begin, stop = np.where(fits, begin, limit), np.where(fits, stop, limit)
         begins[rows], stops[rows] = begin, stop
@@ -120,7 +119,7 @@ def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, co
 
 
 def _read_fields(buffer: Bytes, position: Int64s, end: Int64s) -> tuple[Frames, Bools]:
-    """Read records from behind their length on, and tell which have the layout that coordinators write."""
+    """Read records after their length, and return which have the layout that coordinators write."""
     raw, position = read_varints(buffer, position + 1, _LONG_BYTES_MAX)  # attributes, of which none is defined
     fits = raw >= 0
     timestamp_delta = raw >> 1 ^ -(raw & 1)
@@ -136,7 +135,7 @@ def _read_fields(buffer: Bytes, position: Int64s, end: Int64s) -> tuple[Frames, 
 
 
 def _read_sized(buffer: Bytes, position: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Bools]:
-    """Return start and size (-1: null) of what stands behind its length, the position after it, and if it fits."""
+    """Return start and size (-1: null) of length-prefixed bytes, the position after them, and whether they fit."""
     raw, start = read_varints(buffer, position)
     after = start + (raw >> 1)
     size = raw >> 1
@@ -149,7 +148,7 @@ def _read_sized(buffer: Bytes, position: Int64s, end: Int64s) -> tuple[Int64s, I
 
 
 def read_varints(buffer: Bytes, position: Int64s, bytes_max: int = LENGTH_BYTES_MAX) -> tuple[Int64s, Int64s]:
-    """Return varints before zig-zag decoding, and where they end; -1 for those of more than ``bytes_max`` bytes."""
+    """Return varints before zig-zag decoding and their ends; -1 for those of more than ``bytes_max`` bytes."""
     value = buffer.take(position).astype(np.int64)
     more = np.flatnonzero(value > 0x7F)
     position = position + 1
@@ -183,21 +182,21 @@ _length_magic_crc = Struct(">8xi4xBI").unpack_from
 
 @frozen(eq=False)
 class Batches:
-    """Sound batches of a chunk, in order: their headers as arrays of one item for each.
+    """Valid batches of a chunk, in order: their headers as arrays with one item for each.
 
     Attributes:
-        chunk: the bytes that they lie in; ``base_position`` is where these start in their file.
-        start: where each starts in the chunk; ``size_bytes`` is its whole length.
-        base_offset: offset of its first slot.
-        leader_epoch: of the log partition's leader that wrote it; -1 before format v2, as the producer's two.
-        magic: its message format.
-        attributes: its flags.
-        last_offset_delta: from its first slot to its last.
-        base_timestamp_ms: what the timestamps of its records are relative to.
-        max_timestamp_ms: the largest, or the time of the append.
-        producer_id: who wrote it; ``producer_epoch`` goes with it.
-        record_count: how many records it says it has.
-        objects: the batches, where these are at hand already.
+        chunk: the bytes; ``base_position`` is their position in the file.
+        start: the start of each batch in the chunk; ``size_bytes`` is its size.
+        base_offset: the base offset.
+        leader_epoch: the leader epoch; -1 before format v2, like the producer's id and epoch.
+        magic: the message format.
+        attributes: the flags.
+        last_offset_delta: the last offset relative to the base offset.
+        base_timestamp_ms: the base of the record timestamps.
+        max_timestamp_ms: the largest timestamp, or the append time.
+        producer_id: the producer; ``producer_epoch`` is its epoch.
+        record_count: the record count in the header.
+        objects: the batches as objects, if they exist already.
     """
 
     chunk: bytes
@@ -227,44 +226,44 @@ class Batches:
         return Batch(self.chunk, start, self.base_position + start)
 
     def part(self, start: int, stop: int) -> Batches:
-        """Return some batches that lie one behind the other, by number."""
+        """Return consecutive batches, by number."""
         arrays = (getattr(self, name)[start:stop] for name in _ARRAYS)
         objects = None if self.objects is None else self.objects[start:stop]
         return Batches(self.chunk, self.base_position, *arrays, objects=objects)
 
     @property
     def position(self) -> Int64s:
-        """Where each starts in its file."""
+        """Position of each in its file."""
         return self.start + self.base_position
 
     @property
     def end(self) -> int:
-        """The position behind the last one in the file."""
+        """Position after the last one in the file."""
         return int(self.position[-1] + self.size_bytes[-1])
 
     @property
     def next_offset(self) -> Int64s:
-        """The offset after the last slot of each."""
+        """Offset after the last one of each."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def is_compressed(self) -> Bools:
-        """Which are compressed."""
+        """True for compressed batches."""
         return self._has(CODEC_MASK)
 
     @property
     def has_append_time(self) -> Bools:
-        """Of which all records have the time of the append."""
+        """True for batches whose records have the append time."""
         return self._has(LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> Bools:
-        """Which belong to a transaction."""
+        """True for transactional batches."""
         return self._has(TRANSACTIONAL)
 
     @property
     def is_control(self) -> Bools:
-        """Which hold control records."""
+        """True for control batches."""
         return self._has(CONTROL)
 
     def _has(self, flags: int) -> Bools:
@@ -276,14 +275,14 @@ _ARRAYS = ("start", "size_bytes", *[name for name in Batches.__annotations__ if 
 
 
 def plain_batches(chunk: bytes, base_position: int, end: int) -> Batches:
-    """Return the batches that a chunk starts with, up to the first that is not sound, not whole or not of format v2.
+    """Return the batches at the start of a chunk, up to the first that is invalid, incomplete or not of format v2.
 
-    What that one is, :func:`groupcoord.records.batches.iter_batches` tells: the two take the same batches.
+    :func:`groupcoord.records.batches.iter_batches` reads that one; both accept the same batches.
 
     Args:
         chunk: batches back to back.
-        base_position: of the chunk in its file.
-        end: a position in the file; batches that start there or behind are left out.
+        base_position: the position of the chunk in its file.
+        end: a position in the file; batches from there on are left out.
     """
     starts: list[int] = []
     start, size = 0, len(chunk)
@@ -305,7 +304,7 @@ def plain_batches(chunk: bytes, base_position: int, end: int) -> Batches:
 
 
 def _read_headers(chunk: bytes, base_position: int, start: Int64s) -> Batches:
-    """Return the headers that start at some places of a chunk."""
+    """Return the headers at some positions of a chunk."""
     if not len(start):
         return given_batches([], chunk, base_position)
     everywhere = np.ndarray((len(chunk) - BATCH_HEADER_BYTES + 1,), _ANY_HEADER, chunk, strides=(1,))

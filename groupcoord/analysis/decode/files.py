@@ -34,13 +34,13 @@ from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION
 from groupcoord.storage.log_directory import found_in_some
 
 INTERRUPTED = "not read; compaction was interrupted when it wrote this"
-"""Why the files are passed over that a crash of a broker leaves: what is in them is in the segments too."""
+"""Why files that a crashed broker left are not read: the segments hold their records, too."""
 
 ASKED_MAX = 32
-"""So many folders are asked for at a time."""
+"""Concurrent queries for folders."""
 
 SETTLED_NS = 2_000_000_000
-"""A folder changed less than this ago may change again without another time: some systems know even seconds only."""
+"""A folder changed less than this ago may change again with the same timestamp: some systems store seconds only."""
 
 Found = TypeVar("Found")
 
@@ -50,11 +50,11 @@ class SegmentFile(NamedTuple):
 
     Attributes:
         path: in its file system.
-        name: for people: the path of a local file, else a URL.
-        partition: the log partition that its folder's name tells, or None.
-        size_bytes: when it was found.
-        unread: why it is passed over, if it is.
-        identity: what tells it from another that takes its name; None if the file system does not say.
+        name: the path of a local file, otherwise a URL.
+        partition: the log partition in its folder's name, or None.
+        size_bytes: its size when it was found.
+        unread: why it is not read, or None.
+        identity: distinguishes it from a later file of its name; None if the file system can't.
     """
 
     path: str
@@ -66,10 +66,10 @@ class SegmentFile(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """What a folder holds.
+    """Content of a folder.
 
     Attributes:
-        segments: in order of their names, with what compaction left behind them; none if there are no others.
+        segments: in order of their names, then files left by compaction; empty without segments.
         partitions: the paths of folders of log partitions, in order of their numbers.
     """
 
@@ -78,7 +78,7 @@ class Folder(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A folder as it was found, when it had been changed last, and the number of the segment that may grow, if any."""
+    """A folder as it was found, its modification time, and the index of the segment that may grow, or None."""
 
     folder: Folder
     changed_ns: int
@@ -86,10 +86,10 @@ class _Seen(NamedTuple):
 
 
 class Folders:
-    """Looks into folders, and remembers what was in those of this machine.
+    """Lists folders, and caches local ones.
 
     Args:
-        now_ns: the time, in nanoseconds since 1970, by the clock of the file system.
+        now_ns: the time in nanoseconds since 1970, by the clock of the file system.
     """
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -97,21 +97,21 @@ class Folders:
         self._seen: dict[str, _Seen] = {}
 
     def __reduce__(self) -> tuple[type[Folders], tuple[()]]:
-        """Leave behind what was found here: another process looks for itself."""
+        """Pickle without the cache: another process lists folders itself."""
         return Folders, ()
 
     def look(self, file_system: AbstractFileSystem, paths: Sequence[str]) -> list[Folder]:
-        """Return what is in each of some folders now.
+        """Return the present content of folders.
 
         Args:
-            file_system: where they are.
+            file_system: the file system.
             paths: the folders.
 
         Raises:
-            OSError: one can't be read, or a segment in it.
+            OSError: a folder or a segment in it can't be read.
         """
         if is_local(file_system):
-            # Not in threads: these would wait for each other more than for the disk.
+            # Not in threads, which would wait for each other more than for the disk.
             return [self._look_here(path) for path in paths]
         return each(file_system, partial(_listed_there, file_system), paths)
 
@@ -130,7 +130,7 @@ class Folders:
 
 
 def _grown(seen: _Seen) -> Folder | None:
-    """Return a folder in which nothing has come or gone, or None if something has by now."""
+    """Return a folder in which at most the last segment has grown, or None if files came or went."""
     folder, _, growing = seen
     if growing is None:
         return folder
@@ -145,7 +145,7 @@ def _grown(seen: _Seen) -> Folder | None:
 def _listed_here(path: str) -> Folder:
     partition = partition_of(path)
     with os.scandir(path) as entries:
-        # Without its indexes, which are most of what a folder holds.
+        # Without indexes, which are most of the files in a folder.
         of_interest = [(f"{path.rstrip('/')}/{entry.name}", entry.is_dir()) for entry in entries if _counts(entry.name)]
     segments = []
     for inner, is_folder in of_interest:
@@ -182,10 +182,10 @@ def _folder(files: Iterable[SegmentFile], folders: Iterable[str]) -> Folder:
 
 
 def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:
-    """Return a file of which a file system tells.
+    """Return a file from the information of a file system.
 
     Raises:
-        PermissionError: it is on this machine, and may not be read.
+        PermissionError: it is local and may not be read.
     """
     path: str = info["name"]
     partition = partition_of(path.rpartition("/")[0])
@@ -196,12 +196,12 @@ def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> Segm
 
 
 def each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Sequence[str]) -> list[Found]:
-    """Return what a file system answers about each path; several are asked for at a time if it can bear that.
+    """Return the result of a query for each path, several at a time if the file system supports that.
 
     Args:
-        file_system: one that is reached over a network, if several are to be asked for at a time.
-        ask: asks it.
-        paths: about what.
+        file_system: the file system.
+        ask: the query.
+        paths: the paths.
     """
     if not file_system.async_impl or len(paths) < 2:
         return [ask(path) for path in paths]
@@ -210,7 +210,7 @@ def each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Se
 
 
 def is_local(file_system: AbstractFileSystem) -> bool:
-    """Tell whether a file system is that of this machine."""
+    """Return whether a file system is that of this machine."""
     return "file" in ((file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol)
 
 
@@ -220,23 +220,23 @@ def name_of(path: str) -> str:
 
 
 def partition_of(folder: str) -> int | None:
-    """Return the log partition that a folder's name tells, or None."""
+    """Return the log partition in the name of a folder, or None."""
     match = PARTITION_FOLDER.fullmatch(name_of(folder))
     return int(match[1]) if match else None
 
 
 SPLIT_BYTES = 67_108_864
-"""How much of a log one task reads, about."""
+"""Approximate size of a task."""
 
 _GLOB = frozenset("*?[")
 
 
 class _NoFolderError(InputError):
-    """A directory has no log partitions: of several, such as those of brokers, another one may have all."""
+    """A directory has no log partitions; with several directories another one may have all."""
 
 
 class FileSet(NamedTuple):
-    """The segment files of one path, and the file system that they are in."""
+    """Segment files of one path, and their file system."""
 
     file_system: AbstractFileSystem
     segments: list[SegmentFile]
@@ -257,20 +257,20 @@ def find_segments(
     may_be_empty: bool = False,
     folders: Folders | None = None,
 ) -> list[FileSet]:
-    """Return the segment files that paths stand for: files, folders of segments, and whole data directories.
+    """Return the segment files for paths: files, folders of segments, and whole data directories.
 
-    A path may have ``*``, ``?`` and ``[…]`` in it. Log partitions come in order of their numbers, segments in order of
-    their offsets. Where several paths are given, some may be directories without log partitions.
+    A path may contain ``*``, ``?`` and ``[…]``. Log partitions come in order of their numbers, segments in order of
+    their offsets. With several paths, some may be directories without log partitions.
 
     Args:
         paths: local paths or URLs.
-        storage_options: for the file system that the URL names.
+        storage_options: options of the file system in the URL.
         partitions: only these log partitions; all if empty.
-        may_be_empty: take it that folders and patterns hold nothing as yet.
-        folders: what was found before, if this is asked again and again.
+        may_be_empty: accept folders and patterns without segments.
+        folders: a cache for repeated calls.
 
     Raises:
-        InputError: a path does not exist, may not be read, or there is no segment with anything in it.
+        InputError: a path does not exist or may not be read, or no segment has content.
     """
     given = [os.fspath(path) for path in paths]
     if not given:
@@ -290,7 +290,7 @@ def find_segments(
 
 @contextmanager
 def refusals_told(path: str) -> Iterator[None]:
-    """Turn what a file system raises into errors for people.
+    """Convert errors of a file system to InputError.
 
     Raises:
         InputError: the path can't be used.
@@ -304,13 +304,13 @@ def refusals_told(path: str) -> Iterator[None]:
     except PermissionError:
         raise InputError(f"{path}: permission denied") from None
     except Exception as error:
-        # The libraries behind URLs raise what they like: wrong credentials are no OSError everywhere.
+        # The libraries behind URLs may raise anything: wrong credentials are not always an OSError.
         reason = error.strerror if isinstance(error, OSError) else None
         raise InputError(f"{path}: {reason or first_line(error)}") from error
 
 
 class _Looking(NamedTuple):
-    """How files are looked for: with what is known of folders, and whether they may be empty."""
+    """Options of a search: the cache of folders, and whether they may be empty."""
 
     folders: Folders
     may_be_empty: bool
@@ -359,13 +359,13 @@ class _Looking(NamedTuple):
 
 
 def _may_hold(path: str) -> bool:
-    """Tell whether to look at what a pattern matches: unlike a path that is named, it need not hold anything."""
+    """Return whether to read a match of a pattern, which unlike a named path may hold nothing."""
     name = name_of(path)
     return name.endswith(SEGMENT_SUFFIX) or OFFSETS_FOLDER.fullmatch(name) is not None
 
 
 def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
-    """Tell whether a file is still the one that was found, though it may have grown."""
+    """Return whether a file is still the one that was found, though it may have grown."""
     try:
         info = file_system.info(segment.path)
     except FileNotFoundError:
@@ -376,14 +376,14 @@ def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
 def cut(segments: Sequence[SegmentFile], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
     """Cut segments into tasks of about ``split_bytes``: large files into ranges, and small files together.
 
-    Every byte of every file is in one range; the ranges of a task lie in order.
+    Every byte of every file is in one range; the ranges of a task are in order.
     """
     whole = [FileRange(segment, ByteRange(0, segment.size_bytes, segment.size_bytes)) for segment in segments]
     return cut_ranges(whole, split_bytes)
 
 
 def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
-    """Cut ranges of files into tasks of about ``split_bytes``, and put small ones together, in order."""
+    """Cut ranges of files into tasks of about ``split_bytes``, small ones together, in order."""
     tasks: list[list[FileRange]] = []
     room = 0
     for segment, whole in ranges:
@@ -401,7 +401,7 @@ def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> l
 
 
 def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
-    """Return what reads bytes of a segment file."""
+    """Return a function that reads bytes of a segment file."""
 
     def read_at(position: int, size: int) -> bytes:
         return bytes(file_system.cat_file(segment.path, start=position, end=position + size))
@@ -410,10 +410,10 @@ def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
 
 
 class RecordTask(Protocol):
-    """The work of one task, wherever the records come from."""
+    """Work of one task, from any source."""
 
     def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all that is to be read."""
+        """Yield all rows."""
 
     def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
         """Yield the rows of each run of one log partition, with its number."""
@@ -438,13 +438,13 @@ class LogTask:
 
 @frozen
 class SelectedTask:
-    """A task without the records of groups that a selection leaves out."""
+    """A task without the records of groups that a selection excludes."""
 
     task: RecordTask
     selection: Selection
 
     def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all that is to be read."""
+        """Yield all rows."""
         return self._kept(self.task.rows(self._with_group(settings)), settings)
 
     def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
@@ -462,12 +462,12 @@ class SelectedTask:
 
 
 def selected(task: RecordTask, selection: Selection) -> RecordTask:
-    """Return a task that yields what a selection leaves of another's rows."""
+    """Return a task with the selected rows of another one."""
     return SelectedTask(task, selection) if selection.excluded_groups else task
 
 
 def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> Iterator[pa.RecordBatch]:
-    """Yield rows with a column ``group_id``, without those of groups that a selection leaves out."""
+    """Yield rows with a column ``group_id``, without those of excluded groups."""
     excluded: dict[str | None, bool] = {None: False}
     for batch in batches:
         groups = batch.column("group_id").dictionary_encode()
@@ -482,19 +482,19 @@ def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> It
 
 
 def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogTask]:
-    """Cut the files that ``files.find_segments`` found into tasks of about ``split_bytes``."""
+    """Cut the result of :func:`find_segments` into tasks of about ``split_bytes``."""
     return [LogTask(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
 
 
 def rows_of_files(
     file_system: AbstractFileSystem, ranges: Iterable[FileRange], settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ranges. A file that is gone is a row of kind ``corrupt``; other failures are raised.
+    """Yield the rows of ranges. A file that is gone becomes a row of kind ``corrupt``; other errors are raised.
 
     Args:
-        file_system: that the files are in.
-        ranges: what to read, in this order.
-        settings: what rows are to hold.
+        file_system: the file system of the files.
+        ranges: the ranges, in order.
+        settings: the columns and options of the rows.
     """
     for file_range in ranges:
         segment, byte_range = file_range

@@ -1,4 +1,4 @@
-"""Requests about topics and settings: who answers which, and who is told of it."""
+"""Topic and config requests: creation, deletion, partitions, metadata, and settings of resources."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ from groupcoord.wire.config_messages import (
 
 
 class TopicRequests:
-    """Answers what clients ask of topics and settings, and tells the group coordinators of what has changed.
+    """Handles topic and config requests, and notifies group coordinators of changes.
 
     Args:
         config: the settings.
-        data: the topics and what they hold.
-        resources: everything that has settings.
-        nodes: who leads what, and who is told of changes.
-        notices: where settings without effect are told.
-        permissions_of: returns what a connection's client may do.
+        data: the topics and their logs.
+        resources: all resources with settings.
+        nodes: the nodes, their leaders and coordinators.
+        notices: logs settings without effect.
+        permissions_of: returns the permissions of a connection's client.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TopicRequests:
         self._apply_broker_configs()
 
     def _apply_broker_configs(self) -> None:
-        """Apply the broker's dynamic configs to topics; logs that several nodes share have the cluster's defaults."""
+        """Apply the broker's dynamic configs to topics; logs that several nodes share use the cluster's defaults."""
         brokers, is_sole = self._resources.brokers, self._nodes.leadership.is_sole
         layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)
         self._data.whole.use_broker_configs(layers)
@@ -101,7 +101,7 @@ class TopicRequests:
 
     @answers(Metadata)
     def metadata(self, connection: Connection, request: Metadata) -> Work[WireResponse | None]:
-        """Describe nodes and topics, and make topics that are missing where settings say so."""
+        """Describe nodes and topics, and create missing topics if the settings allow it."""
         auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
         response = yield from answer_metadata(
             request,
@@ -146,14 +146,14 @@ class TopicRequests:
         return response
 
     def create_internal_topics(self, question: CreateInternalTopics, permissions: Permissions) -> Mapping[str, str]:
-        """Make topics that a streams group needs.
+        """Create internal topics of a streams group.
 
         Args:
-            question: which, and for whom.
-            permissions: of that one.
+            question: the topics and the group.
+            permissions: those of the client.
 
         Returns:
-            by name, why some could not be made.
+            The reasons for topics that could not be created, by name.
         """
         wanted = CreateTopics(
             tuple(
@@ -173,7 +173,7 @@ class TopicRequests:
         }
 
     def _create(self, wanted: CreateTopics, permissions: Permissions) -> tuple[CreatedTopic, ...]:
-        """Create topics that the server itself needs."""
+        """Create topics for the server itself."""
         leadership, layers = self._nodes.leadership, self._resources.layers
         response = answer_create_topics(wanted, self._topics, leadership, self._config, permissions, layers)
         self._tell_created(response)
@@ -234,7 +234,7 @@ class TopicRequests:
 
     @answers(DeleteTopics)
     def delete_topics(self, connection: Connection, request: DeleteTopics) -> Work[WireResponse | None]:
-        """Delete topics and what they hold, many of them in portions."""
+        """Delete topics and their logs, many of them in portions."""
         permissions = self._permissions_of(connection)
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._delete_topics(request, permissions)
@@ -247,7 +247,7 @@ class TopicRequests:
         return DeleteTopicsResponse(tuple(deleted))
 
     def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
-        """Return the id of the topic that is named or meant by its id; else the reference itself."""
+        """Return the id of the topic with this name or id, or the reference if it does not exist."""
         named = None if reference.name is None else self._topics.topic_id(reference.name)
         return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
 
@@ -262,23 +262,23 @@ class TopicRequests:
 
     @answers(DescribeConfigs)
     def describe_configs(self, connection: Connection, request: DescribeConfigs) -> Work[WireResponse | None]:
-        """Tell settings."""
+        """Describe settings."""
         return answer_describe_configs(request, self._resources, self._permissions_of(connection))
 
     @answers(IncrementalAlterConfigs)
     def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> Work[WireResponse | None]:
-        """Change settings, and leave those that are not named."""
+        """Change the named settings."""
         return IncrementalAlterConfigsResponse((yield from self._alter(connection, request)))
 
     @answers(AlterConfigs)
     def alter_configs(self, connection: Connection, request: AlterConfigs) -> Work[WireResponse | None]:
-        """Change settings, and reset those that are not named."""
+        """Replace all settings of resources."""
         return AlterConfigsResponse((yield from self._alter(connection, request)))
 
     def _alter(
         self, connection: Connection, request: IncrementalAlterConfigs | AlterConfigs
     ) -> Work[tuple[AlteredResource, ...]]:
-        """Change settings of a portion of the resources after the other."""
+        """Change settings of resources in portions."""
         permissions = self._permissions_of(connection)
         results: list[AlteredResource] = []
         repeated = yield from repeated_resources(request.resources)
@@ -294,5 +294,5 @@ class TopicRequests:
 
     @answers(ListConfigResources)
     def list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
-        """List what has settings."""
+        """List resources with settings."""
         return answer_list_config_resources(request, self._resources, self._permissions_of(connection))
