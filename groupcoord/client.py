@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from groupcoord.config.client_properties import Address, ClientProperties, Credentials
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.api import ProtocolError
 from groupcoord.wire.newer_schemas import request_schema, response_schema
 from groupcoord.wire.primitives import Reader, Writer, skip_tagged_fields
 from groupcoord.wire.schema import Values, struct_reader, struct_writer

@@ -58,7 +58,7 @@ from groupcoord.core.messages import ConsumerGroupHeartbeat, Node
 from groupcoord.core.router.authorization import Authorize, Permissions, Principal
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 from groupcoord.wire import Answered, WireResponse
-from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.cluster_messages import ApiVersions
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security

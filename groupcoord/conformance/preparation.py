@@ -14,7 +14,7 @@ from groupcoord.conformance.server_facts import listed_apis
 from groupcoord.conformance.targets import Server, TargetError
 from groupcoord.conformance.transcript import AclEntry, Send, Transcript
 from groupcoord.core.messages import Node
-from groupcoord.wire.acl_messages import ANY, PatternType, PermissionType
+from groupcoord.wire.security_messages import ANY, PatternType, PermissionType
 
 _NOT_READY = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 _NO_LEADER = {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"}

@@ -18,7 +18,7 @@ from groupcoord.conformance.matching import substitute, variable_kind
 from groupcoord.conformance.record_batches import with_bytes
 from groupcoord.core.router.authorization import Operation, ResourceType
 from groupcoord.errors import GroupcoordError
-from groupcoord.wire.acl_messages import ALL, PermissionType
+from groupcoord.wire.security_messages import ALL, PermissionType
 
 COORDINATOR = "coordinator"
 

@@ -1,8 +1,7 @@
 """Keys and values of ``__consumer_offsets`` records, byte-exact in both directions.
 
 A key starts with an int16 that says what the record is; a value starts with an int16 that says its version. Kafka 4.4
-writes version 4 of a committed offset (version 1 when it carries its own expiry) and version 3 of a classic group. The
-records of the other kinds of groups are in :mod:`groupcoord.records.group_records`.
+writes version 4 of a committed offset (version 1 when it carries its own expiry) and version 3 of a classic group.
 
 Decoding never raises: what this module does not know or cannot parse becomes an :class:`OpaqueRecord`. Sources: Kafka's
 ``OffsetCommitKey/Value``, ``LegacyOffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98, KIP-211,
@@ -12,32 +11,54 @@ KIP-915.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
+
+from attrs import fields as attributes_of
 
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
     GroupMetadataRecord,
+    GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
     OpaqueRecord,
     Record,
+    RecordKey,
+    ShareGroupCurrentMemberAssignmentRecord,
+    ShareGroupMemberMetadataRecord,
+    ShareGroupMetadataRecord,
+    ShareGroupStatePartitionMetadataRecord,
+    ShareGroupTargetAssignmentMemberRecord,
+    ShareGroupTargetAssignmentMetadataRecord,
+    StreamsGroupCurrentMemberAssignmentRecord,
+    StreamsGroupMemberMetadataRecord,
+    StreamsGroupMetadataRecord,
+    StreamsGroupTargetAssignmentMemberRecord,
+    StreamsGroupTargetAssignmentMetadataRecord,
+    StreamsGroupTopologyRecord,
     TransactionMarker,
 )
 from groupcoord.core.share_state.records import ShareStateRecord
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.group_records import TYPES, decode_group_record, encode_group_record, group_record_key
 from groupcoord.records.primitives import MalformedError, topic_id_of
-from groupcoord.records.record_classes import RECORD_CLASSES, read_value, value_writer
 from groupcoord.records.schemas import GROUP_AND_TOPIC, SCHEMAS, RecordType
 from groupcoord.records.share_state import encode_share_state
-from groupcoord.records.structures import MADE, read_whole, reader_of, writer_of
+from groupcoord.records.structures import LENIENT, MADE, Reader, Writer, read_whole, reader_of, writer_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
@@ -336,6 +357,187 @@ def _encode_marker(record: TransactionMarker) -> tuple[bytes, bytes | None]:
 
 def _encode_opaque(record: OpaqueRecord) -> tuple[bytes, bytes | None]:
     return record.key, record.value
+
+
+RECORD_CLASSES: dict[RecordType, type] = {
+    RecordType.OFFSET_COMMIT: OffsetCommitRecord,
+    RecordType.GROUP_METADATA: GroupMetadataRecord,
+    RecordType.CONSUMER_GROUP_METADATA: ConsumerGroupMetadataRecord,
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: ConsumerGroupPartitionMetadataRecord,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA: ConsumerGroupMemberMetadataRecord,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: ConsumerGroupTargetAssignmentMetadataRecord,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: ConsumerGroupTargetAssignmentMemberRecord,
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: ConsumerGroupCurrentMemberAssignmentRecord,
+    RecordType.SHARE_GROUP_MEMBER_METADATA: ShareGroupMemberMetadataRecord,
+    RecordType.SHARE_GROUP_METADATA: ShareGroupMetadataRecord,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: ShareGroupTargetAssignmentMetadataRecord,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: ShareGroupTargetAssignmentMemberRecord,
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: ShareGroupCurrentMemberAssignmentRecord,
+    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: ShareGroupStatePartitionMetadataRecord,
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: ConsumerGroupRegularExpressionRecord,
+    RecordType.STREAMS_GROUP_METADATA: StreamsGroupMetadataRecord,
+    RecordType.STREAMS_GROUP_MEMBER_METADATA: StreamsGroupMemberMetadataRecord,
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: StreamsGroupTargetAssignmentMetadataRecord,
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: StreamsGroupTargetAssignmentMemberRecord,
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: StreamsGroupCurrentMemberAssignmentRecord,
+    RecordType.STREAMS_GROUP_TOPOLOGY: StreamsGroupTopologyRecord,
+}
+
+
+class ReadValue(NamedTuple):
+    """A value's version and fields; ``raw_value``: its bytes, if the fields alone would give others."""
+
+    version: int
+    fields: tuple[Any, ...]
+    raw_value: bytes | None
+
+
+def read_value(record_type: RecordType, value: bytes) -> ReadValue:
+    """Return what is in a value; what its version lacks has its default.
+
+    Raises:
+        MalformedError, IndexError, struct.error, UnicodeDecodeError: no broker would read it.
+    """
+    version = int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else -1
+    read_strictly, read_leniently = _value_readers(record_type, version)
+    raw_value = None
+    try:
+        fields, end = read_strictly(value, 2)
+    except MalformedError:
+        fields, end = read_leniently(value, 2)
+        raw_value = value
+    if end != len(value):
+        raise MalformedError(f"{len(value) - end} bytes are left over")
+    return ReadValue(version, fields, raw_value)
+
+
+@cache
+def value_writer(record_type: RecordType, version: int) -> Writer:
+    """Return what writes the value of a record of this type in a version.
+
+    It raises ``MalformedError``, ``struct.error`` or ``UnicodeEncodeError`` if a field does not fit.
+
+    Raises:
+        MalformedError: there is no such version.
+    """
+    is_flexible = _is_flexible(record_type, version)
+    key, value = SCHEMAS[record_type][:2]
+    attributes = [attribute.name for attribute in attributes_of(RECORD_CLASSES[record_type])]
+    names = attributes[len(key.fields) :][: len(value.fields)]
+    write, start = writer_of(value, version, is_flexible, MADE), version.to_bytes(2, "big")
+    take = attrgetter(*names)
+    if len(names) == 1:  # which is given as it is
+        return lambda record: start + write((take(record),))
+    return lambda record: start + write(take(record))
+
+
+@cache
+def _value_readers(record_type: RecordType, version: int) -> tuple[Reader, Reader]:
+    is_flexible, value = _is_flexible(record_type, version), SCHEMAS[record_type].value
+    return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, LENIENT)
+
+
+def _is_flexible(record_type: RecordType, version: int) -> bool:
+    schema = SCHEMAS[record_type]
+    if not 0 <= version <= schema.newest_version:
+        raise MalformedError(f"value version {version} is unknown")
+    return version >= schema.first_flexible
+
+
+TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > RecordType.GROUP_METADATA)
+
+KEY_STARTS = frozenset(record_type.to_bytes(2, "big") for record_type in TYPES)
+"""The first two bytes of a key tell the type."""
+
+VALUE_VERSION = 0
+
+_KEYS_MAX = 1_024
+_CACHED_KEYS_MAX = 8_192
+_CACHED_NAMES_LENGTH_MAX = 512
+
+
+class _Form(NamedTuple):
+    """How the records of a type are written, and their keys read; these name the group, or the group and more."""
+
+    record_type: RecordType
+    names_more: bool
+    write_key: Writer
+    read_key: Reader
+    write_value: Writer
+
+
+def _form_of(record_type: RecordType) -> _Form:
+    key = SCHEMAS[record_type].key
+    return _Form(
+        record_type,
+        len(key.fields) > 1,
+        writer_of(key, 0, False, MADE),
+        reader_of(key, 0, False, MADE),
+        value_writer(record_type, VALUE_VERSION),
+    )
+
+
+_FORMS: dict[int, _Form] = {record_type.value: _form_of(record_type) for record_type in TYPES}
+
+
+def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
+    """Return key and value of a record that isn't a tombstone.
+
+    Raises:
+        MalformedError, struct.error, UnicodeEncodeError: a field does not fit.
+    """
+    key, value = record.key, record.raw_value
+    if value is None:
+        value = _FORMS[key[0]].write_value(record)
+    return group_record_key(record.group_id, key), value
+
+
+def group_record_key(group_id: str, record_key: RecordKey) -> bytes:
+    """Return the bytes of a key.
+
+    Raises:
+        MalformedError: no group has such records, or a name is too long.
+        UnicodeEncodeError: a name can't be written.
+    """
+    if len(group_id) + len(record_key[1]) > _CACHED_NAMES_LENGTH_MAX:
+        return _group_record_key(group_id, record_key)
+    return _cached_group_record_key(group_id, record_key)
+
+
+def _group_record_key(group_id: str, record_key: RecordKey) -> bytes:
+    record_type, name = record_key
+    form = _FORMS.get(record_type)
+    if form is None or (name and not form.names_more):
+        raise MalformedError(f"no record has the key {record_key}")
+    return record_type.to_bytes(2, "big") + form.write_key((group_id, name))
+
+
+# Long names stay out of the cache, so that its memory is bounded whatever clients send.
+_cached_group_record_key = lru_cache(_CACHED_KEYS_MAX)(_group_record_key)
+
+
+def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupTombstone:
+    """Return the record that a key of one of these types and a value stand for.
+
+    Raises:
+        MalformedError, IndexError, struct.error, UnicodeDecodeError: they stand for none.
+    """
+    record_type, names = _read_key(key)
+    if value is None:
+        return GroupTombstone(names[0], (record_type, "".join(names[1:])))
+    _, fields, raw_value = read_value(record_type, value)
+    record: GroupRecord = RECORD_CLASSES[record_type](*names, *fields, raw_value)
+    return record
+
+
+@lru_cache(_KEYS_MAX)
+def _read_key(key: bytes) -> tuple[RecordType, tuple[str, ...]]:
+    """Return the type of the record and what the key names, the group first. A log has most keys several times."""
+    number = int.from_bytes(key[:2], "big")
+    form = _FORMS.get(number)
+    if form is None:
+        raise MalformedError(f"no group has records of type {number}")
+    return form.record_type, read_whole(form.read_key, key, 2)
 
 
 _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {

@@ -9,7 +9,7 @@ must be the same in all of them is compared at once. Anything else is left to th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from struct import Struct
@@ -25,6 +25,9 @@ from groupcoord.core.log.records import (
     ZERO_UUID,
     CommitRecords,
     CommittedTopic,
+    GroupTombstone,
+    OffsetTombstone,
+    Record,
     RecordForm,
     make_commit_kind,
     make_committed_topic,
@@ -39,8 +42,14 @@ from groupcoord.records.batches import (
     record_starts,
     varint,
 )
-from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names, offset_key_strings
-from groupcoord.records.primitives import MalformedError, topic_id_of, unsigned_varint
+from groupcoord.records.codec import (
+    OFFSET_COMMIT_KEY,
+    OFFSET_COMMIT_VALUE_VERSION,
+    encode_record,
+    offset_key_names,
+    offset_key_strings,
+)
+from groupcoord.records.primitives import STRING_BYTES_MAX, MalformedError, topic_id_of, unsigned_varint
 
 _pack_partition = Struct(">i").pack
 _pack_tail = Struct(">q2x").pack  # neither tags nor headers
@@ -390,3 +399,64 @@ def _collect(
     for start, end in pairwise([0, *breaks, count]):
         columns = (indexes[start:end], offsets[start:end], leader_epochs[start:end], texts[start:end])
         found.append(_make_found((base_offset + places[start], strings, *columns, rest, form)))
+
+
+_pack_length = Struct(">h").pack
+_PARTITION_BYTES, _SMALL = 4, len(VARINTS)
+_END = varint(-1) + b"\x00"
+"""No value, and no headers."""
+
+
+def encode_tombstone_batch(
+    base_offset: int, records: Sequence[Record], timestamp_ms: int, leader_epoch: int
+) -> bytes | None:
+    """Return the batch of tombstones of offsets, among which there may be tombstones of groups.
+
+    Args:
+        base_offset: offset of the first record.
+        records: what is appended together.
+        timestamp_ms: of all of them.
+        leader_epoch: of the log partition's leader.
+
+    Returns:
+        None if there are other records, or a name can't be written: these take the usual way.
+
+    Raises:
+        struct.error: a number does not fit its field.
+        RecordEncodingError: the name of a group can't be written.
+    """
+    parts: list[bytes] = []
+    group_id = topic = None
+    group_name = head = b""
+    try:
+        for slot, record in zip(record_starts(0, len(records)), records, strict=True):
+            if type(record) is OffsetTombstone and record.key_version == OFFSET_COMMIT_KEY:
+                if record.group_id != group_id:
+                    group_id, topic = record.group_id, None
+                    group_name = offset_key_names(group_id, "")[: -len(_pack_length(0))]
+                if record.topic != topic:
+                    topic = record.topic
+                    if topic.isascii() and len(topic) <= STRING_BYTES_MAX:
+                        names = group_name + _pack_length(len(topic)) + topic.encode("ascii")
+                    else:
+                        names = offset_key_names(group_id, topic)
+                    head = varint(len(names) + _PARTITION_BYTES) + names
+                body = b"%b%b%b%b" % (slot, head, _pack_partition(record.partition), _END)
+            elif type(record) is GroupTombstone:
+                key, _ = encode_record(record)
+                body = b"%b%b%b%b" % (slot, varint(len(key)), key, _END)
+            else:
+                return None
+            size = len(body)
+            parts += (VARINTS[size] if size < _SMALL else varint(size), body)
+    except (MalformedError, UnicodeEncodeError):
+        return None  # the usual way has the right error for it
+    return frame_records(
+        base_offset,
+        parts,
+        len(records),
+        timestamp_ms,
+        leader_epoch=leader_epoch,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+    )

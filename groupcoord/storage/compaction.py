@@ -18,8 +18,16 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from groupcoord.records.batches import MAGIC_V2, Batch, CorruptBatchError
-from groupcoord.records.compacted_batches import RawRecord, delete_horizon_ms, emptied, raw_records, rewritten
+from groupcoord.records.batches import (
+    MAGIC_V2,
+    Batch,
+    CorruptBatchError,
+    RawRecord,
+    delete_horizon_ms,
+    emptied,
+    raw_records,
+    rewritten,
+)
 from groupcoord.records.compression import DecompressionError
 from groupcoord.storage.batch_records import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions, LastRecord

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from groupcoord.core.log.records import CommitRecords
 from groupcoord.log_store import LoadedCommits, LogRecord
 from groupcoord.records.batches import MAGIC_V2, Batch
-from groupcoord.records.codec import decode_record
+from groupcoord.records.codec import KEY_STARTS, decode_record
 from groupcoord.records.commit_batch import FoundCommit, read_commits
-from groupcoord.records.group_records import KEY_STARTS
 from groupcoord.storage.segments import EncodedRecord, all_records, records_of
 
 RUN_KEYS_MAX = 50_000

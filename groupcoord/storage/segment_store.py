@@ -32,8 +32,7 @@ from groupcoord.log_store import (
 )
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.records.commit_batch import encode_commit_batch
-from groupcoord.records.tombstone_batch import encode_tombstone_batch
+from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
 from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint, Logs
 from groupcoord.storage.compactable_logs import compactable
 from groupcoord.storage.compaction import CompactionSettings

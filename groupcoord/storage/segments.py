@@ -26,8 +26,7 @@ from groupcoord.records.batches import (
     iter_batches,
 )
 from groupcoord.records.codec import decode_control, decode_record
-from groupcoord.records.range_checksums import ReadAt
-from groupcoord.records.salvage import find_batch
+from groupcoord.records.salvage import ReadAt, find_batch
 from groupcoord.storage.errors import CorruptLogError
 from groupcoord.storage.log_directory import segment_path
 

@@ -10,14 +10,19 @@ Heartbeat(group_id='g', generation_id=1, member_id='m', group_instance_id=None)
 '0000 0006 0000 0007 0019'
 
 The coordinator's requests and responses are those of :mod:`groupcoord.core.messages`, the others those of
-:mod:`groupcoord.wire.broker_messages`, :mod:`groupcoord.wire.cluster_messages`, :mod:`groupcoord.wire.config_messages`,
-:mod:`groupcoord.wire.feature_messages`, :mod:`groupcoord.wire.login_messages`, :mod:`groupcoord.wire.quota_messages`,
-:mod:`groupcoord.wire.telemetry_messages` and :mod:`groupcoord.wire.transaction_messages`.
+:mod:`~groupcoord.wire.broker_messages`, :mod:`~groupcoord.wire.cluster_messages`,
+:mod:`~groupcoord.wire.config_messages`, :mod:`~groupcoord.wire.security_messages`,
+:mod:`~groupcoord.wire.share_messages` and :mod:`~groupcoord.wire.transaction_messages`.
 """
 
-from groupcoord.wire.api import Answered, VersionRange
-from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
-from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.api import (
+    Answered,
+    ProtocolError,
+    RequestHeader,
+    UnknownApiError,
+    UnsupportedVersionError,
+    VersionRange,
+)
 from groupcoord.wire.protocol import (
     WireRequest,
     WireResponse,

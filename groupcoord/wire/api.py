@@ -1,16 +1,55 @@
-"""Description of an API: its versions, and its decoder and encoder."""
+"""Description of an API: versions, request header, decoder and encoder; protocol errors; shared encoded responses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from attrs import frozen
+from attrs import define, frozen
 
 from groupcoord.core.messages import Response
+from groupcoord.errors import GroupcoordError
 from groupcoord.wire.broker_messages import BrokerResponse
-from groupcoord.wire.feature_messages import FeatureResponse
-from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.cluster_messages import FeatureResponse
+
+
+@define
+class RequestHeader:
+    """API, version and client of a request.
+
+    Attributes:
+        api_key, api_version: the schema of request and response.
+        correlation_id: the client's number of the request, which the response repeats.
+        client_id: the client id, "" for null.
+        reply_context: what the encoder of the response needs to know of the request; set by the decoder, usually None.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str = ""
+    reply_context: object = None
+
+
+class ProtocolError(GroupcoordError):
+    """Malformed request: truncated, an invalid null, an absurd length. The connection must be closed.
+
+    Attributes:
+        header: the request header, if it could be decoded.
+    """
+
+    def __init__(self, message: str, header: RequestHeader | None = None) -> None:
+        super().__init__(message)
+        self.header = header
+
+
+class UnknownApiError(ProtocolError):
+    """A request of an API that is not served."""
+
+
+class UnsupportedVersionError(ProtocolError):
+    """A request of an API that is served, in a version that is not."""
+
 
 Decoder = Callable[[bytes, int, RequestHeader, str], Any]
 """``decode(frame, position of the body, header, client_host)`` returns a request."""
@@ -71,3 +110,63 @@ class Answered:
     """A request whose response follows from its form alone: send ``response``."""
 
     response: Response | BrokerResponse | FeatureResponse
+
+
+_ANSWERS_MAX, _ANSWER_BYTES_MAX = 8_192, 256
+
+
+class KeptAnswers:
+    """Encodes responses of one version of an API, each object once.
+
+    Args:
+        write: encodes one.
+        is_repeated: returns whether a response is sent again as the same object; others are not cached.
+    """
+
+    __slots__ = ("_is_repeated", "_write", "_written")
+
+    def __init__(self, write: Encoder, is_repeated: Callable[[Any], bool]) -> None:
+        self._write = write
+        self._is_repeated = is_repeated
+        self._written: dict[int, tuple[Any, bytes]] = {}
+
+    def encode(self, response: Any, header: RequestHeader) -> bytes:
+        """Return the body of a response."""
+        known = self._written.get(id(response))
+        if known is not None and known[0] is response:
+            return known[1]
+        body = self._write(response, header)
+        if len(body) <= _ANSWER_BYTES_MAX and self._is_repeated(response):
+            if len(self._written) >= _ANSWERS_MAX:
+                self._written.clear()
+            self._written[id(response)] = response, body
+        return body
+
+
+T = TypeVar("T")
+
+FRAME_BYTES_MAX = 2**31 - 1
+"""Largest length of a frame."""
+
+ANSWER_MEMORY_MAX_BYTES = 256 * 1024 * 1024
+"""Largest memory of a response. A Kafka broker with the default heap of 1 GiB fails at about this size."""
+
+
+def write_each(elements: Sequence[T], write: Callable[[T], bytes]) -> list[bytes]:
+    """Encode each of the elements; an object that occurs several times is encoded once.
+
+    Raises:
+        ProtocolError: the result takes more than :data:`ANSWER_MEMORY_MAX_BYTES`.
+    """
+    written: dict[int, bytes] = {}
+    size = 0
+    parts = []
+    for element in elements:
+        part = written.get(id(element))
+        if part is None:
+            part = written[id(element)] = write(element)
+            size += len(part)
+            if size > ANSWER_MEMORY_MAX_BYTES:
+                raise ProtocolError(f"the answer is larger than {ANSWER_MEMORY_MAX_BYTES} bytes")
+        parts.append(part)
+    return parts

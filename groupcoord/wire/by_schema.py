@@ -11,10 +11,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from groupcoord.wire import newer_schemas, primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
-from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.kept_answers import KeptAnswers
-from groupcoord.wire.parts import write_each
+from groupcoord.wire.api import (
+    Api,
+    Decoder,
+    Encoder,
+    KeptAnswers,
+    PartsEncoder,
+    RequestHeader,
+    VersionRange,
+    write_each,
+)
 from groupcoord.wire.primitives import INT32, Writer
 from groupcoord.wire.schema import SAME_NAMES, Names, Values, struct_reader, struct_writer, struct_writers
 

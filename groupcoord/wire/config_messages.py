@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 from typing import NamedTuple
+from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
 
@@ -227,3 +229,155 @@ ConfigRequest = DescribeConfigs | IncrementalAlterConfigs | AlterConfigs | ListC
 ConfigResponse = (
     DescribeConfigsResponse | IncrementalAlterConfigsResponse | AlterConfigsResponse | ListConfigResourcesResponse
 )
+
+
+class QuotaMatch(IntEnum):
+    """How the name of a quota entity is matched, by Kafka's numbers."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+class QuotaComponent(NamedTuple):
+    """One component of a quota filter; ``match_type`` is a :class:`QuotaMatch` or an unknown number."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+
+@define
+class DescribeClientQuotas:
+    """Request quotas (API key 48, KIP-546)."""
+
+    components: tuple[QuotaComponent, ...]
+    strict: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
+        return DescribeClientQuotasResponse(error_code)
+
+
+class QuotaEntity(NamedTuple):
+    """Entity of a quota or one part of it; ``entity_name`` None is the default entity."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+class QuotaValue(NamedTuple):
+    """One limit."""
+
+    key: str
+    value: float
+
+
+class DescribedQuotas(NamedTuple):
+    """The limits of one entity."""
+
+    entity: tuple[QuotaEntity, ...]
+    values: tuple[QuotaValue, ...]
+
+
+@frozen
+class DescribeClientQuotasResponse:
+    """The quotas, or None with an error."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    entries: tuple[DescribedQuotas, ...] | None = None
+
+
+class QuotaOperation(NamedTuple):
+    """A limit to set, or to remove."""
+
+    key: str
+    value: float
+    remove: bool
+
+
+class QuotasToAlter(NamedTuple):
+    """One entity and the changes of its limits."""
+
+    entity: tuple[QuotaEntity, ...]
+    ops: tuple[QuotaOperation, ...]
+
+
+@define
+class AlterClientQuotas:
+    """Change quotas (API key 49), or validate only."""
+
+    entries: tuple[QuotasToAlter, ...]
+    validate_only: bool = False
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponse:
+        return AlterClientQuotasResponse(
+            tuple([AlteredQuotas(error_code, message, entry.entity) for entry in self.entries])
+        )
+
+
+class AlteredQuotas(NamedTuple):
+    """Result for one entity."""
+
+    error_code: ErrorCode
+    error_message: str | None
+    entity: tuple[QuotaEntity, ...]
+
+
+@frozen
+class AlterClientQuotasResponse:
+    """One entry for each entity."""
+
+    entries: tuple[AlteredQuotas, ...]
+
+
+QuotaRequest = DescribeClientQuotas | AlterClientQuotas
+QuotaResponse = DescribeClientQuotasResponse | AlterClientQuotasResponse
+
+
+class GetTelemetrySubscriptions(NamedTuple):
+    """Ask which metrics are wanted (API key 71); the zero id asks for one, too."""
+
+    client_instance_id: UUID
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> GetTelemetrySubscriptionsResponse:
+        return GetTelemetrySubscriptionsResponse(error_code)
+
+
+class GetTelemetrySubscriptionsResponse(NamedTuple):
+    """Which metrics are wanted, by the beginnings of their names, and how often."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    client_instance_id: UUID = ZERO_UUID
+    subscription_id: int = 0
+    accepted_compression_types: tuple[int, ...] = ()
+    push_interval_ms: int = 0
+    telemetry_max_bytes: int = 0
+    delta_temporality: bool = False
+    requested_metrics: tuple[str, ...] = ()
+
+
+class PushTelemetry(NamedTuple):
+    """Send metrics (API key 72); ``terminating``: these are the last."""
+
+    client_instance_id: UUID
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
+
+    def __repr__(self) -> str:
+        return f"PushTelemetry({self.client_instance_id}, {self.subscription_id}, {len(self.metrics)} bytes)"
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> PushTelemetryResponse:
+        return PushTelemetryResponse(error_code)
+
+
+class PushTelemetryResponse(NamedTuple):
+    """Whether the metrics were taken."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+TelemetryRequest = GetTelemetrySubscriptions | PushTelemetry
+TelemetryResponse = GetTelemetrySubscriptionsResponse | PushTelemetryResponse

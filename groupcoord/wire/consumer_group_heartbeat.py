@@ -9,9 +9,7 @@ import struct
 
 from groupcoord.core.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, TopicPartitions
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.kept_answers import KeptAnswers
+from groupcoord.wire.api import Api, Decoder, Encoder, KeptAnswers, RequestHeader, VersionRange
 from groupcoord.wire.primitives import (
     INT32_FROM,
     check_array_length,

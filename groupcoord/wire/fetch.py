@@ -21,7 +21,7 @@ from uuid import UUID
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
@@ -31,8 +31,6 @@ from groupcoord.wire.broker_messages import (
     FetchTopic,
     ForgottenTopic,
 )
-from groupcoord.wire.current_leaders import write_endpoints, write_leader, write_tagged
-from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.primitives import (
     INT32_FROM,
     read_compact_nullable_string,
@@ -43,6 +41,7 @@ from groupcoord.wire.primitives import (
     skip_tagged_content,
     skip_tagged_fields,
 )
+from groupcoord.wire.produce import write_endpoints, write_leader, write_tagged
 
 _KEY = 1
 

@@ -6,8 +6,7 @@ Written by hand for speed: it is the most frequent request of a coordinator.
 """
 
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
 from groupcoord.wire.primitives import (
     INT16,
     INT32_FROM,

@@ -9,9 +9,8 @@ The response is encoded by hand: the leader of a large group gets the metadata o
 
 from groupcoord.core.messages import JoinedMember, JoinGroup, JoinGroupResponse, JoinProtocol
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
 from groupcoord.wire.by_schema import decoder_of
-from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.newer_schemas import request_schema
 from groupcoord.wire.primitives import INT16, INT32
 from groupcoord.wire.schema import Values

@@ -18,10 +18,8 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.commits import without_offsets
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
-from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange, write_each
 from groupcoord.wire.offset_columns import OffsetsWriter
-from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import (
     INT16,
     INT32,

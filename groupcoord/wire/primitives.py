@@ -18,7 +18,7 @@ from uuid import UUID
 
 from groupcoord.core.fast_construct import uuid_of
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.api import ProtocolError
 
 T = TypeVar("T")
 Content = TypeVar("Content", bytes, memoryview)

@@ -19,19 +19,26 @@ from typing import cast
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import Api, Decoder, Encoder, ProtocolError, RequestHeader, VersionRange
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
+    CurrentLeader,
+    MetadataBroker,
     Produce,
     ProducedPartition,
     ProducePartition,
     ProduceResponse,
     ProduceTopic,
 )
-from groupcoord.wire.current_leaders import write_endpoints, write_leader
-from groupcoord.wire.errors import ProtocolError
-from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.primitives import INT32, INT32_FROM, read_content, read_uuid
+from groupcoord.wire.primitives import (
+    INT32,
+    INT32_FROM,
+    read_content,
+    read_uuid,
+    write_compact_nullable_string,
+    write_compact_string,
+    write_uvarint,
+)
 
 _KEY = 0
 _KEY_BYTES = b"\x00\x00"
@@ -186,3 +193,27 @@ def _encoder(version: int) -> Encoder:
 
 
 API = Api(_KEY, "Produce", VersionRange(3, 13), 9, _decoder, _encoder, listed_from=0)
+
+
+_NOTHING_TAGGED = b"\x00"
+_ENDPOINTS_TAG = b"\x00"
+
+
+def write_leader(tag: int, leader: CurrentLeader) -> bytes:
+    """Encode the tagged fields of a partition: its current leader."""
+    return write_tagged(tag, INT32.pack(leader.leader_id) + INT32.pack(leader.leader_epoch))
+
+
+def write_tagged(tag: int, numbers: bytes) -> bytes:
+    """Encode tagged fields with a single one, a structure of numbers."""
+    value = numbers + _NOTHING_TAGGED
+    return b"\x01" + write_uvarint(tag) + write_uvarint(len(value)) + value
+
+
+def write_endpoints(endpoints: tuple[MetadataBroker, ...]) -> bytes:
+    """Encode the tagged fields of a response: addresses of nodes."""
+    value = write_uvarint(len(endpoints) + 1)
+    for node_id, host, port, rack in endpoints:
+        value += INT32.pack(node_id) + write_compact_string(host) + INT32.pack(port)
+        value += write_compact_nullable_string(rack) + _NOTHING_TAGGED
+    return b"\x01" + _ENDPOINTS_TAG + write_uvarint(len(value)) + value

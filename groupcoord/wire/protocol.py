@@ -9,22 +9,39 @@ from typing import cast
 
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateResponse
-from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch, produce
-from groupcoord.wire.acl_messages import AclRequest, AclResponse
-from groupcoord.wire.api import Answered, Api, Decoder, Encoder, PartsEncoder
+from groupcoord.wire import consumer_group_heartbeat, heartbeat, offset_fetch, produce
+from groupcoord.wire.api import (
+    FRAME_BYTES_MAX,
+    Answered,
+    Api,
+    Decoder,
+    Encoder,
+    PartsEncoder,
+    ProtocolError,
+    RequestHeader,
+    UnknownApiError,
+    UnsupportedVersionError,
+)
 from groupcoord.wire.broker_messages import BrokerRequest, BrokerResponse
-from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
-from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
-from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
-from groupcoord.wire.feature_messages import ApiVersions, FeatureRequest, FeatureResponse
-from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.login_messages import LoginRequest, LoginResponse
-from groupcoord.wire.parts import FRAME_BYTES_MAX
+from groupcoord.wire.cluster_messages import (
+    ApiVersions,
+    ClusterRequest,
+    ClusterResponse,
+    FeatureRequest,
+    FeatureResponse,
+)
+from groupcoord.wire.config_messages import (
+    ConfigRequest,
+    ConfigResponse,
+    QuotaRequest,
+    QuotaResponse,
+    TelemetryRequest,
+    TelemetryResponse,
+)
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
-from groupcoord.wire.quota_messages import QuotaRequest, QuotaResponse
 from groupcoord.wire.registry import APIS
+from groupcoord.wire.security_messages import AclRequest, AclResponse, LoginRequest, LoginResponse
 from groupcoord.wire.share_messages import ShareRequest, ShareResponse
-from groupcoord.wire.telemetry_messages import TelemetryRequest, TelemetryResponse
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
 WireRequest = (
@@ -59,7 +76,7 @@ WireResponse = (
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
-_SHARE_GROUP_HEARTBEAT, _STREAMS_GROUP_HEARTBEAT = 76, 88
+_API_VERSIONS, _SHARE_GROUP_HEARTBEAT, _STREAMS_GROUP_HEARTBEAT = 18, 76, 88
 _REMEMBERED = frozenset(
     key.to_bytes(2, "big")
     for key in (
@@ -178,7 +195,7 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     A response that repeats an entry takes no more memory than one that holds it once.
 
     Raises:
-        ProtocolError: as for :func:`encode_response`, or the response is too large (:mod:`groupcoord.wire.parts`).
+        ProtocolError: as for :func:`encode_response`, or the response is too large (:mod:`groupcoord.wire.api`).
     """
     entry = _parts_encoders.get((header.api_key << 16) + header.api_version) or _load_parts_encoder(header)
     if entry is None:
@@ -213,7 +230,7 @@ def _load_decoder(header: RequestHeader) -> tuple[bool, Decoder]:
     version = header.api_version
     is_flexible = version >= api.flexible_from
     if not _is_supported(api, version):
-        if api is api_versions.API:
+        if api.key == _API_VERSIONS:
             return is_flexible, _decode_unsupported_api_versions
         raise UnsupportedVersionError(
             f"{api.name} of version {version} is not served: {api.versions.min_version} to "
@@ -229,7 +246,7 @@ def _load_encoder(header: RequestHeader) -> tuple[bytes, Encoder]:
     api = _served_api(header)
     version = header.api_version
     if not _is_supported(api, version):
-        if api is not api_versions.API:
+        if api.key != _API_VERSIONS:
             raise UnsupportedVersionError(f"{api.name} of version {version} is not served", header)
         version = 0
     tagged_fields = b"\x00" if version >= api.flexible_from and api.has_flexible_response_header else b""

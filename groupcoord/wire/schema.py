@@ -26,7 +26,7 @@ from attrs import has
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.wire import primitives
-from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.api import ProtocolError
 from groupcoord.wire.primitives import FLOAT64, INT8, INT16, INT32, INT64, UINT16, Reader, Writer
 
 Values = dict[str, Any]

@@ -9,9 +9,8 @@ The answer is written by hand: there is one for every member in every round.
 from groupcoord.core.messages import SyncAssignment, SyncGroup, SyncGroupResponse
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Answered, Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import Answered, Api, Decoder, Encoder, RequestHeader, VersionRange
 from groupcoord.wire.by_schema import decoder_of
-from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.newer_schemas import request_schema
 from groupcoord.wire.primitives import INT16
 from groupcoord.wire.schema import Values

@@ -1,31 +1,126 @@
-"""What is different between the versions of an API other than its fields."""
+"""Differences between versions of an API other than their fields, and messages of another shape than their schema."""
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 
 from attrs import evolve
 
+from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     AUTHORIZED_OPERATIONS_OMITTED,
+    CoordinatorType,
     DescribedGroup,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
     StreamsGroupHeartbeatResponse,
     StreamsStatusCode,
+    TopicResult,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.acl_messages import Acl, AclFilter, CreateAcls, DeleteAcls, DescribeAcls
-from groupcoord.wire.broker_messages import DeleteTopics, ListOffsets, TopicReference
+from groupcoord.wire.api import Answered, ProtocolError, RequestHeader
+from groupcoord.wire.broker_messages import (
+    DeleteTopics,
+    ListOffsets,
+    Metadata,
+    MetadataResponse,
+    MetadataTopic,
+    TopicReference,
+)
+from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse, TopicPartitions
 from groupcoord.wire.config_messages import ConfigResourceType, ListConfigResources
-from groupcoord.wire.errors import ProtocolError
-from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.login_messages import SaslHandshake
 from groupcoord.wire.schema import Values
-from groupcoord.wire.transaction_messages import AddOffsetsToTxnResponse, EndTxn, EndTxnResponse, InitProducerIdResponse
+from groupcoord.wire.security_messages import Acl, AclFilter, CreateAcls, DeleteAcls, DescribeAcls, SaslHandshake
+from groupcoord.wire.transaction_messages import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    EndTxn,
+    EndTxnResponse,
+    InitProducerIdResponse,
+    PartitionsToAdd,
+)
 
 Fenced = TypeVar("Fenced", AddOffsetsToTxnResponse, EndTxnResponse, InitProducerIdResponse)
+
+# ---------------------------------------------------------------- ApiVersions (KIP-511, KIP-584, KIP-1242)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_INVALID = ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ())
+
+
+def api_versions(request: ApiVersions, header: RequestHeader) -> ApiVersions | Answered:
+    """Return the request, or INVALID_REQUEST for an invalid software name (from version 3) or half of a node."""
+    if header.api_version >= 3:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(text) for text in software):
+            return Answered(_INVALID)
+    if (request.cluster_id is None) != (request.node_id == -1):
+        return Answered(_INVALID)
+    return request
+
+
+def served_apis(response: ApiVersionsResponse, header: RequestHeader) -> ApiVersionsResponse:
+    """Return the response; features with a lowest level of 0 are listed from version 4 on."""
+    if header.api_version >= 4:
+        return response
+    known = tuple(feature for feature in response.supported_features if feature.min_version > 0)
+    return evolve(response, supported_features=known)
+
+
+# ---------------------------------------------------------------- FindCoordinator (KIP-699, KIP-932)
+
+# A broker's messages: to version 3 "NONE" on success; from 4 on empty, except where the whole request fails (an
+# unknown key type; no permission for share keys, while an invalid share key is not the whole).
+_MESSAGES = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+        "an incompatible broker. See the broker logs for more details."
+    ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
+
+
+def find_coordinator(values: Values, header: RequestHeader, client_host: str) -> FindCoordinator:
+    """Return the request; version 0 has group keys only, from version 4 on there are several keys."""
+    keys = values["coordinator_keys"] if header.api_version >= 4 else (values["key"],)
+    key_type = values.get("key_type", CoordinatorType.GROUP)
+    header.reply_context = key_type
+    return FindCoordinator(key_type, keys, supports_share_keys=header.api_version >= 6)
+
+
+def found_coordinators(response: FindCoordinatorResponse, header: RequestHeader) -> Values:
+    """Return the fields of the response; to version 3 those of the one coordinator."""
+    if header.api_version >= 4:
+        coordinators = [_coordinator(found, header) for found in response.coordinators]
+        return {"throttle_time_ms": 0, "coordinators": coordinators}
+    (found,) = response.coordinators
+    message = _MESSAGES.get(found.error_code, found.error_code.name)
+    return {"throttle_time_ms": 0, **_coordinator(found, header), "error_message": message}
+
+
+def _coordinator(found: FoundCoordinator, header: RequestHeader) -> Values:
+    is_of_whole = found.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or (
+        found.error_code is ErrorCode.INVALID_REQUEST and header.reply_context != CoordinatorType.SHARE
+    )
+    return {
+        "key": found.key,
+        "node_id": found.node.node_id,
+        "host": found.node.host,
+        "port": found.node.port,
+        "error_code": found.error_code,
+        "error_message": _MESSAGES[found.error_code] if is_of_whole else "",
+    }
+
 
 # ---------------------------------------------------------------- groups
 
@@ -68,6 +163,33 @@ def described_group(group: DescribedGroup, header: RequestHeader) -> DescribedGr
 
 
 # ---------------------------------------------------------------- topics and what has settings
+
+
+def metadata(request: Metadata, header: RequestHeader) -> Metadata | Answered:
+    """Return the request, or a broker's error for an invalid topic reference.
+
+    An empty list of topics stands for all in version 0, null from 1 on. Topics have ids from version 12 on.
+    """
+    if not request.topics and header.api_version == 0:
+        request.topics = None
+    if request.topics is None:
+        return request
+    error_code = _reference_error(request.topics, header.api_version)
+    if error_code is None:
+        return request
+    failed = tuple(MetadataTopic(error_code, topic.name or "", topic.topic_id) for topic in request.topics)
+    return Answered(MetadataResponse(brokers=(), topics=failed))
+
+
+def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorCode | None:
+    """Return the error of a list with references that this version does not allow, or None."""
+    has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
+    has_nulls = any(topic.name is None for topic in topics)
+    if version < 12 and (has_ids or has_nulls):
+        return ErrorCode.INVALID_REQUEST
+    # With ids, names are not validated.
+    return ErrorCode.UNKNOWN_SERVER_ERROR if has_nulls and not has_ids else None
+
 
 _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
 """From which version on which special timestamp may be asked for (KIP-734, 405, 1005, 1023); -1 and -2 always."""
@@ -133,7 +255,7 @@ def describe_acls(request: DescribeAcls, header: RequestHeader) -> DescribeAcls:
 # ---------------------------------------------------------------- transactions
 
 
-def fenced(error_code: ErrorCode, version: int, since: int) -> ErrorCode:
+def _fenced(error_code: ErrorCode, version: int, since: int) -> ErrorCode:
     """Return the error code as a version can carry it: PRODUCER_FENCED is newer than the transaction APIs (KIP-588).
 
     Args:
@@ -147,7 +269,7 @@ def fenced(error_code: ErrorCode, version: int, since: int) -> ErrorCode:
 
 
 def _fenced_answer(response: Fenced, header: RequestHeader, since: int) -> Fenced:
-    error_code = fenced(response.error_code, header.api_version, since)
+    error_code = _fenced(response.error_code, header.api_version, since)
     return response if error_code is response.error_code else evolve(response, error_code=error_code)
 
 
@@ -170,3 +292,51 @@ def end_txn(request: EndTxn, header: RequestHeader) -> EndTxn:
 def ended_txn(response: EndTxnResponse, header: RequestHeader) -> EndTxnResponse:
     """Return the answer; PRODUCER_FENCED is known from version 2 on."""
     return _fenced_answer(response, header, 2)
+
+
+_CLIENTS_PREFIX = "v3_and_below_"
+
+
+def add_partitions_to_txn(values: Values, header: RequestHeader, client_host: str) -> AddPartitionsToTxn:
+    """Return the request; versions from 4 on are for brokers: several transactions, or only a check (KIP-890)."""
+    if header.api_version >= 4:
+        transactions = tuple(_partitions_to_add(transaction) for transaction in values["transactions"])
+        return AddPartitionsToTxn(transactions, is_from_broker=True)
+    own = {name.removeprefix(_CLIENTS_PREFIX): value for name, value in values.items()}
+    return AddPartitionsToTxn((_partitions_to_add(own),))
+
+
+def _partitions_to_add(values: Values) -> PartitionsToAdd:
+    return PartitionsToAdd(
+        transactional_id=values["transactional_id"],
+        producer_id=values["producer_id"],
+        producer_epoch=values["producer_epoch"],
+        topics=tuple(TopicPartitions(topic["name"], topic["partitions"]) for topic in values["topics"]),
+        verify_only=values.get("verify_only", False),
+    )
+
+
+def added_partitions(response: AddPartitionsToTxnResponse, header: RequestHeader) -> Values:
+    """Return the fields of the response; to version 3 those of the one transaction."""
+    version = header.api_version
+    if version < 4:
+        (result,) = response.results
+        return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _added_topics(result.topics, version)}
+    results = [
+        {"transactional_id": result.transactional_id, "topic_results": _added_topics(result.topics, version)}
+        for result in response.results
+    ]
+    return {"throttle_time_ms": 0, "error_code": response.error_code, "results_by_transaction": results}
+
+
+def _added_topics(topics: tuple[TopicResult, ...], version: int) -> list[Values]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": _fenced(error_code, version, since=2)}
+                for index, error_code in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

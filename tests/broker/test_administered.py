@@ -21,7 +21,7 @@ from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetric
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
 from groupcoord.core.router.authorization import CLUSTER, Permissions
-from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
+from groupcoord.wire.config_messages import AlterClientQuotas, DescribeClientQuotas
 from tests.broker.driving import drain, feed
 from tests.broker.rules import Rules
 from tests.broker.wire_world import WireWorld, wire_frame

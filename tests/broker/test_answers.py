@@ -29,7 +29,7 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     TopicReference,
 )
-from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.cluster_messages import ApiVersions
 from tests.broker.data_world import SOLE
 
 NODE = Node(1, "broker.example", 9093)

@@ -300,7 +300,7 @@ def test_a_large_answer_leaves_bit_by_bit() -> None:
 
 def test_an_answer_that_is_too_large_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs the connection that asked for it, with a reason."""
-    monkeypatch.setattr("groupcoord.wire.parts.FRAME_BYTES_MAX", 10_000)
+    monkeypatch.setattr("groupcoord.wire.api.FRAME_BYTES_MAX", 10_000)
     monkeypatch.setattr("groupcoord.wire.protocol.FRAME_BYTES_MAX", 10_000)
     world = make_world()
     connection = world.broker.connect("/127.0.0.1")

@@ -36,7 +36,7 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.api import RequestHeader
 from groupcoord.wire.protocol import encode_response
 from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from groupcoord.core.columns import offset_columns
 from groupcoord.core.log.records import CommitRecords, CommittedTopic, OffsetCommitRecord, Record, topic_of_record
 from groupcoord.records import commit_batch
-from groupcoord.records.batches import Batch, encode_batch, iter_batches
+from groupcoord.records.batches import Batch, emptied, encode_batch, iter_batches, raw_records, rewritten
 from groupcoord.records.codec import RecordEncodingError, decode_control, decode_record, encode_record
 from groupcoord.records.commit_batch import encode_commit_batch, read_commits
-from groupcoord.records.compacted_batches import emptied, raw_records, rewritten
 from groupcoord.testing.logs import GeneratedLog, logs
 from tests.tables import as_one_test
 

@@ -39,9 +39,7 @@ from groupcoord.core.log.records import (
     Subtopology,
     TopicPartitions,
 )
-from groupcoord.records.codec import RecordEncodingError, decode_record, encode_record
-from groupcoord.records.group_records import TYPES
-from groupcoord.records.record_classes import RECORD_CLASSES
+from groupcoord.records.codec import RECORD_CLASSES, TYPES, RecordEncodingError, decode_record, encode_record
 from tests.tables import as_one_test
 
 from .broker_segment import segment_records

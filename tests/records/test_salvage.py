@@ -13,8 +13,7 @@ from crc32c import crc32c
 
 from groupcoord.records.batches import BATCH_HEADER_BYTES, InvalidBatchError, encode_batch, iter_batches
 from groupcoord.records.compression import Compression
-from groupcoord.records.range_checksums import DIRECT_BYTES_MAX, RangeChecksums
-from groupcoord.records.salvage import Damage, SoundBatch, find_batch, salvage_batches
+from groupcoord.records.salvage import DIRECT_BYTES_MAX, Damage, RangeChecksums, SoundBatch, find_batch, salvage_batches
 from groupcoord.testing.log_bytes import encode_any_batch, encode_messages
 from tests.tables import as_one_test
 

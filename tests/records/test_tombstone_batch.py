@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError, encode_record
-from groupcoord.records.tombstone_batch import encode_tombstone_batch
+from groupcoord.records.commit_batch import encode_tombstone_batch
 from tests.records.consumer_group_records import consumer_group_tombstones
 
 TIMESTAMP_MS = 1_700_000_000_000

@@ -79,7 +79,7 @@ from groupcoord.wire.broker_messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse
+from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.transaction_messages import AddOffsetsToTxn, AddOffsetsToTxnResponse, EndTxn, EndTxnResponse
 from tests.tables import as_one_test
 

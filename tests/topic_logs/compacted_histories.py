@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from groupcoord.conformance.client import Client
-from groupcoord.records.batches import Batch, iter_batches
-from groupcoord.records.compacted_batches import delete_horizon_ms, raw_records
+from groupcoord.records.batches import Batch, delete_horizon_ms, iter_batches, raw_records
 from groupcoord.records.compression import Compression
 from groupcoord.storage.log_directory import read_offset_checkpoint
 from groupcoord.testing.log_bytes import encode_any_batch

@@ -45,7 +45,7 @@ from groupcoord.wire.broker_messages import (
     MetadataResponse,
     MetadataTopic,
 )
-from groupcoord.wire.feature_messages import ApiVersionsResponse, ServedApi
+from groupcoord.wire.cluster_messages import ApiVersionsResponse, ServedApi
 from tests.tables import as_one_test
 
 

@@ -7,7 +7,7 @@ import pytest
 from groupcoord.core.messages import Response, StreamsGroupHeartbeatResponse
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, encode_response
-from groupcoord.wire.kept_answers import KeptAnswers
+from groupcoord.wire.api import KeptAnswers
 
 HEADER = RequestHeader(88, 1, 7, "client")
 

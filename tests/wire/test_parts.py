@@ -11,7 +11,14 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
 from groupcoord.core.messages.commits import FetchedOffsets
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
+from groupcoord.wire import (
+    ProtocolError,
+    RequestHeader,
+    api,
+    decode_request,
+    encode_response,
+    encode_response_parts,
+)
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchedTopicData, FetchResponse
 from groupcoord.wire.fetch import COPIED_BYTES
 from groupcoord.wire.primitives import MAX_ARRAY_LENGTH
@@ -53,7 +60,7 @@ def test_what_is_said_many_times_takes_memory_once() -> None:
 
 def test_an_answer_that_takes_too_much_memory_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Different groups are counted; one that repeats is not."""
-    monkeypatch.setattr(parts, "ANSWER_MEMORY_MAX_BYTES", 100_000)
+    monkeypatch.setattr(api, "ANSWER_MEMORY_MAX_BYTES", 100_000)
     header = RequestHeader(9, 8, 1)
     encode_response_parts(header, wide_answer(1_000))
     groups = tuple(wide_answer(1).groups[0] for _ in range(10))

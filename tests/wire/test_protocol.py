@@ -33,8 +33,8 @@ from groupcoord.wire import (
     decode_request,
     encode_response,
 )
-from groupcoord.wire.feature_messages import ApiVersions
-from groupcoord.wire.login_messages import SaslAuthenticate, ScramUpsertion
+from groupcoord.wire.cluster_messages import ApiVersions
+from groupcoord.wire.security_messages import SaslAuthenticate, ScramUpsertion
 from tests.samples import portion, sampled
 from tests.tables import as_one_test
 from tests.wire.generated import in_version, struct_of

@@ -29,7 +29,7 @@ from groupcoord.analysis.decode.rows import ByteRange, Origin, RowSettings, one_
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.selection import Selection
-from groupcoord.records.range_checksums import ReadAt
+from groupcoord.records.salvage import ReadAt
 from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 from groupcoord.storage.log_directory import found_in_some
 

@@ -42,8 +42,7 @@ from groupcoord.records.batches import (
     iter_batches,
 )
 from groupcoord.records.compression import DecompressionError, decompress
-from groupcoord.records.range_checksums import ReadAt
-from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
+from groupcoord.records.salvage import Damage, ReadAt, SoundBatch, salvage_batches
 
 PAYLOAD_BYTES_MAX = 67_108_864
 """How much decompressed data to hold at a time, besides one batch."""

@@ -28,8 +28,7 @@ from groupcoord.analysis.decode.files import (
 from groupcoord.analysis.decode.rows import ByteRange
 from groupcoord.analysis.errors import PipelineError
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
-from groupcoord.records.range_checksums import ReadAt
-from groupcoord.records.salvage import find_batch
+from groupcoord.records.salvage import ReadAt, find_batch
 
 CHUNK_BYTES = 4_194_304
 """How much of a file to hold at a time."""

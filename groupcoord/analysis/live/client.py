@@ -55,7 +55,7 @@ from groupcoord.client import (
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.api import ProtocolError
 from groupcoord.wire.schema import Values
 
 FETCH_WAIT_MAX_MS = 500

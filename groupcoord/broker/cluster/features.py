@@ -14,7 +14,7 @@ from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.feature_messages import (
+from groupcoord.wire.cluster_messages import (
     FeatureUpdate,
     UpdatedFeature,
     UpdateFeatures,

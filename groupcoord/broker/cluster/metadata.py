@@ -17,7 +17,7 @@ from groupcoord.core.topics import INTERNAL_TOPICS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
-from groupcoord.wire.feature_messages import (
+from groupcoord.wire.cluster_messages import (
     ApiVersions,
     ApiVersionsResponse,
     FinalizedFeature,

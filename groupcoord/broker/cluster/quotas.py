@@ -15,7 +15,7 @@ from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.wire.quota_messages import (
+from groupcoord.wire.config_messages import (
     AlterClientQuotas,
     AlterClientQuotasResponse,
     AlteredQuotas,

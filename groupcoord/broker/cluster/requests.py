@@ -42,10 +42,14 @@ from groupcoord.wire.cluster_messages import (
     RemoveRaftVoter,
     UnregisterBroker,
     UnregisterController,
+    UpdateFeatures,
 )
-from groupcoord.wire.feature_messages import UpdateFeatures
-from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
-from groupcoord.wire.telemetry_messages import GetTelemetrySubscriptions, PushTelemetry
+from groupcoord.wire.config_messages import (
+    AlterClientQuotas,
+    DescribeClientQuotas,
+    GetTelemetrySubscriptions,
+    PushTelemetry,
+)
 
 
 class ClusterRequests:

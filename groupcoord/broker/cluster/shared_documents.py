@@ -17,12 +17,10 @@ from groupcoord.broker.json_file import DataFileError
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Work
 from groupcoord.wire import WireResponse
-from groupcoord.wire.acl_messages import CreateAcls, DeleteAcls
 from groupcoord.wire.broker_messages import CreatePartitions, CreateTopics, DeleteTopics
-from groupcoord.wire.config_messages import AlterConfigs, IncrementalAlterConfigs
-from groupcoord.wire.feature_messages import UpdateFeatures
-from groupcoord.wire.login_messages import AlterUserScramCredentials
-from groupcoord.wire.quota_messages import AlterClientQuotas
+from groupcoord.wire.cluster_messages import UpdateFeatures
+from groupcoord.wire.config_messages import AlterClientQuotas, AlterConfigs, IncrementalAlterConfigs
+from groupcoord.wire.security_messages import AlterUserScramCredentials, CreateAcls, DeleteAcls
 
 logger = logging.getLogger("groupcoord.host")
 

@@ -17,7 +17,7 @@ from groupcoord.clock import Clock
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.telemetry_messages import (
+from groupcoord.wire.config_messages import (
     GetTelemetrySubscriptions,
     GetTelemetrySubscriptionsResponse,
     PushTelemetry,

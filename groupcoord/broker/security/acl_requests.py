@@ -14,7 +14,7 @@ from groupcoord.broker.work import Work, portions
 from groupcoord.core.router.authorization import CLUSTER, Operation, Permissions, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
-from groupcoord.wire.acl_messages import (
+from groupcoord.wire.security_messages import (
     ANY,
     Acl,
     AclFilter,

@@ -16,7 +16,7 @@ from sortedcontainers import SortedList
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work, portions
 from groupcoord.core.router.authorization import Operation, Principal, Resource
-from groupcoord.wire.acl_messages import ALL, ANY, Acl, AclFilter, PatternType, PermissionType
+from groupcoord.wire.security_messages import ALL, ANY, Acl, AclFilter, PatternType, PermissionType
 
 FILE_NAME = "acls.json"
 WILDCARD, WILDCARD_PRINCIPAL = "*", "User:*"

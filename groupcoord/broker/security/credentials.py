@@ -22,7 +22,7 @@ from groupcoord.broker.security.scram import (
 )
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.login_messages import (
+from groupcoord.wire.security_messages import (
     AlteredUser,
     AlterUserScramCredentials,
     AlterUserScramCredentialsResponse,

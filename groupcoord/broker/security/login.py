@@ -19,8 +19,8 @@ from groupcoord.broker.security.sasl import Refusal, SaslServer
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import Answered, ProtocolError, WireResponse, decode_request
-from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse
-from groupcoord.wire.login_messages import (
+from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse
+from groupcoord.wire.security_messages import (
     SaslAuthenticate,
     SaslAuthenticateResponse,
     SaslHandshake,

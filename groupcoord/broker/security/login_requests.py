@@ -13,7 +13,7 @@ from groupcoord.broker.security.sasl import Refusals
 from groupcoord.core.router.authorization import Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
-from groupcoord.wire.login_messages import (
+from groupcoord.wire.security_messages import (
     AlterUserScramCredentials,
     CreateDelegationToken,
     CreateDelegationTokenResponse,

@@ -18,7 +18,7 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.summaries import errors_of
-from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.cluster_messages import ApiVersions
 from groupcoord.wire.transaction_messages import AddOffsetsToTxn, EndTxn, InitProducerId
 
 DOCUMENT = "docs/client-bugs.md"

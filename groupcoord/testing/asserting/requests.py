@@ -13,8 +13,8 @@ from groupcoord.testing.asserting.fetch_log import FetchLog
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.testing.faults.calls import named_groups
 from groupcoord.testing.faults.words import APIS_BY_NAME
+from groupcoord.wire.api import RequestHeader
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, Produce
-from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.registry import APIS
 
 __tracebackhide__ = True

@@ -37,7 +37,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.words import counted
 from groupcoord.wire.broker_messages import CreateTopics, Fetch, FetchResponse, Metadata, Produce, ProduceResponse
-from groupcoord.wire.feature_messages import ApiVersions
+from groupcoord.wire.cluster_messages import ApiVersions
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch, ShareFetchResponse
 
 NameOf = Callable[[UUID], str | None]

@@ -12,7 +12,7 @@ from groupcoord.core.messages import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, Answered, WireRequest, WireResponse
 from groupcoord.wire.broker_messages import Metadata, MetadataResponse
-from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse, ServedApi
+from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse, ServedApi
 
 API_VERSIONS_KEY = 18
 

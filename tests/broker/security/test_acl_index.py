@@ -12,7 +12,7 @@ from groupcoord.broker.security import acl_requests
 from groupcoord.broker.security.acls import Acls, matches
 from groupcoord.broker.work import do_whole
 from groupcoord.core.router.authorization import Operation, Resource, ResourceType
-from groupcoord.wire.acl_messages import ANY, Acl, AclFilter, PatternType, PermissionType
+from groupcoord.wire.security_messages import ANY, Acl, AclFilter, PatternType, PermissionType
 from tests.broker.effort import lines_of
 from tests.broker.security.test_acl_conversations import EVERY, READ_G1, acl_world
 
