@@ -18,22 +18,6 @@ as nothing shuffles them.
 
 from groupcoord.analysis.errors import ClusterError, InputError, PipelineError
 from groupcoord.analysis.rules.thresholds import Thresholds
-from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
-from groupcoord.spark.folding import history
-from groupcoord.spark.groups import (
-    epochs,
-    generations,
-    groups,
-    members,
-    memberships,
-    moves,
-    rebalances,
-    revocations,
-    verify,
-)
-from groupcoord.spark.jdk import JavaNotFoundError
-from groupcoord.spark.lag import lag, read_record_times
-from groupcoord.spark.output import with_times
 from groupcoord.spark.reading import (
     from_messages,
     read_cluster,
@@ -42,9 +26,28 @@ from groupcoord.spark.reading import (
     read_log,
     read_log_stream,
 )
-from groupcoord.spark.record_sources import RowArguments
-from groupcoord.spark.sessions import register, session
-from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, partition_load, read_counts
+from groupcoord.spark.rules import anomalies, lag, offset_expiry, read_record_times, stale_groups
+from groupcoord.spark.schemas import with_times
+from groupcoord.spark.sessions import JavaNotFoundError, register, session
+from groupcoord.spark.sources import RowArguments
+from groupcoord.spark.tables import (
+    COMMIT_COLUMNS,
+    commits,
+    corrupt,
+    current_offsets,
+    epochs,
+    generations,
+    groups,
+    history,
+    members,
+    memberships,
+    moves,
+    partition_load,
+    read_counts,
+    rebalances,
+    revocations,
+    verify,
+)
 
 __all__ = [
     "COMMIT_COLUMNS",

@@ -3,29 +3,86 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from fsspec import AbstractFileSystem
+from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from groupcoord.analysis.decode.files import RecordTask
-from groupcoord.analysis.decode.parquet import Written
-from groupcoord.analysis.fold.records import corrupt
+from groupcoord.analysis.decode.parquet import (
+    ABORTED,
+    WRITTEN_COLUMNS,
+    TableFile,
+    Written,
+    folder_name,
+    write_run,
+)
+from groupcoord.analysis.decode.results import ResultDirectory, whole_file
+from groupcoord.analysis.decode.rows import RowSettings
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS as _CURRENT_COLUMNS
+from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
+from groupcoord.analysis.errors import InputError, first_line
+from groupcoord.analysis.fold.arrow import every
+from groupcoord.analysis.fold.commits import CommitFold
+from groupcoord.analysis.fold.histories import folded_histories
+from groupcoord.analysis.fold.history.rows import (
+    DUPLICATE,
+    EPOCH,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    MEMBERSHIP,
+    MOVE,
+    REBALANCE,
+    REVOCATION,
+)
+from groupcoord.analysis.fold.load import KEYS, summed_counts
+from groupcoord.analysis.fold.records import RANGES, Accounts, corrupt
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
 from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
-from groupcoord.spark.anomalies import anomalies, offset_expiry, stale_groups
-from groupcoord.spark.decoding import Folders, write_records
-from groupcoord.spark.folding import FACTS, OFFSETS, UNPACKED, WRITTEN, write_fold
-from groupcoord.spark.grouped_udf import BLOBS
-from groupcoord.spark.groups import History, groups, verify
-from groupcoord.spark.lag import held_topics, lag, read_record_times
-from groupcoord.spark.output import OutputDirectory, write_counted
-from groupcoord.spark.schemas import CURRENT_OFFSETS, RECORDS
+from groupcoord.records.schemas import RecordType
+from groupcoord.spark.grouped_udf import BLOBS, batched, blob_of, blob_rows, table_of
+from groupcoord.spark.rules import anomalies, held_topics, lag, offset_expiry, read_record_times, stale_groups
+from groupcoord.spark.schemas import (
+    CURRENT_OFFSETS,
+    EPOCHS,
+    GENERATIONS,
+    HISTORY,
+    MEMBERS,
+    MEMBERSHIPS,
+    MOVES,
+    REBALANCES,
+    RECORDS,
+    REVOCATIONS,
+    with_times,
+)
 from groupcoord.spark.sessions import count_tasks
-from groupcoord.spark.tables import KEY_COLUMNS, load_of, transactional_commits
+from groupcoord.spark.tables import (
+    FOLDED,
+    KEY_COLUMNS,
+    History,
+    as_row,
+    facts_tables,
+    groups,
+    load_of,
+    sorted_rows,
+    transactional_commits,
+    verify,
+)
 
 _WORKING = "working"
 """The folder for intermediate files."""
@@ -172,3 +229,260 @@ class SparkEngine:
     def _read(self, place: str, schema: StructType) -> DataFrame:
         path = self._output.reading_path(place)
         return self._session.read.schema(schema).parquet(path).select(*schema.fieldNames())
+
+
+_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
+_GLOB = re.compile(r"([\[\]{}*?\\])")
+
+
+def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") -> int:
+    """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
+
+    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
+
+    Args:
+        table: what to write.
+        path: where Spark finds the folder.
+        by: columns that have a folder for each of their values.
+        mode: what to do if there is something already, as ``DataFrameWriter.mode`` takes it.
+    """
+    counted = Observation()
+    rows = with_times(table).observe(counted, F.count(F.lit(1)).alias("rows"))
+    with _times_in_micros(table.sparkSession):
+        rows.write.mode(mode).partitionBy(*by).parquet(path)
+    return int(counted.get["rows"])
+
+
+def task_attempt() -> int:
+    """Return the number of the attempt at a task that runs here; 0 outside of tasks."""
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
+
+
+def task_file() -> str:
+    """Return the name of the file that the task writes which runs here."""
+    context = TaskContext.get()
+    return f"part-{0 if context is None else context.partitionId():05d}.snappy.parquet"
+
+
+@contextmanager
+def _times_in_micros(spark: SparkSession) -> Iterator[None]:
+    """Let timestamps be written as Parquet has them: by itself Spark writes INT96, which tells others no time zone."""
+    before = spark.conf.get(_TIMESTAMP_TYPE) or "INT96"
+    spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMP_TYPE, before)
+
+
+class OutputDirectory(ResultDirectory):
+    """An empty directory for tables and reports, where Spark writes too.
+
+    The arguments are those of :class:`groupcoord.analysis.decode.results.ResultDirectory`.
+    """
+
+    def check_reach(self, spark: SparkSession) -> None:
+        """Make sure that Spark can write there, and not only fsspec.
+
+        Raises:
+            InputError: it knows no such file system, or lacks a package or a setting for it.
+        """
+        java = getattr(spark, "_jvm", None)  # which a session of Spark Connect does not have
+        if self.is_local or java is None:
+            return
+        try:
+            java.org.apache.hadoop.fs.Path(self.name).getFileSystem(spark._jsc.hadoopConfiguration())
+        except Py4JJavaError as error:
+            raise InputError(f"Spark can't write to {self.name}: {first_line(error)}") from error
+
+    def path(self, name: str) -> str:
+        """Return where Spark finds something in it."""
+        # Spark would take a bare path as one of its default file system, which need not be this machine's.
+        return f"file://{self.place(name)[1]}" if self.is_local else f"{self.name.rstrip('/')}/{name}"
+
+    def reading_path(self, name: str) -> str:
+        """Return where Spark reads something in it; it takes some characters as patterns."""
+        return _GLOB.sub(r"\\\1", self.path(name))
+
+
+_BLOBS = ("counts", "ranges")
+_WRITTEN = StructType(
+    [StructField(name, LongType()) for name in Written._fields] + [StructField(name, BinaryType()) for name in _BLOBS]
+)
+_ARROW_WRITTEN = to_arrow_schema(_WRITTEN)
+
+
+class WrittenLogs(NamedTuple):
+    """What came of decoding.
+
+    Attributes:
+        written: how much was written.
+        read_counts: :data:`groupcoord.analysis.decode.schema.READ_COUNTS`.
+        ranges: :data:`groupcoord.analysis.fold.records.RANGES`.
+    """
+
+    written: Written
+    read_counts: pa.Table
+    ranges: pa.Table
+
+
+@frozen
+class Folders:
+    """Where decoded logs are written; workers have to reach it.
+
+    Attributes:
+        file_system: the folders are in it.
+        records: of the table of records.
+        commits: of :data:`groupcoord.spark.schemas.COMMITS`, for those outside of transactions.
+        keys: of :data:`groupcoord.analysis.fold.load.KEYS`.
+    """
+
+    file_system: AbstractFileSystem
+    records: str
+    commits: str
+    keys: str
+
+
+def write_records(spark: SparkSession, tasks: Sequence[RecordTask], folders: Folders) -> WrittenLogs:
+    """Decode logs and write their records, in a folder for each log partition, as ``DataFrameWriter.partitionBy`` does.
+
+    Args:
+        spark: any session.
+        tasks: what to read; each is one task of Spark's.
+        folders: where to write.
+    """
+    numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
+    written, counts, ranges = Written(), [arrow_schema(READ_COUNTS).empty_table()], [RANGES.empty_table()]
+    for row in numbers.mapInArrow(_writer(tasks, folders), _WRITTEN).toLocalIterator():
+        written = written.plus(Written(*row[: len(Written._fields)]))
+        counts = [summed_counts([*counts, table_of([row["counts"]])])]
+        ranges.append(table_of([row["ranges"]]))
+    return WrittenLogs(written, counts[0], pa.concat_tables(ranges))
+
+
+def _writer(
+    tasks: Sequence[RecordTask], folders: Folders
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        open_file = partial(new_file, folders.file_system)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            found, accounts = Written(), Accounts()
+            # A file for each run of ranges of one log partition.
+            for part, (partition, rows) in enumerate(tasks[number].runs(RowSettings(WRITTEN_COLUMNS))):
+                name = f"{folder_name(partition)}/part-{number:05d}-{part:04d}.snappy.parquet"
+                noted = accounts.noted(partition, rows)
+                found = found.plus(
+                    write_run(noted, open_file, f"{folders.records}/{name}", f"{folders.commits}/{name}")
+                )
+            with open_file(f"{folders.keys}/part-{number:05d}.snappy.parquet", KEYS) as file:
+                for keys in accounts.load.keys().to_batches():
+                    file.write(keys)
+            blobs = {"counts": blob_of(accounts.load.read_counts()), "ranges": blob_of(accounts.ranges())}
+            yield pa.RecordBatch.from_pylist([found._asdict() | blobs], _ARROW_WRITTEN)
+
+    return write
+
+
+@contextmanager
+def new_file(file_system: AbstractFileSystem, path: str, schema: pa.Schema) -> Iterator[TableFile]:
+    """Give a Parquet file to write in a task. It gets its name when it is whole, whichever attempt that was."""
+    with whole_file(file_system, path, task_attempt()) as file:
+        table = TableFile(file, schema)
+        try:
+            yield table
+        finally:
+            table.close()
+
+
+def _flat(kind: str) -> StructType:
+    rows = HISTORY[kind].dataType
+    assert isinstance(rows, StructType)
+    return StructType([HISTORY["group_id"], HISTORY["log_partition"], *rows])
+
+
+UNPACKED: Mapping[str, StructType] = {
+    GENERATION: GENERATIONS,
+    MEMBER: MEMBERS,
+    REBALANCE: REBALANCES,
+    EPOCH: EPOCHS,
+    MEMBERSHIP: MEMBERSHIPS,
+    MOVE: MOVES,
+    REVOCATION: REVOCATIONS,
+    **{kind: _flat(kind) for kind in (GROUP, DUPLICATE)},
+}
+"""By kind of rows, the schema of their table."""
+
+OFFSETS, FACTS = "current offsets", "facts"
+_SCHEMAS = {kind: to_arrow_schema(schema) for kind, schema in UNPACKED.items()}
+_SCHEMAS |= {OFFSETS: arrow_schema(_CURRENT_COLUMNS), FACTS: to_arrow_schema(BLOBS)}
+WRITTEN = tuple(_SCHEMAS)
+"""What :func:`write_fold` writes: the kinds of :data:`UNPACKED`, current offsets, and what is known of commits."""
+
+_ROWS = StructType([StructField("name", StringType()), StructField("rows", LongType())])
+
+
+def write_fold(records: DataFrame, file_system: AbstractFileSystem, folders: Mapping[str, str]) -> dict[str, int]:
+    """Write what is folded of records as Parquet files, and return how many rows there are of each table.
+
+    Args:
+        records: the table of records.
+        file_system: where to write; workers have to reach it.
+        folders: in that file system, by the names of :data:`WRITTEN`.
+    """
+    counts = dict.fromkeys(WRITTEN, 0)
+    for row in sorted_rows(records).mapInArrow(_fold_writer(file_system, folders), _ROWS).collect():
+        counts[row["name"]] += row["rows"]
+    for name, count in counts.items():
+        if not count:
+            with new_file(file_system, f"{folders[name]}/part-empty.snappy.parquet", _SCHEMAS[name]):
+                pass  # a table without rows is one, too
+    return counts
+
+
+def _fold_writer(
+    file_system: AbstractFileSystem, folders: Mapping[str, str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        part = task_file()
+        files: dict[str, TableFile] = {}
+        commits = CommitFold()
+        with ExitStack() as stack:
+            for name, batch in _made(batches, commits):
+                if name not in files:
+                    opened = new_file(file_system, f"{folders[name]}/{part}", _SCHEMAS[name])
+                    files[name] = stack.enter_context(opened)
+                files[name].write(batch)
+        found = [{"name": name, "rows": file.rows} for name, file in files.items()]
+        yield pa.RecordBatch.from_pylist(found, to_arrow_schema(_ROWS))
+
+    return write
+
+
+def _made(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield rows of tables by name."""
+    for rows in batched(map(as_row, folded_histories(_fed(batches, commits), None))):
+        by_kind: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            place = {name: row[name] for name in ("log_partition", "group_id")}
+            by_kind.setdefault(row["kind"], []).append(place | row[row["kind"]])
+        for kind, some in by_kind.items():
+            yield kind, pa.RecordBatch.from_pylist(some, _SCHEMAS[kind])
+    facts = commits.facts()
+    for batch in facts.current_offsets().to_batches():
+        yield OFFSETS, batch
+    for name, table in facts_tables(facts).items():
+        yield from ((FACTS, batch) for batch in blob_rows(name, table))
+
+
+def _fed(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[pa.Table]:
+    """Yield rows, and give the fold of commits those that count."""
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        is_commit = pc.less_equal(rows["record_type"], int(RecordType.OFFSET_COMMIT))
+        is_aborted = pc.fill_null(pc.equal(rows["transaction"], ABORTED), False)
+        commits.add(rows.filter(every(is_commit, pc.invert(is_aborted))).cast(_FOLDED))
+        yield rows
+
+
+_FOLDED = to_arrow_schema(FOLDED)

@@ -21,11 +21,18 @@ from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress,
 from groupcoord.analysis.pipeline.sources import absolute
 from groupcoord.analysis.selection import Selection
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, END_OFFSETS_FORMAT, ClusterOptions
-from groupcoord.spark.record_sources import RowArguments, row_options
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
-from groupcoord.spark.source import FORMAT, LogOptions
+from groupcoord.spark.sources import (
+    CLUSTER_FORMAT,
+    COMMAND_CONFIG,
+    END_OFFSETS_FORMAT,
+    FORMAT,
+    ClusterOptions,
+    LogOptions,
+    RowArguments,
+    row_options,
+)
 
 
 def read_log(

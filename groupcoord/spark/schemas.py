@@ -12,12 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from groupcoord.analysis.decode import group_tables
 from groupcoord.analysis.decode import schema as tables
-from groupcoord.analysis.decode.schema import COLUMNS, Column
+from groupcoord.analysis.decode.parquet import LATEST_MS, MOMENTS, time_name
+from groupcoord.analysis.decode.schema import COLUMNS
+from groupcoord.analysis.decode.schema import Column as DeclaredColumn
 
 _INT, _LONG, _STRING = IntegerType(), LongType(), StringType()
 
@@ -27,7 +40,7 @@ def table_schema(*columns: tuple[str, DataType, str]) -> StructType:
     return StructType([StructField(name, kind, True, {"comment": comment}) for name, kind, comment in columns])
 
 
-def declared(columns: Iterable[Column]) -> StructType:
+def declared(columns: Iterable[DeclaredColumn]) -> StructType:
     """Return the schema of a table whose columns are declared without Spark."""
     return table_schema(*((name, from_arrow_type(kind), comment) for name, kind, comment in columns))
 
@@ -94,3 +107,32 @@ HISTORY = table_schema(
     ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
 )
 """What the fold of each group gives: the rows of several tables in one."""
+
+
+def schema_with_times(schema: StructType) -> StructType:
+    """Return a schema with a timestamp behind each point in time."""
+    fields: list[StructField] = []
+    for field in schema:
+        fields.append(field)
+        if field.name in MOMENTS:
+            fields.append(StructField(time_name(field.name), TimestampType()))
+    return StructType(fields)
+
+
+def with_times(table: DataFrame) -> DataFrame:
+    """Return a table with a timestamp behind each point in time: ``started_utc`` behind ``started_ms``.
+
+    Tables that ``groupcoord analyze`` writes have them already; this is for those that functions return. What is no
+    point in time has none, and so has what has one.
+
+    Args:
+        table: any of this package's tables.
+    """
+    columns: list[Column] = []
+    for field in table.schema:
+        columns.append(F.col(f"`{field.name}`"))
+        name = time_name(field.name)
+        if field.name in MOMENTS and isinstance(field.dataType, LongType) and name not in table.columns:
+            moment = F.col(field.name)
+            columns.append(F.timestamp_millis(F.when((moment >= 0) & (moment <= LATEST_MS), moment)).alias(name))
+    return table.select(*columns)

@@ -1,26 +1,77 @@
-"""Tables of committed offsets, and of what was read: functions from the table of records to a DataFrame.
-
-Each takes :data:`groupcoord.spark.schemas.RECORDS` (the columns that it names are enough) and gives the schema that its
-docstring names. None runs anything: that is for the caller's action.
-"""
+"""Tables of commits, groups and their history, load and damage: functions from ``records`` to a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from groupcoord.analysis.decode.parquet import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES
-from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
+from groupcoord.analysis.decode.schema import (
+    CURRENT_OFFSETS as _CURRENT_COLUMNS,
+)
+from groupcoord.analysis.decode.schema import (
+    KIND_CONTROL,
+    KIND_CORRUPT,
+    KIND_READ,
+    KIND_RECORD,
+    arrow_schema,
+)
 from groupcoord.analysis.fold import load
+from groupcoord.analysis.fold import replay as replaying
 from groupcoord.analysis.fold.commits import LAST_COMMITS, OUTCOME_SQL, CommitFacts, CommitFold
+from groupcoord.analysis.fold.histories import GROUPED_COLUMNS, HistoryRow, folded_histories
+from groupcoord.analysis.fold.history.log_history import completeness
+from groupcoord.analysis.fold.history.rows import (
+    EPOCH,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    MEMBERSHIP,
+    MOVE,
+    REBALANCE,
+    REVOCATION,
+)
 from groupcoord.analysis.fold.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
+from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batches
+from groupcoord.analysis.rules import groups as judging
+from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.analysis.rules.thresholds import Thresholds
-from groupcoord.spark.grouped_udf import BLOBS, ROWS_MAX, blob_rows
-from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS, PARTITION_LOAD, of_arrow
+from groupcoord.records.schemas import RecordType
+from groupcoord.spark.grouped_udf import (
+    BLOBS,
+    BY_GROUP,
+    ROWS_MAX,
+    Bucket,
+    Row,
+    blob_rows,
+    judged,
+    packed,
+    row_batches,
+)
+from groupcoord.spark.schemas import (
+    COMMITS,
+    CURRENT_OFFSETS,
+    DIFFERENCES,
+    EPOCHS,
+    GENERATIONS,
+    GROUPS,
+    HISTORY,
+    MEMBERS,
+    MEMBERSHIPS,
+    MOVES,
+    PARTITION_LOAD,
+    REBALANCES,
+    RECORDS,
+    REVOCATIONS,
+    declared,
+    of_arrow,
+)
 
 LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
 """Tables of what is known of commits."""
@@ -198,3 +249,275 @@ def _keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     keys = summed_keys([KEYS.empty_table(), *(pa.Table.from_batches([batch]).cast(KEYS) for batch in batches)])
     yield pa.RecordBatch.from_pylist(load.partition_load(keys), to_arrow_schema(PARTITION_LOAD))
+
+
+def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[DataFrame | History], DataFrame]:
+    """Return what makes a table of the rows of one kind, with its name and what it tells."""
+
+    def table(records: DataFrame | History) -> DataFrame:
+        return history_of(records).rows(kind).select(*schema.fieldNames())
+
+    table.__name__ = table.__qualname__ = name
+    table.__doc__ = f"""Return {told} (:data:`groupcoord.spark.schemas.{name.upper()}`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return table
+
+
+generations = _of_kind("generations", GENERATION, GENERATIONS, "every generation of classic groups")
+members = _of_kind("members", MEMBER, MEMBERS, "the members of every generation and epoch")
+rebalances = _of_kind(
+    "rebalances",
+    REBALANCE,
+    REBALANCES,
+    "the rebalances, each with the cause that :mod:`groupcoord.analysis.fold.history.causes` infers, and how surely",
+)
+epochs = _of_kind("epochs", EPOCH, EPOCHS, "every change of an epoch in consumer, share and streams groups")
+memberships = _of_kind(
+    "memberships", MEMBERSHIP, MEMBERSHIPS, "the lives of members of consumer, share and streams groups"
+)
+moves = _of_kind("moves", MOVE, MOVES, "what assignors of consumer and streams groups moved")
+revocations = _of_kind(
+    "revocations", REVOCATION, REVOCATIONS, "what members of consumer and streams groups had to give up"
+)
+
+
+def groups(
+    records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
+) -> DataFrame:
+    """Return every group as a coordinator that loads the log would describe it.
+
+    The schema is :data:`groupcoord.spark.schemas.GROUPS`.
+
+    Args:
+        records: the table of records.
+        history: what :func:`history` makes of it, if it is there already.
+        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
+    """
+    current = current_offsets(records) if offsets is None else offsets
+    of_groups = history_of(records if history is None else history).rows(GROUP)
+    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_COUNTED), BY_GROUP)]
+
+    def tell(bucket: Bucket) -> list[Row]:
+        return judging.groups({GROUP: bucket.rows(GROUP)}, bucket.table(CURRENT, _COUNTED_SCHEMA))
+
+    return judged(tables, None, tell, GROUPS)
+
+
+_COUNTED = ("group_id", "commit_timestamp_ms")
+_COUNTED_SCHEMA = pa.schema([("group_id", pa.string()), ("commit_timestamp_ms", pa.int64())])
+
+
+class History:
+    """The rows of a history by kind.
+
+    Args:
+        table: :data:`groupcoord.spark.schemas.HISTORY`.
+        unpacked: in its place, tables of rows by kind.
+    """
+
+    def __init__(self, table: DataFrame | None = None, unpacked: Mapping[str, DataFrame] | None = None) -> None:
+        self._table = table
+        self._unpacked = unpacked or {}
+
+    def rows(self, kind: str) -> DataFrame:
+        """Return the rows of one kind, with the group and its log partition."""
+        if self._table is None:
+            return self._unpacked[kind]
+        return self._table.where(F.col("kind") == kind).select("group_id", "log_partition", f"{kind}.*")
+
+
+def history_of(table: DataFrame | History) -> History:
+    """Return a history as it is, and that of a table of records."""
+    if isinstance(table, History):
+        return table
+    return History(table if set(HISTORY.fieldNames()) <= set(table.columns) else history(table))
+
+
+_ANSWERS = "answers"
+_KEY = ("log_partition", "group_id")
+_NEEDED = (*_KEY, *REPLAYED)
+_OFFSET_KEY = ("group_id", "topic", "topic_partition", "tombstone")
+ANSWERS = declared(replaying.ANSWERS)
+"""What :func:`replay` gives."""
+
+
+def verify(
+    records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
+) -> DataFrame:
+    """Return where the tables differ from the coordinator (:data:`groupcoord.spark.schemas.DIFFERENCES`).
+
+    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.rules.differences` says.
+
+    Args:
+        records: the table of records.
+        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
+    """
+    folded = history_of(records if history is None else history)
+    current = current_offsets(records) if offsets is None else offsets
+    tables = [packed(kind, folded.rows(kind), BY_GROUP) for kind in (GROUP, MEMBER)]
+    tables.append(packed(GENERATION, folded.rows(GENERATION).select("group_id", "log_offset"), BY_GROUP))
+    tables += [packed(CURRENT, current, BY_GROUP), packed(_ANSWERS, replay(records), BY_GROUP)]
+
+    def tell(bucket: Bucket) -> Iterator[Row]:
+        found = {kind: bucket.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}
+        told = group_answers(found) | offset_answers(bucket.table(CURRENT, arrow_schema(_CURRENT_COLUMNS)))
+        return differences(bucket.rows(_ANSWERS), told, unknown_groups(found))
+
+    return judged(tables, None, tell, DIFFERENCES)
+
+
+def replay(records: DataFrame) -> DataFrame:
+    """Return what the coordinator answers about each group after loading its records (:data:`ANSWERS`).
+
+    Outside of transactions the last commit and the last tombstone of each partition are replayed: what else was there
+    changes no answer, and a group that commits all day has no more to load than one that seldom does. Transaction
+    markers have no group; each is given to the groups that its producer wrote to in that log partition.
+    """
+    is_offset = is_offset_record()
+    is_plain = is_offset & ~F.col("is_transactional")
+    is_known = (F.col("kind") == KIND_RECORD) & F.col("problem").isNull() & F.col("group_id").isNotNull()
+    # Null equals nothing where tables are joined.
+    partition = F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition")
+    of_groups = records.where(is_known & ~is_plain).select(partition, *_NEEDED[1:])
+    of_offset = [name for name in REPLAYED if name not in _OFFSET_KEY]
+    last_commits = (
+        records.where(is_plain)
+        .groupBy(partition, *_OFFSET_KEY)
+        .agg(F.max_by(F.struct(*of_offset), "log_offset").alias("last"))
+        .select("log_partition", *_OFFSET_KEY, "last.*")
+        .select(*_NEEDED)
+    )
+    writers = (
+        records.where(is_offset & F.col("is_transactional")).select(partition, "group_id", "producer_id").distinct()
+    )
+    markers = (
+        records.where((F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(0, 1))
+        .select(partition, *REPLAYED)
+        .join(writers, ["log_partition", "producer_id"])
+        .select(*_NEEDED)
+    )
+    ordered = (
+        of_groups.unionByName(last_commits)
+        .unionByName(markers)
+        .repartition(*_KEY)
+        .sortWithinPartitions(*_KEY, "log_offset")
+    )
+    return ordered.mapInArrow(replay_batches, ANSWERS)
+
+
+_OTHERS = {"complete_from": LongType(), "transaction": StringType()}
+FOLDED = StructType(
+    [
+        StructField(name, _OTHERS[name] if name in _OTHERS else RECORDS[name].dataType)
+        for name in dict.fromkeys((*GROUPED_COLUMNS, *LAST_COMMITS.names))
+    ]
+)
+"""What is folded: records of groups and members, committed offsets, and before them the names of their topics."""
+
+_COMPLETE = StructType([RECORDS["log_partition"], RECORDS["complete_from"]])
+_NEVER = 2**63 - 1
+"""From where on a log partition is complete of which no range that was read is told."""
+
+
+def is_group_record() -> Column:
+    """Return the condition for records of groups and members that were understood."""
+    is_known = F.col("problem").isNull() & F.col("group_id").isNotNull()
+    return (F.col("kind") == KIND_RECORD) & (F.col("record_type") > int(RecordType.OFFSET_COMMIT)) & is_known
+
+
+def folded_rows(records: DataFrame, ended: DataFrame) -> DataFrame:
+    """Return what is folded (:data:`FOLDED`), in no order.
+
+    Args:
+        records: the table of records.
+        ended: its committed offsets, with what became of their transactions.
+    """
+    is_named = is_offset_record() & ~F.col("tombstone") & F.col("topic_id").isNotNull()
+    names = records.where(is_named).select(*_KEY, "topic_id", "topic").distinct()
+    before = names.withColumn("log_offset", F.lit(-1).cast("long"))
+    of_groups = records.where(is_group_record()).drop("complete_from", "topic", "topic_id")
+    parts = (of_groups, ended.drop("complete_from"), before)
+    return _typed(parts[0]).unionByName(_typed(parts[1])).unionByName(_typed(parts[2]))
+
+
+def _typed(table: DataFrame) -> DataFrame:
+    """Return :data:`FOLDED`; what is not given is null."""
+    return table.select(
+        *[
+            (F.col(column.name) if column.name in table.columns else F.lit(None))
+            .cast(column.dataType)
+            .alias(column.name)
+            for column in FOLDED
+        ]
+    )
+
+
+def sorted_rows(records: DataFrame) -> DataFrame:
+    """Return what is folded of a table of records, each group's rows together and in the order of the log."""
+    rows, complete = folded_rows(records, with_transactions(records)).drop("complete_from"), complete_from(records)
+    found = rows.alias("rows").join(
+        F.broadcast(complete.alias("complete")),
+        F.col("rows.log_partition").eqNullSafe(F.col("complete.log_partition")),
+        "left",
+    )
+    told = F.coalesce("complete.complete_from", F.lit(_NEVER)).alias("complete_from")
+    typed = found.select("rows.*", told).select(*FOLDED.fieldNames())
+    return typed.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
+
+
+def read_spans(records: DataFrame) -> DataFrame:
+    """Return of each range that was read its log partition, its offsets, and from which on none of them is missing."""
+    if "complete_from" not in records.columns:
+        records = records.withColumn("complete_from", F.lit(None).cast("long"))
+    return records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull()).select(
+        "log_partition", F.col("log_offset").alias("first"), F.col("end_offset").alias("end"), "complete_from"
+    )
+
+
+def complete_from(records: DataFrame) -> DataFrame:
+    """Return for each log partition the offset from which on no record is missing."""
+
+    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spans: dict[int | None, list[tuple[int, int, int]]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                spans.setdefault(row["log_partition"], []).append((row["first"], row["end"], row["complete_from"]))
+        told = [
+            {"log_partition": partition, "complete_from": completeness(found).complete_from}
+            for partition, found in spans.items()
+        ]
+        yield pa.RecordBatch.from_pylist(told, to_arrow_schema(_COMPLETE))
+
+    return read_spans(records).coalesce(1).mapInArrow(tell, _COMPLETE)
+
+
+def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:
+    """Return the rows of several tables in one (:data:`groupcoord.spark.schemas.HISTORY`).
+
+    :func:`groupcoord.spark.generations`, ``members``, ``rebalances``, ``groups``, and of consumer groups ``epochs``,
+    ``memberships``, ``moves`` and ``revocations``, take this in place of ``records``: cache it if you want more than
+    one of them. The groups are spread over tasks by log partition and group, and a task holds the members of one group
+    at a time.
+
+    Args:
+        records: :data:`groupcoord.spark.schemas.RECORDS`, with ``key`` and ``value``.
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the brokers, to tell members of KIP-848 groups that
+            left from those that expired; the log does not tell it. None: who was there 5 s before is taken to have
+            left, with less confidence.
+    """
+
+    def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        return row_batches(map(as_row, folded_histories(tables, session_timeout_ms)), HISTORY)
+
+    return sorted_rows(records).mapInArrow(fold, HISTORY)
+
+
+def as_row(found: HistoryRow) -> dict[str, Any]:
+    """Return a row of the history as it is in :data:`groupcoord.spark.schemas.HISTORY`."""
+    (partition, group_id), kind, row = found
+    return {"group_id": group_id, "log_partition": partition, "kind": kind, kind: row}

@@ -342,12 +342,12 @@ def test_foreign_packages_are_where_they_belong() -> None:
 
 
 def test_what_needs_no_pyspark_lies_elsewhere() -> None:
-    """The folder ``spark`` holds what imports pyspark, the search for Java, and modules that Spark looks for."""
+    """The folder ``spark`` holds what imports pyspark, and modules that Spark looks for."""
     pipeline = [source for source in package_sources() if part_of(source.module) == PYSPARK_ONLY_IN]
     without = {source.module for source in pipeline if "pyspark" not in outer_imports(source)}
     without = {module for module in without if not module.startswith("groupcoord.spark.data_sources.")}
 
-    assert without == {"groupcoord.spark", "groupcoord.spark.jdk"}
+    assert without == {"groupcoord.spark"}
 
 
 @pytest.mark.parametrize(("part", "lazy"), sorted(LAZY_ONLY))

@@ -18,8 +18,7 @@ from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli.analyze import _Watch
 from groupcoord.spark.engine import SparkEngine
-from groupcoord.spark.jdk import JavaNotFoundError
-from groupcoord.spark.sessions import SparkFailedError, one_run
+from groupcoord.spark.sessions import JavaNotFoundError, SparkFailedError, one_run
 
 from ..analysis.fold.history.consumer_story import CREW, crew, write_story
 from ..command import Run, analyze

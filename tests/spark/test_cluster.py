@@ -20,9 +20,9 @@ from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import SystemClock
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.codec import encode_record
-from groupcoord.spark.cluster_source import ClusterOptions, ClusterStreamReader
-from groupcoord.spark.folding import complete_from
 from groupcoord.spark.reading import cluster_options
+from groupcoord.spark.sources import ClusterOptions, ClusterStreamReader
+from groupcoord.spark.tables import complete_from
 from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..command import analyze

@@ -23,7 +23,7 @@ from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.report.data.model import summary
 from groupcoord.clock import ManualClock
 from groupcoord.spark.engine import SparkEngine
-from groupcoord.spark.source import FOLDED_TABLES
+from groupcoord.spark.sources import FOLDED_TABLES
 
 from ..analysis.fold.grouped_rows import all_records
 from ..analysis.fold.history.consumer_story import Story, crew, moving, write_story

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import groupcoord.spark as pipeline
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.spark import schemas
-from groupcoord.spark.folding import complete_from
+from groupcoord.spark.tables import complete_from
 
 from ..analysis.fold.history.consumer_story import CREW, crew, moving, write_story
 from ..analysis.fold.history.whole_logs import rows_of_logs

@@ -21,8 +21,8 @@ from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.engine import SparkEngine
-from groupcoord.spark.record_sources import RecordReader
 from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.sources import RecordReader
 from groupcoord.storage.segment_store import SegmentLogStore
 
 PARTITION_BYTES = 225_228

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.spark import jdk
-from groupcoord.spark.jdk import java_home, java_version, packaged_java
+from groupcoord.spark import sessions as jdk
+from groupcoord.spark.sessions import java_home, java_version, packaged_java
 
 from .conftest import ENVIRONMENT
 

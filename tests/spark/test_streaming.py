@@ -19,7 +19,7 @@ from groupcoord.analysis.decode.files import find_segments
 from groupcoord.analysis.decode.tailing import LogChangedError, advance, logs_of, ranges_between
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import iter_batches
-from groupcoord.spark.source import LogOptions, LogStreamReader
+from groupcoord.spark.sources import LogOptions, LogStreamReader
 
 from ..analysis.fold.small_log import GROUP, TOPIC
 from ..docs.markdown import DOCS, blocks

@@ -15,7 +15,7 @@ from groupcoord.analysis.decode.schema import RECORDS
 from groupcoord.analysis.fold.replay import RECORDS_FIELD, replay_batches
 from groupcoord.coordinator import LoadError
 from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
-from groupcoord.spark.groups import replay
+from groupcoord.spark.tables import replay
 
 from ..analysis.fold.small_log import GROUP, TOPIC, Log
 from ..analysis.fold.small_log import commit as commit_record

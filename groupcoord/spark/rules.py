@@ -1,4 +1,4 @@
-"""Lag of groups in records and in time, by :func:`groupcoord.analysis.rules.lag.lag`."""
+"""Lag, anomalies, expiry of offsets and stale groups, by the functions of :mod:`groupcoord.analysis.rules`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,42 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, S
 
 from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
-from groupcoord.analysis.fold.history.rows import GROUP, HOLDER, MEMBER, STREAMS
+from groupcoord.analysis.fold.history.rows import (
+    DUPLICATE,
+    GROUP,
+    HOLDER,
+    MEMBER,
+    MEMBERSHIP,
+    REBALANCE,
+    REVOCATION,
+    STREAMS,
+)
 from groupcoord.analysis.live.fetching import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
-from groupcoord.analysis.rules import lag as rules
-from groupcoord.analysis.rules.groups import Place, partition_holders
+from groupcoord.analysis.rules import groups as group_rules
+from groupcoord.analysis.rules import lag as lag_rules
+from groupcoord.analysis.rules.anomalies import about_groups
+from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.rules.groups import Place, groups, partition_holders
 from groupcoord.analysis.rules.lag import Ends
+from groupcoord.analysis.rules.stopped_commits import about_offsets
+from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.spark.grouped_udf import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
-from groupcoord.spark.groups import History, history_of
-from groupcoord.spark.schemas import LAG, RECORD_TIMES
-from groupcoord.spark.tables import BUSY, COUNTED, CURRENT, LAST, REWOUND, commits_of, facts_of, is_folded
+from groupcoord.spark.schemas import ANOMALIES, LAG, OFFSET_EXPIRY, RECORD_TIMES, STALE_GROUPS
+from groupcoord.spark.tables import (
+    BUSY,
+    COUNTED,
+    CURRENT,
+    LAST,
+    REWOUND,
+    History,
+    commits_of,
+    current_offsets,
+    facts_of,
+    history_of,
+    is_folded,
+    last_moment,
+)
 
 _PLACE = ("topic", "topic_partition", "committed_offset")
 
@@ -79,8 +105,8 @@ _OF_HOLDER = StructType(
     ]
 )
 _HOLDERS = StructType([*(LAG[name] for name in ("group_id", "topic", "topic_partition")), *_OF_HOLDER])
-_CURRENT = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in rules.OFFSET_COLUMNS])
-_CURRENT = _CURRENT.append(pa.field("members", pa.int32()))
+_LAG_OFFSETS = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in lag_rules.OFFSET_COLUMNS])
+_LAG_OFFSETS = _LAG_OFFSETS.append(pa.field("members", pa.int32()))
 _OF_GROUP = ("group_id", "generation_or_epoch", "type", "state_timestamp_ms", "log_partition", "member_count")
 _ENDS, _SAMPLES, _TIMES, _HELD = "ends", "samples", "times", "holders"
 
@@ -114,7 +140,7 @@ def lag(
             for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
     """
     tables = [
-        packed(CURRENT, _with_members(offsets, history).select(*_CURRENT.names), BY_PARTITION),
+        packed(CURRENT, _with_members(offsets, history).select(*_LAG_OFFSETS.names), BY_PARTITION),
         *known_ends(end_offsets, end_offset_samples),
     ]
     now: DataFrame | int | None = now_ms
@@ -129,11 +155,11 @@ def lag(
         tables.append(packed(_TIMES, record_times, BY_PARTITION))
 
     def tell(bucket: Bucket) -> list[Row]:
-        current = bucket.table(CURRENT, _CURRENT)
+        current = bucket.table(CURRENT, _LAG_OFFSETS)
         members = dict(zip(*(current[name].to_pylist() for name in ("group_id", "members")), strict=True))
         counted = known_commits(bucket).counted() if has_commits else None
         held, times = known_holders(bucket), bucket.rows(_TIMES)
-        return rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms, members)
+        return lag_rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms, members)
 
     return judged(tables, now, tell, LAG)
 
@@ -194,3 +220,129 @@ def known_end_offsets(bucket: Bucket) -> Ends:
 def known_commits(bucket: Bucket) -> CommitFacts:
     """Return what is known of the commits of a bucket."""
     return CommitFacts(bucket.table(LAST, LAST_COMMITS), bucket.table(REWOUND, REWINDS), bucket.table(BUSY, MINUTES))
+
+
+_OFFSETS = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in group_rules.OFFSET_COLUMNS])
+_JUDGED = (GROUP, MEMBER, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
+
+
+def anomalies(
+    records: DataFrame,
+    *,
+    history: DataFrame | History | None = None,
+    commits: DataFrame | None = None,
+    end_offsets: DataFrame | None = None,
+    end_offset_samples: DataFrame | None = None,
+    now_ms: int | None = None,
+    thresholds: Thresholds | None = None,
+) -> DataFrame:
+    """Return what is wrong with groups (:data:`groupcoord.spark.schemas.ANOMALIES`).
+
+    The rules are those of :func:`groupcoord.analysis.rules.anomalies.anomalies`.
+
+    Args:
+        records: the table of records.
+        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
+        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
+        end_offset_samples: as for :func:`groupcoord.spark.lag`: commits have not stopped where the group was at the end
+            of late.
+        now_ms: the moment to judge from; the last timestamp of the records if left out.
+        thresholds: what is too much.
+    """
+    limits = thresholds or Thresholds()
+    folded = history_of(records if history is None else history)
+    facts = facts_of(records if commits is None else commits, limits)
+    now = _now(records, now_ms)
+    of_groups = [packed(kind, folded.rows(kind), BY_GROUP) for kind in _JUDGED]
+    of_groups.append(packed_blobs(facts, [BUSY, LAST], BY_GROUP))
+    of_offsets = [packed_blobs(facts, [LAST, REWOUND], BY_PARTITION)]
+    of_offsets.append(packed_holders(folded))
+    has_ends = end_offsets is not None
+    if end_offsets is not None:
+        of_offsets += known_ends(end_offsets, end_offset_samples)
+
+    def tell_of_groups(bucket: Bucket) -> list[Row]:
+        found = {kind: bucket.rows(kind) for kind in _JUDGED}
+        held = assigned(found, limits)
+        return about_groups(found, known_commits(bucket), held, bucket.now_ms, limits, has_ends=has_ends)
+
+    def tell_of_offsets(bucket: Bucket) -> Iterator[Row]:
+        ends = known_end_offsets(bucket) if has_ends else None
+        return about_offsets(known_commits(bucket), known_holders(bucket), ends, bucket.now_ms, limits)
+
+    return judged(of_groups, now, tell_of_groups, ANOMALIES).unionByName(
+        judged(of_offsets, now, tell_of_offsets, ANOMALIES)
+    )
+
+
+def _now(records: DataFrame, now_ms: int | None) -> DataFrame | int:
+    """Return the moment to judge from, or one row with it."""
+    return last_moment(records) if now_ms is None else now_ms
+
+
+def stale_groups(
+    records: DataFrame,
+    *,
+    history: DataFrame | History | None = None,
+    commits: DataFrame | None = None,
+    offsets: DataFrame | None = None,
+    now_ms: int | None = None,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> DataFrame:
+    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.schemas.STALE_GROUPS`).
+
+    The rules are those of :func:`groupcoord.analysis.rules.groups.stale_groups`.
+
+    Args:
+        records: the table of records.
+        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
+        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
+        now_ms: the moment to judge from; the last timestamp of the records if left out.
+        offsets_retention_minutes: ``offsets.retention.minutes`` of the brokers.
+    """
+    tables = _packed_offsets(records, history, commits, offsets)
+
+    def tell(bucket: Bucket) -> list[Row]:
+        described, expiry = _expiry(bucket, offsets_retention_minutes)
+        return group_rules.stale_groups(described, expiry, known_commits(bucket), bucket.now_ms)
+
+    return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)
+
+
+def offset_expiry(
+    records: DataFrame,
+    *,
+    history: DataFrame | History | None = None,
+    commits: DataFrame | None = None,
+    offsets: DataFrame | None = None,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> DataFrame:
+    """Return when each current offset expires (:data:`groupcoord.spark.schemas.OFFSET_EXPIRY`).
+
+    The rules are those of :func:`groupcoord.analysis.rules.groups.offset_expiry`. The arguments are those of
+    :func:`stale_groups`.
+    """
+
+    def tell(bucket: Bucket) -> list[Row]:
+        return _expiry(bucket, offsets_retention_minutes)[1]
+
+    return judged(_packed_offsets(records, history, commits, offsets), None, tell, OFFSET_EXPIRY)
+
+
+def _packed_offsets(
+    records: DataFrame, history: DataFrame | History | None, commits: DataFrame | None, offsets: DataFrame | None
+) -> list[DataFrame]:
+    facts = facts_of(records if commits is None else commits)
+    current = current_offsets(records if commits is None else commits) if offsets is None else offsets
+    of_groups = history_of(records if history is None else history).rows(GROUP)
+    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_OFFSETS.names), BY_GROUP)]
+    return [*tables, packed_blobs(facts, [LAST], BY_GROUP)]
+
+
+def _expiry(bucket: Bucket, offsets_retention_minutes: int) -> tuple[list[Row], list[Row]]:
+    """Return rows of the tables ``groups`` and ``offset_expiry``."""
+    kept = bucket.table(CURRENT, _OFFSETS)
+    described = groups({GROUP: bucket.rows(GROUP)}, kept)
+    return described, group_rules.offset_expiry(described, kept, known_commits(bucket), offsets_retention_minutes)

@@ -1,0 +1,652 @@
+"""Spark data sources of segment files, of a running cluster, and of the end offsets of its topics."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from groupcoord.analysis.decode.files import (
+    SPLIT_BYTES as LOG_SPLIT_BYTES,
+)
+from groupcoord.analysis.decode.files import (
+    FileSet,
+    Folders,
+    LogTask,
+    RecordTask,
+    cut_ranges,
+    find_segments,
+    log_tasks,
+    selected,
+)
+from groupcoord.analysis.decode.parquet import with_times
+from groupcoord.analysis.decode.rows import RowSettings
+from groupcoord.analysis.decode.schema import arrow_schema
+from groupcoord.analysis.decode.tailing import (
+    Cursor,
+    Cursors,
+    Log,
+    advance,
+    changes_told,
+    check_unchanged,
+    from_json,
+    logs_of,
+    ranges_to_read,
+    to_json,
+)
+from groupcoord.analysis.errors import InputError
+from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
+from groupcoord.analysis.live.offsets import TopicEnds, list_ends
+from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
+from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
+from groupcoord.analysis.rules.groups import groups, offset_expiry
+from groupcoord.analysis.selection import Selection
+from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
+from groupcoord.clock import SystemClock
+from groupcoord.config.client_properties import SECRET_KEYS
+from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.spark.schemas import LIVE_END_OFFSETS, RECORDS, declared, schema_with_times
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # before Spark 4.2, which can't read a stream up to its end of now after a crash
+
+        class SupportsTriggerAvailableNow:
+            """Stands for what this version of Spark does not have."""
+
+
+def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """Return options by their names in small letters.
+
+    Raises:
+        InputError: one is not among the names.
+    """
+    unknown = sorted(name for name in given if name.lower() not in names)
+    if unknown:
+        raise InputError(f"unknown option {unknown[0]}; there are {', '.join(names)}")
+    return {name.lower(): value for name, value in given.items()}
+
+
+def words(text: str) -> list[str]:
+    """Return what stands between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def chosen_columns(text: str) -> tuple[str, ...]:
+    """Return the columns asked for in the table's order, and ``kind``, without which no row says what it is."""
+    wanted = set(words(text)) or set(RECORDS.names)
+    unknown = sorted(wanted - set(RECORDS.names))
+    if unknown:
+        raise InputError(f"option columns: there is no column {unknown[0]}")
+    return tuple(name for name in RECORDS.names if name in wanted | {"kind"})
+
+
+def flag(name: str, text: str) -> bool:
+    """Return what true, false or nothing means."""
+    if text.lower() not in ("", "true", "false"):
+        raise InputError(f"option {name}: {text} is neither true nor false")
+    return text.lower() == "true"
+
+
+def number(name: str, text: str, at_least: int) -> int:
+    """Return a number that may not be smaller than another."""
+    if not text.isdecimal() or int(text) < at_least:
+        raise InputError(f"option {name}: {text} is no number of {at_least} or more")
+    return int(text)
+
+
+def json_value(name: str, text: str, kind: type) -> Any:
+    """Return a JSON array (``list``) or object (``dict``)."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, kind):
+        raise InputError(f"option {name}: {text} is no JSON {'array' if kind is list else 'object'}")
+    return value
+
+
+SPLIT_BYTES_MIN = 65_536
+ROW_OPTIONS = ("columns", "raw_bytes", "split_bytes", "partitions", "exclude_groups", "timestamps")
+
+
+class RowArguments(TypedDict, total=False):
+    """Keyword arguments of every function that reads records.
+
+    Attributes:
+        columns: which columns to make, ``kind`` among them in any case; all by default.
+            :data:`groupcoord.spark.COMMIT_COLUMNS` are enough for tables of committed offsets.
+        raw_bytes: keep key and value of decoded offsets too.
+        split_bytes: how much one task reads, about; at least 65,536.
+        partitions: only these log partitions; all by default.
+        exclude_groups: regular expressions; groups whose whole name matches one are left out.
+    """
+
+    columns: Iterable[str] | None
+    raw_bytes: bool
+    split_bytes: int
+    partitions: Iterable[int]
+    exclude_groups: Iterable[str]
+
+
+def row_options(**given: Unpack[RowArguments]) -> dict[str, str]:
+    """Return arguments as options of a data source, which are text.
+
+    Raises:
+        InputError: an expression is invalid.
+        TypeError: there is no such argument.
+    """
+    unknown = sorted(given.keys() - RowArguments.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+    options = {
+        "columns": ",".join(given.get("columns") or ()),
+        "raw_bytes": str(given.get("raw_bytes", False)).lower(),
+        "partitions": ",".join(map(str, given.get("partitions", ()))),
+    }
+    if "split_bytes" in given:
+        options["split_bytes"] = str(given["split_bytes"])
+    if excluded := Selection(excluded_groups=given.get("exclude_groups", ())).expressions:
+        options["exclude_groups"] = json.dumps(excluded)
+    return options
+
+
+class RecordOptions(ABC):
+    """What a read of records is told, as Spark passes it: text, by names in small letters.
+
+    Args:
+        given: :data:`ROW_OPTIONS`, and ``bound``.
+        split_bytes: how much one task reads if that isn't told.
+        bound: the option for how much of each log partition a micro-batch of a stream reads.
+
+    Attributes:
+        settings: what rows are to hold.
+        timestamps: whether to add a timestamp to each point in time.
+        split_bytes: how much one task reads, about.
+        selection: the log partitions that are read, and the groups that are left out.
+        micro_batch_max: how much of each log partition a micro-batch reads, about; None: all there is.
+
+    Raises:
+        InputError: an option is wrong.
+    """
+
+    def __init__(self, given: Mapping[str, str], split_bytes: int, bound: str) -> None:
+        self.settings = RowSettings(
+            chosen_columns(given.get("columns", "")), flag("raw_bytes", given.get("raw_bytes", ""))
+        )
+        self.timestamps = flag("timestamps", given.get("timestamps", ""))
+        self.split_bytes = number("split_bytes", given.get("split_bytes", str(split_bytes)), SPLIT_BYTES_MIN)
+        self.selection = Selection(
+            [number("partitions", name, 0) for name in words(given.get("partitions", ""))],
+            json_value("exclude_groups", given.get("exclude_groups", "[]"), list),
+        )
+        told = given.get(bound, "")
+        self.micro_batch_max = number(bound, told, 1) if told else None
+
+    def schema(self) -> StructType:
+        """Return the columns that are wanted."""
+        schema = StructType([RECORDS[name] for name in self.settings.columns])
+        return schema_with_times(schema) if self.timestamps else schema
+
+    def rows(self, task: RecordTask) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        rows = selected(task, self.selection).rows(self.settings)
+        return map(with_times, rows) if self.timestamps else rows
+
+    @abstractmethod
+    def tasks(self) -> Sequence[RecordTask]:
+        """Return what there is to read now, cut into tasks."""
+
+
+class RecordReader(DataSourceReader):
+    """Reads all that there is when it is planned."""
+
+    def __init__(self, options: RecordOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut what there is into tasks."""
+        return [InputPartition(task) for task in self._options.tasks()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._options.rows(partition.value)
+
+
+class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what grows."""
+
+    _options: RecordOptions
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a stream without a checkpoint starts: before everything."""
+        return {}
+
+    @abstractmethod
+    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RecordTask]:
+        """Return what lies between two offsets, cut into tasks."""
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut what lies between two offsets into tasks."""
+        return [InputPartition(task) for task in self.tasks_between(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:  # as it is in Spark's own, where there are none
+            yield from self._options.rows(partition.value)
+
+
+FORMAT = "groupcoord"
+_LOG_OPTIONS = ("path", "paths", "table", *ROW_OPTIONS, "storage_options", "max_bytes")
+
+RECORDS_TABLE = "records"
+FOLDED_TABLES = (*TABLES_OF_KINDS.values(), "current_offsets", "groups", "offset_expiry")
+"""The tables that the format makes of each log partition as a whole."""
+
+_OF_RECORDS = ("columns", "raw_bytes", "split_bytes")
+_ROWS_MAX = 4_096
+
+
+class LogOptions(RecordOptions):
+    """What a read of logs is told, as Spark passes it: text, by names in any case.
+
+    Attributes:
+        paths: what to read.
+        storage_options: for fsspec's file system.
+        table: :data:`RECORDS_TABLE` or one of :data:`FOLDED_TABLES`.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        given = known_options(options, _LOG_OPTIONS)
+        super().__init__(given, LOG_SPLIT_BYTES, "max_bytes")
+        self.paths: list[str] = json_value("paths", given.get("paths", "[]"), list)
+        if "path" in given:
+            self.paths = [given["path"], *self.paths]
+        self.storage_options: dict[str, Any] = json_value("storage_options", given.get("storage_options", "{}"), dict)
+        self.table = given.get("table", RECORDS_TABLE)
+        if self.table not in (RECORDS_TABLE, *FOLDED_TABLES):
+            raise InputError(
+                f"option table: there is no table {self.table}; there are {RECORDS_TABLE}, {', '.join(FOLDED_TABLES)}"
+            )
+        unused = [name for name in _OF_RECORDS if given.get(name)]
+        if self.table != RECORDS_TABLE and unused:
+            raise InputError(f"option {unused[0]} is for the table records, not for {self.table}")
+
+    def schema(self) -> StructType:
+        """Return the columns of the table."""
+        if self.table == RECORDS_TABLE:
+            return super().schema()
+        schema = declared(TABLES[self.table])
+        return schema_with_times(schema) if self.timestamps else schema
+
+    def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
+        """Return the files that the paths stand for; see :func:`groupcoord.analysis.decode.files.find_segments`."""
+        return find_segments(
+            self.paths,
+            storage_options=self.storage_options,
+            partitions=self.selection.partitions,
+            may_be_empty=may_be_empty,
+            folders=folders,
+        )
+
+    def tasks(self) -> Sequence[LogTask]:
+        """Find the files and cut them into tasks."""
+        return log_tasks(self.find_segments(), self.split_bytes)
+
+
+class FoldedPartition(NamedTuple):
+    """The segment files of one log partition: the work of one task."""
+
+    number: int | None
+    tasks: list[LogTask]
+
+
+class TableReader(DataSourceReader):
+    """Reader of a table of :data:`FOLDED_TABLES`: each task folds one log partition, which holds all of its groups."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found: dict[int | None, list[LogTask]] = {}
+        for files in self._options.find_segments():
+            for segment in files.segments:
+                tasks = log_tasks([FileSet(files.file_system, [segment])], max(1, segment.size_bytes))
+                found.setdefault(segment.partition, []).extend(tasks)
+        return [InputPartition(FoldedPartition(number, tasks)) for number, tasks in found.items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        work: FoldedPartition = partition.value
+        settings = RowSettings(DECODED_COLUMNS)
+        tasks = [selected(task, self._options.selection) for task in work.tasks]
+        fold = fold_batches(work.number, (rows for task in tasks for rows in task.rows(settings)))
+        rows, schema = _table_rows(self._options.table, fold), arrow_schema(TABLES[self._options.table])
+        for start in range(0, len(rows), _ROWS_MAX):
+            batch = pa.RecordBatch.from_pylist(rows[start : start + _ROWS_MAX], schema)
+            yield with_times(batch) if self._options.timestamps else batch
+
+
+def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
+    """Return the rows of a table of :data:`FOLDED_TABLES`."""
+    by_kind = fold.rows_by_kind()
+    for kind, table in TABLES_OF_KINDS.items():
+        if table == name:
+            return by_kind[kind]
+    facts = fold.facts()
+    current = facts.current_offsets()
+    if name == "current_offsets":
+        found: list[dict[str, Any]] = current.to_pylist()
+        return found
+    described = groups(by_kind, current)
+    return described if name == "groups" else offset_expiry(described, current, facts)
+
+
+class LogStreamReader(RecordStreamReader):
+    """Reads logs as they grow. Its offset has a ``tailing.Cursor`` for each log partition."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options: LogOptions = options
+        self._folders = Folders()
+        # The logs as they were when the stream was told to stop at their end, until that end is known.
+        self._of_then: dict[str, Log] | None = None
+        self._last: Cursors | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a micro-batch may read."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+        bound = self._options.micro_batch_max
+        return ReadAllAvailable() if bound is None else ReadMaxBytes(bound)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return how far there are whole batches now. Spark before 4.2 tells neither argument."""
+        bytes_max: int | None = getattr(limit, "max_bytes", None)
+        cursors = from_json(start or {})
+        with changes_told():
+            logs = self._logs() if self._of_then is None else self._of_then
+            if self._of_then is not None:
+                self._last = {folder: advance(log, cursors.get(folder)) for folder, log in logs.items()}
+                self._of_then = None
+            for folder, log in logs.items():
+                moved = self._moved(folder, log, cursors.get(folder), bytes_max)
+                if moved is not None:
+                    cursors[folder] = moved
+        return to_json(cursors)
+
+    def _moved(self, folder: str, log: Log, cursor: Cursor | None, bytes_max: int | None) -> Cursor | None:
+        """Return up to where to read a log, or None: not at all, since what is behind came later."""
+        if self._last is None:
+            return advance(log, cursor, bytes_max)
+        last = self._last.get(folder)
+        if last is None or (cursor is not None and cursor.is_at(last)):
+            return None
+        if bytes_max is None:
+            return last
+        moved = advance(log, cursor, bytes_max)
+        return last if moved.is_at(last) else moved
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read from now on no further than to where the logs end now."""
+        # Where that is, is found from where the stream is: so nothing is read twice.
+        self._of_then = self._logs()
+
+    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
+        """Return what lies between two offsets, cut into tasks, as the files are now."""
+        with changes_told():
+            found = ranges_to_read(self._logs(), from_json(start), from_json(end))
+        return [
+            LogTask(file_system, some)
+            for file_system, ranges in found.items()
+            for some in cut_ranges(ranges, self._options.split_bytes)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task.
+
+        Raises:
+            LogChangedError: a file is not the one any more that was found when the micro-batch was planned.
+        """
+        yield from super().read(partition)
+        if partition.value is not None:
+            check_unchanged(partition.value.file_system, partition.value.ranges)
+
+    def _logs(self) -> dict[str, Log]:
+        return logs_of(self._options.find_segments(may_be_empty=True, folders=self._folders))
+
+
+class LogDataSource(DataSource):
+    """``spark.read.format("groupcoord")``: a table of ``__consumer_offsets`` segment files.
+
+    Options: ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), ``partitions`` (numbers with commas
+    between them), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true adds a timestamp to each point
+    in time), ``table`` (``records``, the default, or one of :data:`FOLDED_TABLES`). For the table of records alone:
+    ``columns`` (names with commas between them; Spark can't tell a Python source which it needs), ``raw_bytes``,
+    ``split_bytes``, and for streams ``max_bytes``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns of the table, or those that are asked for."""
+        return LogOptions(self.options).schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = LogOptions(self.options)
+        return RecordReader(options) if options.table == RECORDS_TABLE else TableReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        options = LogOptions(self.options)
+        if options.table != RECORDS_TABLE:
+            raise InputError(f"option table: {options.table} can't be read as a stream, which has the table records")
+        return LogStreamReader(options)
+
+
+CLUSTER_FORMAT = "groupcoord-kafka"
+COMMAND_CONFIG = "command.config"
+KAFKA = "kafka."
+_CLUSTER_OPTIONS = ("topic", *ROW_OPTIONS, "max_offsets")
+
+
+def refuse_secrets(options: Mapping[str, str]) -> None:
+    """Refuse options that nobody may see, which Spark would show.
+
+    Raises:
+        InputError: there is one.
+    """
+    secret = [name for name in options if name.lower().removeprefix(KAFKA) in SECRET_KEYS]
+    if secret:
+        raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
+
+
+def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> tuple[ClusterAddress, dict[str, str]]:
+    """Return which cluster is meant, and the other options by their names in small letters.
+
+    Options that begin with ``kafka.`` are settings of a client, as Spark's connector to Kafka takes them.
+
+    Args:
+        options: as Spark passes them.
+        names: which there are besides.
+
+    Raises:
+        InputError: one is unknown, or a secret.
+    """
+    refuse_secrets(options)
+    lowered = {name.lower(): value for name, value in options.items()}
+    settings = {name.removeprefix(KAFKA): lowered.pop(name) for name in list(lowered) if name.startswith(KAFKA)}
+    given = known_options(lowered, (BOOTSTRAP_SERVERS, COMMAND_CONFIG, *names))
+    servers = settings.pop(BOOTSTRAP_SERVERS, "")
+    return ClusterAddress(given.get(BOOTSTRAP_SERVERS) or servers, given.get(COMMAND_CONFIG) or None, settings), given
+
+
+class ClusterOptions(RecordOptions):
+    """What a read of a cluster is told, as Spark passes it: text, by names in any case.
+
+    Attributes:
+        address: of the cluster.
+        topic: what to read.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.address, given = cluster_and_options(options, _CLUSTER_OPTIONS)
+        super().__init__(given, CLUSTER_SPLIT_BYTES, "max_offsets")
+        self.topic = given.get("topic") or OFFSETS_TOPIC
+
+    def ends(self) -> TopicEnds:
+        """Return where the logs begin and end now."""
+        return ends_now(self.address, self.topic, self.selection.partitions)
+
+    def check(self, *, may_be_empty: bool = False) -> TopicEnds:
+        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.tasks.check_topic`.
+
+        Args:
+            may_be_empty: records may come later.
+        """
+        return check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
+
+    def tasks(self) -> Sequence[ClusterTask]:
+        """Return what there is to read up to where the topic ends now, cut into tasks."""
+        return cluster_tasks(self.address, self.topic, self.selection.partitions, self.split_bytes)
+
+
+class ClusterStreamReader(RecordStreamReader):
+    """Reads a topic as it grows. Its offset has the topic's id, and the next offset of each log partition."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options: ClusterOptions = options
+        self._last: dict[int, int] | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a micro-batch may read."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        bound = self._options.micro_batch_max
+        return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return up to where to read now. Spark before 4.2 tells neither argument."""
+        ends = self._options.ends()
+        before = _offsets(start or {})
+        if start:
+            check_same(ends, start["topic_id"], before)
+        offsets_max: int | None = getattr(limit, "max_rows", None)
+        reached = {}
+        for partition, end in ends.ends.items():
+            first = before.get(partition, ends.starts[partition])
+            if self._last is not None:
+                end = max(first, min(end, self._last.get(partition, first)))  # what is behind came later
+            reached[partition] = end if offsets_max is None else min(end, first + offsets_max)
+        return _offset_of(ends, reached)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where the logs end, for Spark's measure of how far behind a stream is."""
+        ends = self._options.ends()
+        return _offset_of(ends, ends.ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read from now on no further than to where the logs end now."""
+        self._last = self._options.ends().ends
+
+    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
+        """Return what lies between two offsets of each log partition, cut into tasks.
+
+        Raises:
+            LogCutError: what the stream has read is no part of the topic any more.
+        """
+        told, offsets = self._options, (_offsets(start), _offsets(end))
+        return tasks_between(told.address, told.topic, *offsets, end["topic_id"], told.split_bytes)
+
+
+def _offset_of(ends: TopicEnds, offsets: Mapping[int, int]) -> dict[str, Any]:
+    """Return how far logs were read, as Spark keeps it in its checkpoint."""
+    return {
+        "cluster_id": ends.cluster_id,
+        "topic_id": str(ends.topic.topic_id),
+        "offsets": {str(partition): offset for partition, offset in sorted(offsets.items())},
+    }
+
+
+def _offsets(told: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in told.get("offsets", {}).items()}
+
+
+class ClusterDataSource(DataSource):
+    """``spark.read.format("groupcoord-kafka")``: every record of a cluster's ``__consumer_offsets``.
+
+    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
+    a client with ``kafka.`` before their names, ``topic`` (a copy of ``__consumer_offsets`` by another name),
+    ``partitions`` (numbers with commas between them), ``columns`` (names with commas between them), ``raw_bytes``,
+    ``split_bytes``, ``timestamps`` (true adds a timestamp to each point in time), and for streams ``max_offsets``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return CLUSTER_FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns of :data:`groupcoord.spark.schemas.RECORDS`, or those that are asked for."""
+        return ClusterOptions(self.options).schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads the topic."""
+        return RecordReader(ClusterOptions(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what reads the topic as it grows."""
+        return ClusterStreamReader(ClusterOptions(self.options))
+
+
+END_OFFSETS_FORMAT = "groupcoord-end-offsets"
+_LONG, _INT, _SHORT = pa.int64(), pa.int32(), pa.int16()
+_ROWS = pa.schema(zip(LIVE_END_OFFSETS.fieldNames(), (pa.string(), _INT, *[_LONG] * 4, _INT, _SHORT), strict=True))
+
+
+class EndOffsetsReader(DataSourceReader):
+    """Asks for the ends, in one task."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._address, given = cluster_and_options(options, ("topics",))
+        told = given.get("topics")
+        self._topics: list[str] | None = json_value("topics", told, list) if told else None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        with connection(self._address) as (cluster, patience):
+            found = list_ends(cluster, patience, self._topics, SystemClock().now_ms)
+        yield pa.RecordBatch.from_pylist([row._asdict() for row in found], schema=_ROWS)
+
+
+class EndOffsetsDataSource(DataSource):
+    """``spark.read.format("groupcoord-end-offsets")``.
+
+    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
+    a client with ``kafka.`` before their names, ``topics`` (a JSON array of names; without it, all).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return END_OFFSETS_FORMAT
+
+    def schema(self) -> StructType:
+        """Return :data:`groupcoord.spark.schemas.LIVE_END_OFFSETS`."""
+        return LIVE_END_OFFSETS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what asks for the ends."""
+        return EndOffsetsReader(self.options)
