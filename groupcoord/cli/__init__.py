@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from groupcoord.cli.interrupts import ignore_signals, take_signals
+from groupcoord.cli.interrupts import USAGE_ERROR, ignore_signals, take_signals
 
 TYPE_CHECKING = False  # typing takes longer to import than all that is imported here
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ COMMANDS: dict[str, str] = {
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
 """Name and one line of help for each subcommand."""
-
-USAGE_ERROR = 2
-"""Exit status when the command can't be carried out as given, or a package it needs is not installed."""
-
 
 EXTRAS = {"hypothesis": "testing", "nats": "cluster", "psycopg": "postgres", "scramp": "login", "trustme": "login"}
 """Which extra has a package that is imported, where that isn't ``serve``."""
@@ -75,7 +71,7 @@ def make_app(words: Sequence[str]) -> typer.Typer:
 
     import typer
 
-    from groupcoord.cli.root import root
+    from groupcoord.cli.options import root
 
     app = typer.Typer(name="groupcoord", no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(root)
@@ -83,10 +79,29 @@ def make_app(words: Sequence[str]) -> typer.Typer:
     for name, summary in COMMANDS.items():
         if name == used:
             function: Callable[..., Any] = getattr(import_module(f"groupcoord.cli.{name}"), name)
-            app.command(name)(function)
+            app.command(name)(_ending_on_errors(name, function))
         else:
             app.command(name, help=summary)(_no_command)
     return app
+
+
+def _ending_on_errors(command: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command's function that prints a CommandError in one line, and exits with its status."""
+    from functools import wraps
+
+    import typer
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> None:
+        from groupcoord.cli.messages import CommandError, complain
+
+        try:
+            function(*arguments, **options)
+        except CommandError as error:
+            complain(command, str(error))
+            raise typer.Exit(error.status) from None
+
+    return run
 
 
 def _subcommand(words: Sequence[str]) -> str | None:

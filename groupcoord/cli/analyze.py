@@ -6,27 +6,31 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from enum import Enum
+from functools import partial
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from attrs import frozen
 
 from groupcoord.analysis.selection import Selection
-from groupcoord.cli.cluster_options import (
+from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal, BeforeTheEnd, StopRequest
+from groupcoord.cli.messages import CommandError, key_values, say
+from groupcoord.cli.options import (
     BootstrapServer,
     CommandConfig,
     ExcludedGroups,
+    Interval,
+    Metrics,
+    Partitions,
     Topic,
     given_address,
     served_metrics,
 )
-from groupcoord.cli.interrupts import BeforeTheEnd
-from groupcoord.cli.messages import complain, say
 from groupcoord.cli.replica_logs import as_files, is_of_replicas
 from groupcoord.core.log.records import OFFSETS_TOPIC
 
@@ -35,10 +39,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from groupcoord.analysis.live.settings import ClusterAddress
+    from groupcoord.analysis.pipeline.following import LocalFollowing
+    from groupcoord.analysis.pipeline.following import Progress as Update
+    from groupcoord.analysis.pipeline.metrics import GroupCollector
     from groupcoord.analysis.pipeline.sources import Source
+    from groupcoord.analysis.poll.polling import Polled, Polling
     from groupcoord.analysis.report.data.model import Report
 
-FAILED, USAGE_ERROR = 1, 2
+
 POLL_S = 0.5
 WORST_PRINTED_MAX = 10
 MASTER, MEMORY = "local[*]", "2g"
@@ -64,7 +72,6 @@ Paths = Annotated[
         "postgresql://USER@HOST/DATABASE or nats://HOST,HOST,HOST.",
     ),
 ]
-Partition = Annotated[list[int] | None, typer.Option(help="Only this log partition; repeatable.")]
 Verify = Annotated[
     bool, typer.Option("--verify", help="Also load the log into coordinators and compare. Not with --follow.")
 ]
@@ -75,7 +82,6 @@ Follow = Annotated[
         help="Update the results as the logs grow, until SIGINT or SIGTERM, in one process without Spark.",
     ),
 ]
-Interval = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: update interval.")]
 EndOffsets = Annotated[
     str | None,
     typer.Option(
@@ -124,14 +130,6 @@ Memory = Annotated[
 
 Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.")]
 
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[HOST:]PORT",
-        help="With --follow: address of /metrics for Prometheus, on 127.0.0.1 by default; 0 takes a free port.",
-    ),
-]
-
 
 def analyze(
     context: typer.Context,
@@ -143,7 +141,7 @@ def analyze(
     engine: EngineOption = Engine.AUTO,
     master: Master = None,
     memory: Memory = None,
-    partition: Partition = None,
+    partition: Partitions = None,
     exclude_group: ExcludedGroups = None,
     end_offsets: EndOffsets = None,
     lag_from_records: LagFromRecords = False,
@@ -163,41 +161,46 @@ def analyze(
     """
     address = given_address(bootstrap_server, command_config)
     if (address is not None) == bool(paths):
-        _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
-    _check_records_asked(lag_from_records, is_possible=not (paths or end_offsets or poll))
+        raise CommandError("give either paths or a cluster, by --bootstrap-server or --command-config")
+    if lag_from_records and (paths or end_offsets or poll):
+        raise CommandError("--lag-from-records asks a cluster: it goes without paths, --end-offsets and --poll")
+    if metrics is not None and not follow:
+        raise CommandError("--metrics goes with --follow")
     if poll:
         if verify or partition or topic != OFFSETS_TOPIC or end_offsets is not None:
-            _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets and --verify")
+            raise CommandError("--poll reads no log: it goes without --topic, --partition, --end-offsets and --verify")
         if engine is Engine.SPARK:
-            _give_up("--poll starts no Spark: it goes without --engine spark")
-        _check_follows(follow, metrics)
+            raise CommandError("--poll starts no Spark: it goes without --engine spark")
         with _folder(out) as place:
             _poll(address, exclude_group or (), place, interval if follow else None, metrics)
         return
-    paths = _local(paths or [], context, follows=follow)
-    with _errors_in_words(Engine.LOCAL):
-        selection = Selection(partition or (), exclude_group or ())
-    source = _Source(paths, address, topic, selection, end_offsets, lag_from_records)
-    _check_follows(follow, metrics)
-    if follow and verify:
-        _give_up("--follow and --verify don't go together: verify in a run without --follow")
-    for_spark = {
-        "--master": master is not None,
-        "--memory": memory is not None,
-        "--conf": bool(conf),
-    }
-    given = [option for option, is_given in for_spark.items() if is_given]
+    given = {"--master": master is not None, "--memory": memory is not None, "--conf": bool(conf)}
+    for_spark = [option for option, is_given in given.items() if is_given]
     if follow:
-        _check_follows_locally(engine, given)
+        _check_follow(engine, for_spark, paths or (), verifies=verify)
+    with _plain_errors(Engine.LOCAL):
+        selection = Selection(partition or (), exclude_group or ())
+        files = as_files(paths or (), context)
+
+    def open_source() -> Source:
+        from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
+
+        if address is None:
+            return LogSource(files, selection=selection, end_offsets=end_offsets)
+        return ClusterSource(address, topic, lag_from_records, selection=selection, end_offsets=end_offsets)
+
+    if follow:
         with _folder(out) as place:
-            _follow(source, place, interval, metrics)
+            _follow(open_source, place, interval, metrics)
         return
-    is_on_spark = _takes_spark(engine, source, given)
-    settings = _settings(conf or [])
+    is_on_spark = _takes_spark(engine, open_source, for_spark)
+    settings = key_values("--conf", conf or ())
     with _folder(out) as place:
-        work = _Work(source, place, master or MASTER, memory or MEMORY, settings)
-        run = _analyze(work, verifies=verify) if is_on_spark else _analyze_here(source, place, verifies=verify)
-        _end(run, place)
+        on_spark = partial(_analyze_on_spark, master or MASTER, memory or MEMORY, settings)
+        report = (on_spark if is_on_spark else _analyze_here)(open_source, place, verify)
+        _print_result(report, place)
+        if report.verification is not None and report.verification.difference_count:
+            raise typer.Exit(FAILED)
 
 
 def local_bytes_max(cores: int) -> float:
@@ -208,14 +211,6 @@ def local_bytes_max(cores: int) -> float:
     """
     gained_s_per_gib = LOCAL_S_PER_GIB - SPARK_CORE_S_PER_GIB / cores
     return SPARK_START_S / gained_s_per_gib * GIB_BYTES if gained_s_per_gib > 0 else inf
-
-
-def _local(paths: list[str], context: typer.Context, *, follows: bool) -> list[str]:
-    """Return the paths, with copies in place of logs that replicas share."""
-    if follows and any(map(is_of_replicas, paths)):
-        _give_up("--follow reads files that grow, or a cluster: of a log that replicas share there is a copy")
-    with _errors_in_words(Engine.LOCAL):
-        return as_files(paths, context)
 
 
 @contextmanager
@@ -233,158 +228,91 @@ def _folder(out: str | None) -> Iterator[str]:
             made.rmdir()
 
 
-def _check_follows_locally(engine: Engine, for_spark: list[str]) -> None:
-    """Refuse Spark and its options, and name what does the same in their place."""
+def _check_follow(engine: Engine, for_spark: list[str], paths: Sequence[str], *, verifies: bool) -> None:
+    """Reject what does not go with ``--follow``, and name what does the same in its place."""
     words = ["--engine spark"] if engine is Engine.SPARK else for_spark
     if words:
-        _give_up(
+        raise CommandError(
             "--follow runs in this process, which keeps up with more than a cluster writes: it goes without "
             f"{', '.join(words)}; for a streaming query on Spark use groupcoord.spark.read_log_stream"
         )
+    if any(map(is_of_replicas, paths)):
+        raise CommandError("--follow reads files that grow, or a cluster: of a log that replicas share there is a copy")
+    if verifies:
+        raise CommandError("--follow and --verify don't go together: verify in a run without --follow")
 
 
-def _check_follows(follow: bool, metrics: str | None) -> None:
-    if metrics is not None and not follow:
-        _give_up("--metrics goes with --follow")
-
-
-def _takes_spark(engine: Engine, source: _Source, for_spark: list[str]) -> bool:
-    """Tell whether Spark does the work.
-
-    Args:
-        engine: what was chosen.
-        source: what is to be read.
-        for_spark: the options that were given and that nothing but Spark understands.
-    """
+def _takes_spark(engine: Engine, open_source: Callable[[], Source], for_spark: list[str]) -> bool:
+    """Return whether to run on Spark; ``for_spark`` are the given options that only Spark understands."""
     is_installed = find_spec("pyspark") is not None
     if engine is Engine.LOCAL and for_spark:
-        _give_up(f"--engine local starts no Spark: it goes without {', '.join(for_spark)}")
+        raise CommandError(f"--engine local starts no Spark: it goes without {', '.join(for_spark)}")
     if engine is Engine.AUTO and for_spark and not is_installed:
-        _give_up(
+        raise CommandError(
             f"{for_spark[0]} needs Spark, and pyspark is not installed; try: pip install '{_EXTRAS[Engine.SPARK]}'"
         )
     if engine is not Engine.AUTO or for_spark or not is_installed:
         return engine is Engine.SPARK or bool(for_spark)
-    with _errors_in_words(Engine.LOCAL):
-        return source.open().check() > local_bytes_max(os.cpu_count() or 1)
-
-
-def _end(report: Report, out: str) -> None:
-    """Tell what came of it; differences are the command's failure."""
-    _print_result(report, out)
-    if report.verification is not None and report.verification.difference_count:
-        raise typer.Exit(FAILED)
-
-
-def _check_records_asked(lag_from_records: bool, *, is_possible: bool) -> None:
-    if lag_from_records and not is_possible:
-        _give_up("--lag-from-records asks a cluster: it goes without paths, --end-offsets and --poll")
-
-
-@frozen
-class _Source:
-    """What is to be read."""
-
-    paths: list[str]
-    address: ClusterAddress | None
-    topic: str
-    selection: Selection
-    end_offsets: str | None
-    lag_from_records: bool
-
-    def open(self) -> Source:
-        """Return it as the pipeline knows it."""
-        from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
-
-        selection, ends = self.selection, self.end_offsets
-        if self.address is None:
-            return LogSource(self.paths, selection=selection, end_offsets=ends)
-        return ClusterSource(self.address, self.topic, self.lag_from_records, selection=selection, end_offsets=ends)
-
-
-@frozen
-class _Work:
-    """What is to be read, where the results go, and what Spark is told."""
-
-    source: _Source
-    out: str
-    master: str
-    memory: str
-    settings: Mapping[str, str]
-
-
-def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
-    complain("analyze", message)
-    raise typer.Exit(status)
-
-
-def _settings(words: list[str]) -> dict[str, str]:
-    settings = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            _give_up(f"--conf {word}: write it as KEY=VALUE")
-        settings[key] = value
-    return settings
+    with _plain_errors(Engine.LOCAL):
+        return open_source().check() > local_bytes_max(os.cpu_count() or 1)
 
 
 _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[serve,local]"}
 
 
 @contextmanager
-def _errors_in_words(engine: Engine) -> Iterator[None]:
+def _plain_errors(engine: Engine) -> Iterator[None]:
     """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
     from groupcoord.analysis.errors import PipelineError, RunFailedError
 
     try:
         yield
     except ModuleNotFoundError as error:
-        _give_up(f"{error.name} is not installed; try: pip install '{_EXTRAS[engine]}'")
+        raise CommandError(f"{error.name} is not installed; try: pip install '{_EXTRAS[engine]}'") from None
     except RunFailedError as error:
-        _give_up(str(error), FAILED)
+        raise CommandError(error, FAILED) from None
     except PipelineError as error:
         # What a cluster doesn't show of its log, it mostly tells of its groups.
         other_way = "; --poll asks for groups instead" if f"topic {OFFSETS_TOPIC}" in str(error) else ""
-        _give_up(f"{error}{other_way}")
+        raise CommandError(f"{error}{other_way}") from None
 
 
-def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
-    """Do everything in this process."""
-    with _errors_in_words(Engine.LOCAL):
+def _analyze_here(open_source: Callable[[], Source], out: str, verifies: bool) -> Report:
+    with _plain_errors(Engine.LOCAL):
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.analysis.pipeline.local_engine import LocalEngine
 
         engine = LocalEngine()
-        pipeline = Pipeline(engine, source.open(), out, verifies=verifies)
+        pipeline = Pipeline(engine, open_source(), out, verifies=verifies)
         with _progress(lambda: engine.tasks, len(pipeline.steps)) as begin:
             return pipeline.run(begin)
 
 
-def _analyze(work: _Work, *, verifies: bool) -> Report:
-    """Do everything; what can go wrong without Spark goes wrong before it starts."""
-    with _errors_in_words(Engine.SPARK):
+def _analyze_on_spark(
+    master: str, memory: str, settings: Mapping[str, str], open_source: Callable[[], Source], out: str, verifies: bool
+) -> Report:
+    """Analyze on Spark, which starts only after input and output have been checked."""
+    with _plain_errors(Engine.SPARK):
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.spark.engine import SparkEngine
         from groupcoord.spark.sessions import end_java, one_run
 
         engine = SparkEngine()
-        pipeline = Pipeline(engine, work.source.open(), work.out, verifies=verifies)
+        pipeline = Pipeline(engine, open_source(), out, verifies=verifies)
         with (
             BeforeTheEnd(end_java),
-            one_run(work.master, work.memory, work.settings, pipeline.size_bytes) as engine.spark,
+            one_run(master, memory, settings, pipeline.size_bytes) as engine.spark,
             _progress(lambda: engine.tasks, len(pipeline.steps)) as begin,
         ):
             return pipeline.run(begin)
 
 
-def _follow(source: _Source, out: str, interval_s: float, metrics: str | None) -> None:
-    """Keep tables and page up to date until a signal comes."""
-    with _errors_in_words(Engine.LOCAL):
+def _follow(open_source: Callable[[], Source], out: str, interval_s: float, metrics: str | None) -> None:
+    with _plain_errors(Engine.LOCAL):
         from groupcoord.analysis.pipeline.following import LocalFollowing
-        from groupcoord.cli.analyze_follow import run_following
 
-        following = LocalFollowing(source.open(), out, interval_s=interval_s)
-        with served_metrics("analyze", lambda: following.cluster_name, metrics) as collector:
+        following = LocalFollowing(open_source(), out, interval_s=interval_s)
+        with served_metrics(lambda: following.cluster_name, metrics) as collector:
             run_following(following, out, collector)
 
 
@@ -395,15 +323,13 @@ def _poll(
     interval_s: float | None,
     metrics: str | None,
 ) -> None:
-    """Ask a cluster for its groups, once or until a signal comes."""
     if address is None:
-        _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
-    with _errors_in_words(Engine.LOCAL):
+        raise CommandError("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
+    with _plain_errors(Engine.LOCAL):
         from groupcoord.analysis.poll.polling import Polling
-        from groupcoord.cli.analyze_poll import run_polling
 
         polling = Polling(address, out, exclude_groups=exclude_groups)
-        with served_metrics("analyze", polling.cluster_name, metrics) as collector:
+        with served_metrics(polling.cluster_name, metrics) as collector:
             run_polling(polling, out, interval_s, collector)
 
 
@@ -412,7 +338,7 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
     """Give a function that is called at the start of each step with its name; on a terminal a bar shows them."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    from groupcoord.cli.progress import progress_bar
+    from groupcoord.cli.console import progress_bar
 
     columns = (
         BarColumn(),
@@ -517,3 +443,105 @@ def _print_verification(console: Console, report: Report) -> None:
     console.print(f"verified: {verified.difference_count:,} differences", style="bold red")
     for told in verified.differences[:10]:
         console.print(f"  {told}")
+
+
+def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
+    """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
+
+    Args:
+        following: what to run.
+        out: where the results go.
+        collector: exports the metrics of each update.
+
+    Raises:
+        PipelineError: a file can't be read or written.
+    """
+    from groupcoord.cli.console import open_console
+
+    stop, console = StopRequest(), open_console()
+    leaderless: set[str] = set()
+
+    def tell(progress: Update) -> None:
+        for name in sorted(set(progress.leaderless) - leaderless):
+            console.print(f"not read: {name} has no leader; the other partitions are", style="red")
+        leaderless.clear()
+        leaderless.update(progress.leaderless)
+        if collector is not None and progress.tables is not None:
+            collector.take(progress.tables, progress.seen_ms, progress.rows, progress.earlier)
+        if not progress.is_look:
+            _print_update(console, progress)
+
+    with AtTheFirstSignal(stop.ask):
+        console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
+        following.run(stop.is_there, tell)
+    console.print("stopped; the same command reads the logs again", style="dim")
+
+
+def _print_update(console: Console, progress: Update) -> None:
+    """Print how far things are, with what the page says where it was made anew."""
+    at = datetime.now().strftime("%H:%M:%S")
+    line = f"{at}  update {progress.update}: {progress.rows:,} rows read"
+    if progress.report is not None:
+        found = progress.report.overview
+        line += (
+            f"; report: {found.groups:,} groups, {found.members:,} members, {found.rebalances:,} rebalances, "
+            f"{found.anomalies:,} anomalies"
+        )
+    console.print(line)
+
+
+PROBLEMS_SHOWN_MAX = 10
+"""So many of the things that a poll does not tell are printed."""
+
+
+def run_polling(polling: Polling, out: str, interval_s: float | None, collector: GroupCollector | None = None) -> None:
+    """Poll once, or until SIGINT or SIGTERM; a second signal does not wait for the poll that is under way.
+
+    Args:
+        polling: what to do.
+        out: where the results go.
+        interval_s: from the end of a poll to the next; None: there is only one.
+        collector: shows figures.
+
+    Raises:
+        PipelineError: the cluster does not answer, or refuses the log-in.
+    """
+    from groupcoord.analysis.report.data.gathering import PAGE
+    from groupcoord.cli.console import open_console
+
+    console = open_console()
+    seen: set[str] = set()
+    if interval_s is None:
+        polling.run(lambda: True, lambda polled: _print_poll(console, polled, seen))
+        console.print(f"report: {out.rstrip('/')}/{PAGE}")
+        return
+    stop = StopRequest()
+
+    def tell(polled: Polled) -> None:
+        if collector is not None:
+            collector.show(polled.figures)
+        _print_poll(console, polled, seen)
+
+    with AtTheFirstSignal(stop.ask):
+        console.print(f"polling; results go to {out}, and Ctrl-C ends this", style="dim")
+        polling.run(lambda: stop.is_there(interval_s), tell)
+
+
+def _print_poll(console: Console, polled: Polled, seen: set[str]) -> None:
+    """Print what a poll came to, and what it does not tell, unless the one before did not tell it either."""
+    from groupcoord.analysis.report.text import escape
+
+    found = polled.report.overview
+    console.print(
+        f"{datetime.now():%H:%M:%S}  poll {polled.number}: {found.groups:,} groups, {found.members:,} members, "
+        f"{found.current_offsets:,} offsets, {found.rebalances:,} rebalances, {polled.rebalances:,} of them new, "
+        f"{found.anomalies:,} anomalies"
+    )
+    problems = [f"{one.subject}: {one.text}" for one in polled.snapshot.problems]
+    new = [one for one in problems if one not in seen]
+    for told in new[:PROBLEMS_SHOWN_MAX]:
+        console.print(f"  not told: {escape(told)}", style="red")
+    if len(new) > PROBLEMS_SHOWN_MAX:
+        console.print(f"  not told: {len(new) - PROBLEMS_SHOWN_MAX:,} more, in tables/problems", style="red")
+    seen.clear()
+    seen.update(problems)

@@ -7,31 +7,25 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from attrs import asdict
 
-from groupcoord.cli.messages import complain
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, complain, key_values, write_text
+from groupcoord.cli.options import AsJson, BootstrapServer, CommandConfig, Jobs, JunitFile, ListOnly, Only
 
 if TYPE_CHECKING:
-    from groupcoord.conformance import Expectations, Outcome, Report, ServerFacts, Target, Transcript
-    from groupcoord.conformance.runner import OnFacts
+    from rich.console import Console
 
-FAILED = 1
-USAGE_ERROR = 2
+    from groupcoord.conformance import Cause, Change, Expectations, Outcome, Report, ServerFacts, Target, Transcript
+    from groupcoord.conformance.runner import OnFacts
 
 
 Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="FILE", help="Transcripts, or folders of them. Default: those of this package."),
-]
-Bootstrap = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Test a running server.")]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config", metavar="FILE", help="Properties file of a Kafka client: TLS, log-in, bootstrap.servers."
-    ),
 ]
 Has = Annotated[
     list[str] | None,
@@ -55,7 +49,6 @@ LaunchSettings = Annotated[
     ),
 ]
 InProcess = Annotated[bool, typer.Option("--in-process", help="groupcoord itself on a virtual clock (the default).")]
-Only = Annotated[str | None, typer.Option(metavar="REGEX", help="Only transcripts with a matching area/name.")]
 Skip = Annotated[
     list[str] | None, typer.Option(metavar="REGEX", help="Skip transcripts with a matching area/name; repeatable.")
 ]
@@ -67,7 +60,6 @@ ExpectFailures = Annotated[
 MaxSkipped = Annotated[
     int | None, typer.Option(min=0, metavar="N", help="Exit with status 1 if more transcripts are skipped.")
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Number of concurrent transcripts over sockets.")]
 Prefix = Annotated[str, typer.Option(help="Prefix of group ids and topics.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep groups and topics on the running server.")]
 Compare = Annotated[
@@ -77,16 +69,13 @@ Compare = Annotated[
         help="Compare with a run saved by --json. Given twice: compare two saved runs without running anything.",
     ),
 ]
-Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
-ListOnly = Annotated[bool, typer.Option("--list", help="List the transcripts without running them.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print every transcript and whole bodies.")]
 
 
 def conformance(
     context: typer.Context,
     files: Files = None,
-    bootstrap: Bootstrap = None,
+    bootstrap_server: BootstrapServer = "",
     command_config: CommandConfig = None,
     has: Has = None,
     launch: Launch = None,
@@ -101,7 +90,7 @@ def conformance(
     prefix: Prefix = "",
     keep: Keep = False,
     compare: Compare = None,
-    junit: Junit = None,
+    junit: JunitFile = None,
     list_only: ListOnly = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -112,20 +101,19 @@ def conformance(
     skipped than --max-skipped, 2 if the command can't be carried out. Of two saved runs: 1 if one fails in the second
     that did not in the first.
     """
-    from groupcoord.cli.conformance_report import print_changes, print_list, print_needs, print_report
     from groupcoord.cli.console import open_console
-    from groupcoord.conformance import compare_runs
+    from groupcoord.conformance import compare_runs, junit_xml
 
     saved = compare or []
     if len(saved) > 1:
         _compare_saved(saved, _given(context) - {"compare", "as_json"}, as_json=as_json)
         return
-    if (bootstrap is not None) + (launch is not None) + in_process > 1:
-        _give_up("give only one of --bootstrap, --launch and --in-process")
+    if bool(bootstrap_server) + (launch is not None) + in_process > 1:
+        raise CommandError("give only one of --bootstrap-server, --launch and --in-process")
     if launch_settings is not None and launch is None:
-        _give_up("--launch-settings is for --launch")
-    target = _target(bootstrap, command_config, has or [], launch, launch_settings, is_in_process=in_process)
-    transcripts, expectations = _select(files or [], only, skip or [], area or [], expect_failures)
+        raise CommandError("--launch-settings is for --launch")
+    target = _target(bootstrap_server, command_config, has or [], launch, launch_settings, is_in_process=in_process)
+    transcripts, expectations = _select(files or [], only or [], skip or [], area or [], expect_failures)
     before = _load_run(saved[0]) if saved else {}
     console = open_console()
     if list_only:
@@ -140,7 +128,7 @@ def conformance(
         report = _run(transcripts, target, jobs, prefix, tell_needs, cleans=not keep, progress=not as_json)
     report = expectations.apply(report)
     if junit is not None:
-        _write_junit(junit, report)
+        write_text(junit, junit_xml(report))
     changes = compare_runs(before, report.to_json()) if saved else []
     if as_json:
         print(json.dumps({**report.to_json(), "changes": [asdict(change) for change in changes]}, indent=2))
@@ -171,14 +159,13 @@ def _given(context: typer.Context) -> set[str]:
 
 def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> None:
     """Print what is different between two saved runs."""
-    from groupcoord.cli.conformance_report import print_changes
     from groupcoord.cli.console import open_console
     from groupcoord.conformance import compare_runs
 
     if len(saved) > 2:
-        _give_up("--compare takes two saved runs at most")
+        raise CommandError("--compare takes two saved runs at most")
     if others:
-        _give_up("two saved runs are compared without running anything: beside them there can only be --json")
+        raise CommandError("two saved runs are compared without running anything: beside them there can only be --json")
     first, second = (_load_run(path) for path in saved)
     changes = compare_runs(first, second)
     if as_json:
@@ -189,17 +176,12 @@ def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> Non
         raise typer.Exit(FAILED)
 
 
-def _give_up(message: str) -> NoReturn:
-    complain("conformance", message)
-    raise typer.Exit(USAGE_ERROR)
-
-
 def _select(
-    files: list[Path], only: str | None, skip: list[str], areas: list[str], expect_failures: Path | None
+    files: list[Path], only: list[str], skip: list[str], areas: list[str], expect_failures: Path | None
 ) -> tuple[list[Transcript], Expectations]:
     from groupcoord.conformance import Expectations, ExpectationsError, TranscriptError, load_transcripts
 
-    pattern = _pattern("--only", only or "")
+    wanted = [_pattern("--only", text) for text in only]
     skipped = [_pattern("--skip", text) for text in skip]
     try:
         transcripts = load_transcripts(*files)
@@ -207,15 +189,16 @@ def _select(
         if expect_failures is not None:
             expectations = Expectations.load(expect_failures, transcripts)
     except (TranscriptError, ExpectationsError) as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
     known = {transcript.area for transcript in transcripts}
     for area in areas:
         if area not in known:
-            _give_up(f"there is no area {area!r}; there are {', '.join(sorted(known))}")
-    chosen = [t for t in transcripts if pattern.search(str(t)) and (not areas or t.area in areas)]
+            raise CommandError(f"there is no area {area!r}; there are {', '.join(sorted(known))}")
+    chosen = [t for t in transcripts if not areas or t.area in areas]
+    chosen = [t for t in chosen if not wanted or any(one.search(str(t)) for one in wanted)]
     chosen = [t for t in chosen if not any(one.search(str(t)) for one in skipped)]
     if not chosen:
-        _give_up("no transcript is selected")
+        raise CommandError("no transcript is selected")
     return chosen, expectations
 
 
@@ -223,12 +206,12 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        _give_up(f"{option} {text!r} is no regular expression: {error}")
+        raise CommandError(f"{option} {text!r} is no regular expression: {error}") from None
 
 
 def _target(
-    bootstrap: str | None,
-    command_config: Path | None,
+    bootstrap: str,
+    command_config: str | None,
     has: list[str],
     launch: str | None,
     launch_settings: Path | None,
@@ -240,32 +223,22 @@ def _target(
     from groupcoord.errors import ConfigError
 
     if (launch is not None or is_in_process) and (command_config is not None or has):
-        _give_up("--command-config and --has are for a server that runs already")
+        raise CommandError("--command-config and --has are for a server that runs already")
     try:
         if launch is not None:
             return LaunchTarget(launch) if launch_settings is None else LaunchTarget.load(launch, launch_settings)
-        properties = ClientProperties.load(command_config) if command_config is not None else None
-        if bootstrap is None and properties is not None:
-            bootstrap = next((str(address) for address in properties.addresses), None)
-            if bootstrap is None:
-                _give_up(f"{command_config} has no bootstrap.servers; give --bootstrap HOST:PORT")
-        if bootstrap is not None:
-            return AddressTarget.from_text(bootstrap, properties=properties, settings=_settings(has))
+        properties = ClientProperties.load(Path(command_config)) if command_config is not None else None
+        if not bootstrap and properties is not None:
+            bootstrap = next((str(address) for address in properties.addresses), "")
+            if not bootstrap:
+                raise CommandError(f"{command_config} has no bootstrap.servers; give --bootstrap-server HOST:PORT")
+        if bootstrap:
+            return AddressTarget.from_text(bootstrap, properties=properties, settings=key_values("--has", has))
     except (ConfigError, ValueError) as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
     if has:
-        _give_up("--has is for a server that runs already; give --bootstrap HOST:PORT")
+        raise CommandError("--has is for a server that runs already; give --bootstrap-server HOST:PORT")
     return InProcessTarget()
-
-
-def _settings(has: list[str]) -> dict[str, str]:
-    settings = {}
-    for text in has:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            _give_up(f"--has takes KEY=VALUE, not {text!r}")
-        settings[key.strip()] = value.strip()
-    return settings
 
 
 @contextmanager
@@ -279,7 +252,7 @@ def _ready(target: Target) -> Iterator[None]:
         try:
             target.check()
         except (ConnectionClosedError, TargetError) as error:
-            _give_up(str(error))
+            raise CommandError(error) from None
     with BeforeTheEnd(target.stop_all) if isinstance(target, LaunchTarget) else nullcontext():
         yield
 
@@ -296,7 +269,7 @@ def _run(
 ) -> Report:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from groupcoord.cli.progress import progress_bar
+    from groupcoord.cli.console import progress_bar
     from groupcoord.conformance import run
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
@@ -317,19 +290,158 @@ def _run(
         )
 
 
-def _write_junit(path: Path, report: Report) -> None:
-    from groupcoord.conformance import junit_xml
-
-    try:
-        path.write_text(junit_xml(report), "utf-8")
-    except OSError as error:
-        _give_up(f"{path} can't be written: {error.strerror}")
-
-
 def _load_run(path: Path) -> Mapping[str, Any]:
     from groupcoord.conformance.comparison import RunFileError, load_run
 
     try:
         return load_run(path)
     except RunFileError as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
+
+
+_SAME_CAUSE_MIN = 3
+"""Failures with one cause are told together from so many on."""
+
+
+def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool) -> None:
+    """Print the transcripts: names and what they show."""
+    if as_json:
+        fields = [
+            {"area": t.area, "name": t.name, "shows": t.shows, "settings": dict(t.settings), "restarts": t.restarts}
+            for t in transcripts
+        ]
+        print(json.dumps(fields, indent=2))
+        return
+    for transcript in transcripts:
+        console.print(f"{transcript}", style="bold")
+        console.print(f"    {transcript.shows}")
+
+
+def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFacts) -> None:
+    """Print a line about what the transcripts were recorded with and the server has otherwise."""
+    from groupcoord.conformance.needs import unmet_settings
+    from groupcoord.conformance.targets import USUAL_SETTINGS
+
+    if facts.why_unknown:
+        base = " ".join(f"{key}={value}" for key, value in USUAL_SETTINGS.items())
+        console.print(
+            f"the server doesn't tell its settings ({facts.why_unknown}); the transcripts want {base}, and some want "
+            "more; say with --has KEY=VALUE what it has",
+            soft_wrap=True,
+        )
+    counts: dict[tuple[str, str], int] = {}
+    for transcript in transcripts:
+        for setting in unmet_settings(transcript, facts.settings).items():
+            if setting[0] in USUAL_SETTINGS and setting[0] not in transcript.settings:
+                counts[setting] = counts.get(setting, 0) + 1
+    if counts:
+        needs = [
+            f"{key}={value} ({facts.settings[key]} here; {count} transcripts)"
+            for (key, value), count in sorted(counts.items(), key=lambda item: -item[1])
+        ]
+        console.print(f"for all of it the server needs {', '.join(needs)}", soft_wrap=True)
+
+
+def print_report(console: Console, report: Report, unexpected: list[Transcript], *, verbose: bool) -> None:
+    """Print failures, counts by area, reasons, and the sum.
+
+    Args:
+        console: where.
+        report: what.
+        unexpected: transcripts that were expected to fail, and passed.
+        verbose: print every transcript, and whole bodies.
+    """
+    from groupcoord.conformance import causes_of
+
+    if verbose:
+        for outcome in report.outcomes:
+            reason = f" ({outcome.reason})" if outcome.reason else ""
+            console.print(f"{outcome.verdict:8}{outcome.transcript}{reason}", soft_wrap=True)
+        console.print()
+    for cause in causes_of(report.failed()):
+        if len(cause.outcomes) >= _SAME_CAUSE_MIN and not verbose:
+            _print_cause(console, cause)
+        else:
+            for outcome in cause.outcomes:
+                _print_failure(console, outcome, verbose=verbose)
+    _print_table(console, report)
+    _print_server(console, report)
+    _print_reasons(console, report)
+    for outcome in report.outcomes:
+        if outcome.failure_beside_others is not None:
+            why = outcome.failure_beside_others.describe().splitlines()[0]
+            console.print(f"{outcome.transcript} passed alone; beside others it failed: {why}", soft_wrap=True)
+    for transcript in unexpected:
+        console.print(f"{transcript} was expected to fail, and passed", style="yellow", soft_wrap=True)
+    for left in report.left_behind:
+        console.print(f"left behind on the server: {left}", style="yellow", soft_wrap=True)
+    console.print(report.summary(), style="bold green" if report.ok else "bold red")
+
+
+def print_changes(console: Console, before: Path, changes: list[Change]) -> None:
+    """Print what fared otherwise than in an earlier run."""
+    for change in changes:
+        style = "red" if change.is_worse else "green" if change.is_better else None
+        was, now = change.before or "not in that run", change.after or "not in this run"
+        console.print(f"{change.name}: {now}; before: {was}", style=style, soft_wrap=True)
+    worse, better = (sum(getattr(change, name) for change in changes) for name in ("is_worse", "is_better"))
+    others = len(changes) - worse - better
+    console.print(f"since {before}: {worse} fail now, {better} fail no more, {others} others changed", soft_wrap=True)
+
+
+def _print_failure(console: Console, outcome: Outcome, *, verbose: bool) -> None:
+    assert outcome.failure is not None
+    console.print(f"FAILED {outcome.transcript}", style="bold red")
+    console.print(f"  {outcome.transcript.shows}", style="dim")
+    text = outcome.failure.describe(verbose=verbose)
+    console.print("\n".join(f"  {line}" for line in text.splitlines()), soft_wrap=True)
+    for hint in outcome.hints:
+        console.print(f"  {hint}", soft_wrap=True)
+    console.print()
+
+
+def _print_cause(console: Console, cause: Cause) -> None:
+    """Print one failure of several that are alike, and the names of the others."""
+    first, *others = cause.outcomes
+    console.print(f"{len(cause.outcomes)} FAILED alike: {cause.text}", style="bold red", soft_wrap=True)
+    console.print(f"  also {', '.join(str(outcome.transcript) for outcome in others)}", soft_wrap=True)
+    console.print("  the first of them:")
+    _print_failure(console, first, verbose=False)
+
+
+def _print_table(console: Console, report: Report) -> None:
+    from rich.table import Table
+
+    from groupcoord.conformance import Verdict
+
+    table = Table()
+    table.add_column("area")
+    for verdict in report.verdicts():
+        table.add_column(verdict.value, justify="right")
+    for area in report.areas():
+        counts = [report.count(verdict, area) for verdict in report.verdicts()]
+        style = "red" if report.count(Verdict.FAILED, area) else None
+        table.add_row(area, *(str(count) if count else "" for count in counts), style=style)
+    console.print(table)
+
+
+def _print_server(console: Console, report: Report) -> None:
+    """Print what the server lists of what the transcripts send."""
+    from groupcoord.conformance.needs import unlisted_versions
+
+    if report.server is None or not report.server.apis:
+        return
+    unlisted = {
+        request for outcome in report.outcomes for request in unlisted_versions(outcome.transcript, report.server)
+    }
+    lacking = f", not {', '.join(sorted(unlisted))}" if unlisted else ""
+    console.print(f"the server lists {len(report.server.apis)} APIs{lacking}", soft_wrap=True)
+
+
+def _print_reasons(console: Console, report: Report) -> None:
+    counts: dict[tuple[str, str], int] = {}
+    for outcome in report.outcomes:
+        if outcome.reason:
+            counts[outcome.verdict.value, outcome.reason] = counts.get((outcome.verdict.value, outcome.reason), 0) + 1
+    for (verdict, reason), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        console.print(f"{count} {verdict}: {reason}", soft_wrap=True)

@@ -28,10 +28,10 @@ from rich.text import Text
 
 import groupcoord
 from groupcoord.cli.console import open_console
-from groupcoord.cli.interrupts import BeforeTheEnd
+from groupcoord.cli.interrupts import FAILED, BeforeTheEnd
+from groupcoord.cli.messages import CommandError
 from groupcoord.errors import GroupcoordError
 
-FAILURE, USAGE_ERROR = 1, 2
 TOPIC, PARTITION_COUNT, GROUP_ID = "orders", 6, "demo"
 CONSUMERS = ("consumer-1", "consumer-2", "consumer-3")
 SESSION_TIMEOUT_MS = 2_000
@@ -56,8 +56,7 @@ def demo(
     Exit status: 0 if every claim holds, 1 if one does not, 2 if kafka-python is not installed.
     """
     if getattr(importlib.util.find_spec("kafka"), "origin", None) is None:
-        sys.stderr.write("groupcoord demo: kafka-python is not installed; try: pip install 'groupcoord[demo]'\n")
-        raise typer.Exit(USAGE_ERROR)
+        raise CommandError("kafka-python is not installed; try: pip install 'groupcoord[demo]'")
     with ExitStack() as stack:
         directory = tempfile.TemporaryDirectory(prefix="groupcoord-demo-")
         stack.enter_context(directory)
@@ -69,7 +68,7 @@ def demo(
             story.run()
         except DemoError as error:
             story.show(f"   ✗ {error}", "bold red")
-            raise typer.Exit(FAILURE) from None
+            raise typer.Exit(FAILED) from None
 
 
 class Child:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,6 @@ from groupcoord.analysis.errors import PipelineError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli import dump_records
-from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.dump_input import DumpError, DumpInput, Parts, open_cluster, open_files, progress_of
 from groupcoord.cli.dump_records import (
     CONTROL,
@@ -28,7 +27,9 @@ from groupcoord.cli.dump_records import (
     selected_records,
     selected_share_states,
 )
-from groupcoord.cli.messages import complain, escape_json, escape_lines
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, escape_json, escape_lines
+from groupcoord.cli.options import BootstrapServer, CommandConfig, Groups, Partitions, Topic, given_address
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.fast_construct import collector_paused
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 TYPE_NAMES = (*(record_type.name for record_type in RecordType), SHARE_SNAPSHOT, SHARE_UPDATE, CONTROL, UNKNOWN)
-DAMAGED, USAGE_ERROR = 1, 2
 
 
 class Format(StrEnum):
@@ -69,7 +69,7 @@ def dump(
         Format | None,
         typer.Option("--format", help="JSON lines, a table, or (for --history, its default) text."),
     ] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only records of this group; repeatable.")] = None,
+    group: Groups = None,
     record_type: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,7 +83,7 @@ def dump(
         str | None, typer.Option(metavar="TIME", help="Start time: ISO 8601 (UTC) or milliseconds since 1970.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="End time, exclusive.")] = None,
-    partition: Annotated[list[int] | None, typer.Option(help="Only this log partition; repeatable.")] = None,
+    partition: Partitions = None,
     raw: Annotated[
         bool,
         typer.Option("--raw", help="Keep subscriptions and assignments as base 64, as Kafka's formatter prints them."),
@@ -109,7 +109,7 @@ def dump(
         address = given_address(bootstrap_server, command_config)
         source = _open(as_files(paths or [], context), address, topic, filters, history=history)
     except (DumpError, PipelineError) as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
     chosen = _format(output_format, topic, history=history)
 
     def made(parts: Parts) -> Iterator[Any]:
@@ -118,7 +118,7 @@ def dump(
     count = _print(source, made, _print_table if chosen is Format.table else _print_lines)
     if filters.group_ids and not count:
         asked = "" if filters == Filters(filters.group_ids) else "of what is asked for "
-        _give_up(f"nothing {asked}is about group {' or '.join(sorted(filters.group_ids))}", DAMAGED)
+        raise CommandError(f"nothing {asked}is about group {' or '.join(sorted(filters.group_ids))}", FAILED)
 
 
 def _open(
@@ -145,9 +145,9 @@ def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all:
         except BrokenPipeError:
             # The interpreter must not try to flush at its exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(DAMAGED if progress.is_damaged else 0) from None
+            raise typer.Exit(FAILED if progress.is_damaged else 0) from None
     if progress.is_damaged:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(FAILED)
     return count
 
 
@@ -155,10 +155,10 @@ def _format(given: Format | None, topic: str, *, history: bool) -> Format:
     """Return the format of the output, by default text for histories and else JSON lines."""
     if topic == SHARE_STATE_TOPIC:
         if given not in (None, Format.json):
-            _give_up(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
+            raise CommandError(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
         return Format.json
     if given is Format.text and not history:
-        _give_up("--format text goes with --history")
+        raise CommandError("--format text goes with --history")
     return given or (Format.text if history else Format.json)
 
 
@@ -179,11 +179,6 @@ def _made(chosen: Format, parts: Parts, filters: Filters, topic: str, *, raw: bo
     if chosen is Format.json:
         return (encode_json(dump_history.described(row, raw=raw)) for row in rows)
     return map(dump_history.table_row, rows) if chosen is Format.table else dump_history.story_lines(rows)
-
-
-def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
-    complain("dump", message)
-    raise typer.Exit(status)
 
 
 def _print_lines(lines: Iterable[str]) -> int:

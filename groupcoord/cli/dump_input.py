@@ -232,7 +232,7 @@ def progress_of(size_bytes: int) -> Iterator[Progress]:
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
-    from groupcoord.cli.progress import progress_bar
+    from groupcoord.cli.console import progress_bar
 
     with progress_bar(TextColumn("dump"), BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("dump", total=size_bytes)

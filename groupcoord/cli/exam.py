@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from attrs import asdict
 
-from groupcoord.cli.messages import complain
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, key_values, write_text
+from groupcoord.cli.options import AsJson, HtmlFile, Jobs, JunitFile, ListOnly, Only, Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from groupcoord.testing.exams import Plan, Result, Scenario
 
-FAILED = 1
-USAGE_ERROR = 2
 
 Command = Annotated[
     list[str] | None,
@@ -45,17 +44,7 @@ SecurityProtocol = Annotated[
 ]
 Mechanism = Annotated[str, typer.Option(help="SASL mechanism of the clients: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")]
 Within = Annotated[float, typer.Option(metavar="SECONDS", help="Time to catch up after a fault.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Number of concurrent scenarios.")]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(metavar="REGEX", help="Only scenarios with a matching name; repeatable."),
-]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A server setting; repeatable.")]
-HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as an HTML page.")]
-Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
-ListOnly = Annotated[bool, typer.Option("--list", help="List the scenarios without running them.")]
 PlaysAll = Annotated[bool, typer.Option("--all", help="Run all scenarios even if the first fails before any fault.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, with progress on stderr.")]
 
 
 def exam(
@@ -67,11 +56,11 @@ def exam(
     only: Only = None,
     plays_all: PlaysAll = False,
     jobs: Jobs = 2,
-    settings: Set = None,
+    settings: Settings = None,
     security_protocol: SecurityProtocol = "PLAINTEXT",
     mechanism: Mechanism = "SCRAM-SHA-256",
     html: HtmlFile = None,
-    junit: Junit = None,
+    junit: JunitFile = None,
     list_only: ListOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -83,9 +72,10 @@ def exam(
     """
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import BeforeTheEnd
-    from groupcoord.testing.exams import SCENARIOS, CommandError, examine, scenarios_for
+    from groupcoord.testing import exams
+    from groupcoord.testing.exams import SCENARIOS, examine, scenarios_for
     from groupcoord.testing.exams.instances import kill_all
-    from groupcoord.testing.exams.report import baseline_of
+    from groupcoord.testing.exams.report import baseline_of, exam_junit, exam_page
 
     console = open_console(is_for_errors=as_json and not list_only)
     if list_only:
@@ -110,9 +100,12 @@ def exam(
                 results.append(result)
                 not_played -= 1
                 _print_result(console, result, baseline_of(results))
-    except (CommandError, ValueError) as error:
-        _give_up(str(error))
-    _write(html, junit, results, shlex.join(plan.command))
+    except (exams.CommandError, ValueError) as error:
+        raise CommandError(error) from None
+    if html is not None:
+        write_text(html, exam_page(results, shlex.join(plan.command)))
+    if junit is not None:
+        write_text(junit, exam_junit(results))
     if as_json:
         print(json.dumps([_as_data(result) for result in results], indent=2))
     _print_summary(console, results, not_played)
@@ -130,21 +123,10 @@ def _is_by_itself(record: logging.LogRecord) -> bool:
 def _plan(settings: list[str], **options: Any) -> Plan:
     from groupcoord.testing.exams import Plan
 
-    own: dict[str, str | int | float] = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            _give_up(f"--set takes KEY=VALUE, not {text!r}")
-        own[key.strip()] = value.strip()
     try:
-        return Plan(settings=own, **options)
+        return Plan(settings={**key_values("--set", settings)}, **options)
     except ValueError as error:
-        _give_up(str(error))
-
-
-def _give_up(message: str) -> NoReturn:
-    complain("exam", message)
-    raise typer.Exit(USAGE_ERROR)
+        raise CommandError(error) from None
 
 
 def _print_scenarios(console: Console, scenarios: list[Scenario], *, as_json: bool) -> None:
@@ -185,20 +167,6 @@ def _print_summary(console: Console, results: list[Result], not_played: int) -> 
     if alike:
         summary += f" ({alike} of them only as quiet does)"
     console.print(summary, style="bold red" if failed else "bold green")
-
-
-def _write(html: Path | None, junit: Path | None, results: list[Result], command: str) -> None:
-    from groupcoord.testing.exams.report import exam_junit, exam_page
-
-    for path, text in (
-        (html, exam_page(results, command) if html else ""),
-        (junit, exam_junit(results) if junit else ""),
-    ):
-        if path is not None:
-            try:
-                path.write_text(text, "utf-8")
-            except OSError as error:
-                _give_up(f"{path} can't be written: {error.strerror}")
 
 
 def _as_data(result: Result) -> dict[str, object]:

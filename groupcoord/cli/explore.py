@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from attrs import asdict
 
-from groupcoord.cli.messages import complain, say
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, say, write_text
+from groupcoord.cli.options import AsJson, CpuSeconds, HtmlFile, Jobs
 from groupcoord.config.files import parse_json, parse_toml, read_text
 
 if TYPE_CHECKING:
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from groupcoord.testing.exploring.scope import Scope
     from groupcoord.testing.exploring.telling import Story
 
-FAILED = 1
-USAGE_ERROR = 2
 
 What = Annotated[
     str | None,
@@ -37,12 +38,6 @@ Faults = Annotated[
     typer.Option(metavar="WORDS", help="Allowed faults, separated by commas; with refuse the log is late."),
 ]
 Depth = Annotated[int, typer.Option(min=0, help="Maximum steps of a history.")]
-CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="CPU limit of all processes.")]
-Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes; the result is the same.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")]
-Page = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Draw the histories that break a law, as HTML.")
-]
 Keep = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save each history that breaks a law as JSON.")]
 Replay = Annotated[Path | None, typer.Option(metavar="FILE", help="Replay this history (JSON or TOML) instead.")]
 
@@ -58,7 +53,7 @@ def explore(
     cpu: CpuSeconds = 600.0,
     jobs: Jobs = 1,
     as_json: AsJson = False,
-    html: Page = None,
+    html: HtmlFile = None,
     keep: Keep = None,
     replay: Replay = None,
 ) -> None:
@@ -85,18 +80,13 @@ def explore(
         found = _search(scope, depth, cpu, jobs, as_json=as_json)
         stories = [tell(violation.trace) for violation in found.violations]
     except HistoryError as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
     _end(found, as_json=as_json)
     for violation in found.violations:
         _tell_violation(violation, keep, as_json=as_json)
     _show(stories, html, as_json=as_json)
     if found.violations:
         raise typer.Exit(FAILED)
-
-
-def _give_up(message: str) -> NoReturn:
-    complain("explore", message)
-    raise typer.Exit(USAGE_ERROR)
 
 
 def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: str | None) -> Scope:
@@ -106,14 +96,14 @@ def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: s
     words = ALL if faults is None else tuple(filter(None, faults.split(",")))
     if what is None:
         if not dynamic + static:
-            _give_up("name a scope, or say how many processes there are: --dynamic 2")
+            raise CommandError("name a scope, or say how many processes there are: --dynamic 2")
         return Scope.of(scope_of(protocol, dynamic, static, words).table())
     if dynamic + static or faults is not None:
-        _give_up("--dynamic, --static and --faults are for those without a SCOPE")
+        raise CommandError("--dynamic, --static and --faults are for those without a SCOPE")
     if what in NAMED:
         return NAMED[what]
     if not what.endswith(".toml"):
-        _give_up(f"there is no scope {what!r}; there are {', '.join(NAMED)}")
+        raise CommandError(f"there is no scope {what!r}; there are {', '.join(NAMED)}")
     return Scope.of(_read(Path(what)))
 
 
@@ -122,11 +112,11 @@ def _read(path: Path) -> dict[str, Any]:
         text = read_text(path)
         found: Any = parse_json(text) if path.suffix == ".json" else parse_toml(text)
     except OSError as error:
-        _give_up(f"{path} can't be read: {error.strerror}")
+        raise CommandError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:
-        _give_up(f"{path} can't be read: {error}")
+        raise CommandError(f"{path} can't be read: {error}") from None
     if not isinstance(found, dict):
-        _give_up(f"{path} has no table")
+        raise CommandError(f"{path} has no table")
     return found
 
 
@@ -176,11 +166,9 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
         print(json.dumps(history))
     if keep is not None:
         path = keep / f"{violation.broken.law}.json"
-        try:
+        with suppress(OSError):  # of which writing gives the reason
             keep.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
-        except OSError as error:
-            _give_up(f"{path} can't be written: {error.strerror}")
+        write_text(path, json.dumps(history, indent=2) + "\n")
         if not as_json:
             say(f"play it again: groupcoord explore --replay {path}")
 
@@ -201,9 +189,6 @@ def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None
             for number, story in enumerate(stories, 1)
         ]
         lead = [paragraph(f"{len(stories)} histories: what was asked, answered and written, step by step.")]
-        try:
-            html.write_text(page("Histories of a coordinator", lead, sections), "utf-8")
-        except OSError as error:
-            _give_up(f"{html} can't be written: {error.strerror}")
+        write_text(html, page("Histories of a coordinator", lead, sections))
     if any(story.law for story in stories):
         raise typer.Exit(FAILED)

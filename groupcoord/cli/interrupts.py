@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-SIGNALLED = 128
-"""A shell's exit status of a command that a signal ended is this and the signal's number."""
+FAILED, USAGE_ERROR, SIGNALLED = 1, 2, 128
+"""Exit statuses: the work failed, the command cannot be carried out as given, a signal (its number is added)."""
 
 ASKED = (signal.SIGINT, signal.SIGTERM)
 SIGNALS = (*ASKED, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ASKED

@@ -6,21 +6,25 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from attrs import asdict, frozen
 
 from groupcoord.analysis.report.text import clipped, escape
-from groupcoord.cli.cluster_options import (
-    USAGE_ERROR,
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, say
+from groupcoord.cli.options import (
+    AsJson,
     BootstrapServer,
     CommandConfig,
     ExcludedGroups,
+    Groups,
+    Interval,
+    Metrics,
     given_address,
     served_metrics,
 )
-from groupcoord.cli.messages import complain, say
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -32,25 +36,12 @@ if TYPE_CHECKING:
     from groupcoord.analysis.selection import Selection
     from groupcoord.cli.interrupts import StopRequest
 
-FAILED = 1
 
-Groups = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="NAME", help="Only this group, by partition; repeatable."),
-]
-Partitions = Annotated[bool, typer.Option("--partitions", help="Print a row per partition instead of per group.")]
+ByPartition = Annotated[bool, typer.Option("--partitions", help="Print a row per partition instead of per group.")]
 MinLag = Annotated[
     int, typer.Option("--min-lag", min=0, metavar="RECORDS", help="Only groups or partitions with at least this lag.")
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
-Interval = Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="With --watch: interval.")]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics", metavar="[HOST:]PORT", help="Address of /metrics for Prometheus; repeats as --watch does."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per partition.")]
 
 
 @frozen
@@ -79,7 +70,7 @@ def lag(
     command_config: CommandConfig = None,
     groups: Groups = None,
     exclude_group: ExcludedGroups = None,
-    partitions: Partitions = False,
+    partitions: ByPartition = False,
     min_lag: MinLag = 0,
     watch: Watch = False,
     interval: Interval = 5.0,
@@ -99,7 +90,7 @@ def lag(
     with _errors_in_words():
         address = given_address(bootstrap_server, command_config)
         if address is None:
-            _give_up("name a cluster, by --bootstrap-server or --command-config")
+            raise CommandError("name a cluster, by --bootstrap-server or --command-config")
         shown = _Shown(tuple(groups or ()), partitions or bool(groups), min_lag, as_json)
         selection = Selection(excluded_groups=exclude_group or ())
         console = open_console()
@@ -107,10 +98,10 @@ def lag(
             for look in _looks(address, shown.group_ids, selection, None, interval):
                 _print(console, look, shown)
                 if look.unknown:
-                    _give_up(_no_such_group(look.unknown), FAILED)
+                    raise CommandError(_no_such_group(look.unknown), FAILED)
             return
         stop = StopRequest()
-        with served_metrics("lag", lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
+        with served_metrics(lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
             for look in _looks(address, shown.group_ids, selection, stop, interval):
                 if collector is not None:
                     from groupcoord.analysis.pipeline.metric_values import Figures
@@ -181,14 +172,9 @@ def _errors_in_words() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
     except PipelineError as error:
-        _give_up(str(error), FAILED)
-
-
-def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
-    complain("lag", message)
-    raise typer.Exit(status)
+        raise CommandError(error, FAILED) from None
 
 
 def _no_such_group(names: list[str]) -> str:

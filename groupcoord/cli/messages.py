@@ -1,4 +1,4 @@
-"""Plain text that commands and servers print, with escapes for control characters.
+"""Plain text that commands and servers print, with escapes for control characters, and errors that end a command.
 
 Clients choose the names of groups, members and topics: nothing in them may reach a terminal as a command, turn the
 direction of text, or look like a line of its own.
@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
+from pathlib import Path
 
 import typer
 
 from groupcoord.analysis.report.text import escape
+from groupcoord.cli.interrupts import USAGE_ERROR
+
+
+class CommandError(Exception):
+    """A command cannot be carried out, or failed: the message to print, and the exit status."""
+
+    def __init__(self, message: object, status: int = USAGE_ERROR) -> None:
+        super().__init__(str(message))
+        self.status = status
 
 
 def escape_lines(text: str) -> str:
@@ -42,3 +53,22 @@ class EscapingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_lines(super().format(record))
+
+
+def key_values(option: str, words: Iterable[str]) -> dict[str, str]:
+    """Parse the values ``KEY=VALUE`` of an option."""
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option} takes KEY=VALUE, not {word!r}")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that an option names."""
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} can't be written: {error.strerror}") from None

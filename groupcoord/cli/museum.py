@@ -6,20 +6,20 @@ import json
 import textwrap
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from attrs import asdict
 
-from groupcoord.cli.messages import complain
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, write_text
+from groupcoord.cli.options import AsJson, CpuSeconds, HtmlFile
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from groupcoord.testing.museum import Exhibit
 
-FAILED = 1
-USAGE_ERROR = 2
 WIDTH = 100
 
 
@@ -46,10 +46,7 @@ With = Annotated[
         "--with", metavar="SEARCHERS", help="Ways of looking, with commas between: explore,machine,member,swarm."
     ),
 ]
-CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="CPU per search method.")]
 All = Annotated[bool, typer.Option("--all", help="With play or hunt: every possible exhibit.")]
-Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="With play: write one HTML page.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")]
 
 
 def museum(
@@ -58,7 +55,7 @@ def museum(
     searchers: With = "explore,machine,member,swarm",
     cpu: CpuSeconds = 60.0,
     whole: All = False,
-    html: Page = None,
+    html: HtmlFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Bugs of coordinators, clients and monitors that really happened.
@@ -74,27 +71,22 @@ def museum(
         _list(console, exhibits(), as_json=as_json)
         return
     if bool(name) == (whole and action is not Action.SHOW):
-        _give_up(f"name one exhibit to {action.value}" + ("" if action is Action.SHOW else ", or say --all"))
+        raise CommandError(f"name one exhibit to {action.value}" + ("" if action is Action.SHOW else ", or say --all"))
     try:
         chosen = [exhibit(name)] if name else [shown for shown in exhibits() if shown.plant is not None]
     except UnknownExhibitError as error:
-        _give_up(str(error))
+        raise CommandError(error) from None
     if action is Action.SHOW:
         _show(console, chosen[0], as_json=as_json)
         return
     if chosen[0].plant is None:
-        _give_up(f"{chosen[0].id} has no place in this package: {chosen[0].absent}")
+        raise CommandError(f"{chosen[0].id} has no place in this package: {chosen[0].absent}")
     if action is Action.HUNT:
         _hunt(console, chosen, searchers.split(","), cpu, as_json=as_json)
         return
     if name and chosen[0].play is None:
-        _give_up(f"no short history of {chosen[0].id} is known; hunt it")
+        raise CommandError(f"no short history of {chosen[0].id} is known; hunt it")
     _play(console, [shown for shown in chosen if shown.play is not None], html, as_json=as_json, is_short=whole)
-
-
-def _give_up(message: str) -> NoReturn:
-    complain("museum", message)
-    raise typer.Exit(USAGE_ERROR)
 
 
 def _list(console: Console, shown: tuple[Exhibit, ...], *, as_json: bool) -> None:
@@ -144,13 +136,13 @@ def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: 
 
     for searcher in searchers:
         if searcher not in SEARCHERS:
-            _give_up(f"there is no way of looking {searcher!r}; there are {', '.join(SEARCHERS)}")
+            raise CommandError(f"there is no way of looking {searcher!r}; there are {', '.join(SEARCHERS)}")
     for shown in chosen:
         for searcher in searchers:
             try:
                 hunt = hunt_for(shown, searcher, cpu_s)
             except TaskFailedError as error:
-                _give_up(str(error))
+                raise CommandError(error) from None
             if as_json:
                 print(json.dumps({"exhibit": shown.id, **asdict(hunt)}), flush=True)
                 continue
@@ -172,7 +164,7 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
         try:
             shipping, planted = (play_of(shown, is_planted=is_planted) for is_planted in (False, True))
         except TaskFailedError as error:
-            _give_up(str(error))
+            raise CommandError(error) from None
         played.append((shown, planted))
         is_as_told = is_as_told and not shipping.law and bool(planted.law)
         if as_json:
@@ -187,9 +179,6 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
                 for line in in_lines(story):
                     console.print(line, style="bold red" if line.lstrip().startswith("BROKEN") else "", soft_wrap=True)
     if html is not None:
-        try:
-            html.write_text(museum_page(played), "utf-8")
-        except OSError as error:
-            _give_up(f"{html} can't be written: {error.strerror}")
+        write_text(html, museum_page(played))
     if not is_as_told:
         raise typer.Exit(FAILED)

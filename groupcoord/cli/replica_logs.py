@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -12,10 +13,19 @@ from urllib.parse import urlsplit
 import typer
 
 from groupcoord.analysis.errors import PipelineError, first_line
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError
+from groupcoord.clock import Clock
+from groupcoord.core.messages import Node
 
 if TYPE_CHECKING:
     from groupcoord.cluster.nats import NatsSlotLog
     from groupcoord.cluster.postgres import PostgresSlotLog
+    from groupcoord.cluster.slot_log import SlotLog
+    from groupcoord.host.cluster_node import ClusterNode
+    from groupcoord.host.node_servers import Sockets
+    from groupcoord.host.opening import Storage
+
 
 _POSTGRES = ("postgresql://", "postgres://")
 _NATS = ("nats://", "tls://")
@@ -83,3 +93,70 @@ def without_secrets(url: str) -> str:
     """Return which engine and log a URL names, without user, password and settings."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+class SharedLog:
+    """A log that several nodes share, by its URL.
+
+    Args:
+        url: of the engine; behind a ``#`` may be the log's name in it.
+        node_id: of this node.
+
+    Raises:
+        CommandError: there is no engine for such a URL, or the name is none.
+
+    Attributes:
+        place: which it is, in words without secrets.
+        documents: what all nodes must know.
+    """
+
+    def __init__(self, url: str, node_id: int) -> None:
+        if not is_of_replicas(url):
+            raise CommandError(f"--cluster takes {'…, '.join(SCHEMES)}…; there is no other engine")
+        self._url, self._node_id = url, node_id
+        self.place = without_secrets(url)
+        try:
+            self._slot_log()
+        except ValueError as error:
+            raise CommandError(f"--cluster: {error}") from None
+        from groupcoord.cluster.documents import SlotDocuments
+
+        self.documents = SlotDocuments(self._silent_slot_log)
+
+    def _slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
+        return slot_log_at(self._url)
+
+    def _silent_slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
+        """Return the engine for what runs beside the node, which says what is not safe there."""
+        slot_log = slot_log_at(self._url)
+        slot_log.warns = False
+        return slot_log
+
+    def open(self) -> None:
+        """Read what all nodes know.
+
+        Raises:
+            CommandError: the engine can't be asked.
+        """
+        from groupcoord.cluster.slot_log import SlotLogError
+
+        try:
+            self.documents.open()
+        except (SlotLogError, TimeoutError) as error:
+            raise CommandError(f"{self.place}: {first_line(error)}", FAILED) from None
+
+    def close(self) -> None:
+        """Close that."""
+        self.documents.close()
+
+    def node(self, storage: Storage, clock: Clock, node: Node, sockets: Sockets) -> ClusterNode:
+        """Return this node.
+
+        Args:
+            storage, clock, sockets: see :class:`~groupcoord.host.cluster_node.ClusterNode`.
+            node: with the address that clients are told.
+        """
+        from groupcoord.host.cluster_node import ClusterNode
+
+        own = node._replace(node_id=self._node_id)
+        return ClusterNode(storage, self.documents, clock, own, sockets, self._slot_log)

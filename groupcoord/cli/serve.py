@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from attrs import evolve
@@ -19,31 +19,41 @@ from attrs import evolve
 import groupcoord
 from groupcoord.broker.addresses import ANY_ADDRESS
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.listeners import check_advertised, with_listener
 from groupcoord.broker.security.security import Security, split_properties
-from groupcoord.broker.topics.registry import Topic, TopicError, check_topic_name
-from groupcoord.cli.interrupts import AtTheFirstSignal
-from groupcoord.cli.messages import EscapingFormatter, complain, say
-from groupcoord.cli.serve_opening import (
-    FAILURE,
-    OFFSETS_PARTITIONS_KEY,
-    USAGE_ERROR,
-    Opening,
-    StartError,
-)
+from groupcoord.broker.topics.internal import ensure_internal_topic
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal
+from groupcoord.cli.messages import CommandError, EscapingFormatter, key_values, say
+from groupcoord.cli.options import Settings
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.fast_construct import collect_garbage_seldom, keep_freed_memory
+from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError, GroupcoordError
 from groupcoord.host.descriptors import import_modules_of_requests
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
+from groupcoord.host.opening import (
+    Storage,
+    open_cluster_storage,
+    open_log_store,
+    open_producer_ids,
+    open_topic_directory,
+)
+from groupcoord.log_store import ListingStore, LogStore, close_store
 
 if TYPE_CHECKING:
-    from groupcoord.cli.serve_cluster import SharedLog
+    from groupcoord.cli.replica_logs import SharedLog
+    from groupcoord.cluster.documents import SlotDocuments
     from groupcoord.host.cluster_node import ClusterNode
+    from groupcoord.storage.data_directory import DataDirectory
     from groupcoord.testing.asserting.requests import RequestLog
+
 
 NODES_HELP = "Number of nodes, on --port and the following ports, or on free ones."
 CLUSTER_HELP = (
@@ -65,10 +75,7 @@ def serve(
     topic: Annotated[
         list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="Create a topic; repeatable.")
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting under Kafka's key; repeatable."),
-    ] = None,
+    setting: Settings = None,
     advertised_host: Annotated[
         str | None, typer.Option(help="Address that clients are given. [default: that of --host]")
     ] = None,
@@ -99,7 +106,7 @@ def serve(
         _set_up_logging(log_level)
         _check_cluster(cluster, node_id, data_dir, nodes, control_port)
         if nodes > 1 and metrics_port is not None:
-            raise StartError("--metrics-port shows one node: leave it out, or --nodes", USAGE_ERROR)
+            raise CommandError("--metrics-port shows one node: leave it out, or --nodes")
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
@@ -122,7 +129,7 @@ def serve(
 
 def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
     """Open what nodes share, until the end."""
-    from groupcoord.cli.serve_cluster import SharedLog
+    from groupcoord.cli.replica_logs import SharedLog
 
     shared = SharedLog(url, node_id)
     stack.callback(shared.close)
@@ -135,13 +142,13 @@ def _check_cluster(
 ) -> None:
     """Refuse options that don't go together with nodes that share a log."""
     if (url is None) != (node_id is None):
-        raise StartError("--cluster and --node-id go together: the id tells this node from the others", USAGE_ERROR)
+        raise CommandError("--cluster and --node-id go together: the id tells this node from the others")
     if url is None:
         return
     if data_dir is not None:
-        raise StartError("--cluster keeps nothing on the disk: leave out --data-dir", USAGE_ERROR)
+        raise CommandError("--cluster keeps nothing on the disk: leave out --data-dir")
     if node_count > 1 or control_port is not None:
-        raise StartError("--cluster is for one node: leave out --nodes and --control", USAGE_ERROR)
+        raise CommandError("--cluster is for one node: leave out --nodes and --control")
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
@@ -154,25 +161,18 @@ def _errors_told() -> Iterator[None]:
     """Tell the user in a line what keeps the server from starting, and exit."""
     try:
         yield
-    except StartError as error:
-        _refuse(str(error), error.exit_status)
     except ConfigError as error:
-        _refuse(str(error), USAGE_ERROR)
+        raise CommandError(error) from None
     except LoadError as error:
-        _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
+        raise CommandError(f"none of {len(error.causes)} log partitions can be loaded", FAILED) from None
     except GroupcoordError as error:
-        _refuse(str(error), FAILURE)
-
-
-def _refuse(message: str, exit_status: int) -> NoReturn:
-    complain("serve", message)
-    raise typer.Exit(exit_status)
+        raise CommandError(error, FAILED) from None
 
 
 def _set_up_logging(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise StartError(f"--log-level {level!r} is none of debug, info, warning, error", USAGE_ERROR)
+        raise CommandError(f"--log-level {level!r} is none of debug, info, warning, error")
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=number, handlers=[handler])
@@ -183,12 +183,7 @@ def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config
 
     Unless topics may hold records, they don't, whatever the settings say.
     """
-    properties: dict[str, str | int] = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise StartError(f"--set {text!r} is not KEY=VALUE", USAGE_ERROR)
-        properties[key.strip()] = value
+    properties: dict[str, str | int] = {**key_values("--set", settings)}
     usual, secure = split_properties(properties)
     config = Config.from_properties(usual)
     if not holds_records:
@@ -205,7 +200,7 @@ def _parse_topic(text: str) -> tuple[str, int]:
     except (TopicError, ValueError):
         partition_count = 0
     if partition_count < 1:
-        raise StartError(f"--topic {text!r} is not NAME:PARTITIONS, such as orders:12", USAGE_ERROR)
+        raise CommandError(f"--topic {text!r} is not NAME:PARTITIONS, such as orders:12")
     return name, partition_count
 
 
@@ -214,7 +209,7 @@ def _bind(
 ) -> list[dict[str, socket.socket]]:
     """Return for each node a bound socket for each listener, by its name; without listeners one, with none."""
     if not security.listeners and host in ANY_ADDRESS and advertised_host is None:
-        raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
+        raise CommandError(f"--host {host!r} needs --advertised-host: clients can't connect to it")
     addresses = security.addresses or {"": (host, port)}
     return [
         {
@@ -228,7 +223,7 @@ def _bind(
 def _check_control_port(control_port: int | None, sockets: Sequence[Sockets]) -> None:
     for number, own in enumerate(sockets, 1):
         if control_port in [sock.getsockname()[1] for sock in own.values()]:
-            raise StartError(f"--control {control_port} is a port of node {number}: give another", USAGE_ERROR)
+            raise CommandError(f"--control {control_port} is a port of node {number}: give another")
 
 
 def _port_of(socks: Mapping[str, socket.socket]) -> int:
@@ -245,13 +240,13 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+        raise CommandError(f"can't listen on {host}:{port}: {error.strerror or error}", FAILED) from None
     with sock:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)
         except OSError as error:
-            raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+            raise CommandError(f"can't listen on {host}:{port}: {error.strerror or error}", FAILED) from None
         yield sock
 
 
@@ -380,7 +375,7 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
         try:
             await stack.enter_async_context(metrics)
         except OSError as error:
-            raise StartError(f"can't show metrics: {error.strerror or error}") from None
+            raise CommandError(f"can't show metrics: {error.strerror or error}", FAILED) from None
         log.info("metrics on port %d", metrics.port)
     if pages.control_port is not None and pages.request_log is not None and isinstance(servers, NodeServers):
         from groupcoord.testing.faults import Control
@@ -390,5 +385,147 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
         try:
             await stack.enter_async_context(control)
         except OSError as error:
-            raise StartError(f"can't take orders for faults: {error.strerror or error}") from None
+            raise CommandError(f"can't take orders for faults: {error.strerror or error}", FAILED) from None
         say(f"faults on purpose: http://127.0.0.1:{control.port}")
+
+
+OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
+
+
+class Opening:
+    """Opens what the server keeps its data in: on disk anew in each of its lives, in memory once.
+
+    Args:
+        data_dir: where it is on disk; None: in memory.
+        config: the settings.
+        is_set: the number of offsets partitions is among those that were given.
+        topics: those that shall exist.
+        clock: where time comes from.
+        security: who may connect.
+
+    Attributes:
+        clock, data_dir: as given.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        config: Config,
+        is_set: bool,
+        topics: list[tuple[str, int]],
+        clock: Clock,
+        security: Security,
+    ) -> None:
+        self.data_dir = data_dir
+        self._config = config
+        self._is_set = is_set
+        self._topics = topics
+        self.clock = clock
+        self._security = security
+        self._in_memory: Storage | None = None
+
+    def storage(self) -> Storage:
+        """Return it.
+
+        Raises:
+            CommandError: it can't be used as asked.
+        """
+        if self._in_memory is not None:
+            return self._in_memory
+        data_dir = self.data_dir
+        with ExitStack() as stack:
+            store = _open_store(data_dir, self._config)
+            stack.callback(close_store, store)
+            registry, directory, config = _open_topics(data_dir, store, self._config, self._is_set, self._topics)
+            storage = Storage(
+                config,
+                store,
+                registry,
+                GroupConfigs(config, data_dir),
+                Administered(data_dir),
+                open_producer_ids(data_dir),
+                TopicData(config, self.clock, registry, directory),
+                self._security,
+            )
+            stack.pop_all()
+        if data_dir is None:
+            self._in_memory = storage
+        return storage
+
+    def for_cluster(self, documents: SlotDocuments) -> Storage:
+        """Return what a node keeps its data in that shares a log with others; the first one makes the topics.
+
+        Args:
+            documents: what all nodes must know; open.
+
+        Raises:
+            CommandError: it can't be used as asked.
+        """
+        registry = TopicRegistry(documents)
+        while True:
+            refusals = documents.refusals
+            registry.reload()
+            config = _keep_offsets_partitions(registry, (), self._config, self._is_set)
+            try:
+                with registry.edit() as edit:
+                    ensure_internal_topic(edit, OFFSETS_TOPIC, config)
+                _ensure_topics(registry, "the cluster", self._topics)
+            except (OSError, CommandError) as error:
+                if documents.refusals == refusals:
+                    raise CommandError(str(error), FAILED) from None
+            else:
+                return open_cluster_storage(documents, registry, config, self.clock, self._security)
+
+
+def _open_store(data_dir: Path | None, config: Config) -> LogStore:
+    from groupcoord.storage.errors import LogDirectoryError
+
+    try:
+        return open_log_store(data_dir, config)
+    except LogDirectoryError as error:
+        raise CommandError(str(error), FAILED) from None
+
+
+def _open_topics(
+    data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
+) -> tuple[TopicRegistry, DataDirectory | None, Config]:
+    """Read the topics, add those of the command line, and settle how many partitions the offsets topic has."""
+    try:
+        registry = TopicRegistry(data_dir)
+        found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
+        config = _keep_offsets_partitions(registry, found, config, is_set)
+        directory = open_topic_directory(data_dir, config, registry)
+    except OSError as error:
+        raise CommandError(f"{data_dir}: {error.strerror or error}", FAILED) from None
+    _ensure_topics(registry, data_dir, topics)
+    return registry, directory, config
+
+
+def _ensure_topics(registry: TopicRegistry, where: object, topics: list[tuple[str, int]]) -> None:
+    """Have the topics of the command line."""
+    try:
+        for name, partition_count in topics:
+            registry.ensure(name, partition_count)
+    except TopicError as error:
+        raise CommandError(f"--topic {name}:{partition_count}: {error}", FAILED) from None
+    except OSError as error:
+        raise CommandError(f"{where}: {error.strerror or error}", FAILED) from None
+
+
+def _keep_offsets_partitions(registry: TopicRegistry, found: Sequence[int], config: Config, is_set: bool) -> Config:
+    # The number decides which log partition a group lives in: with another one its offsets would not be found.
+    wanted = config.offsets_topic_num_partitions
+    known = registry.get(OFFSETS_TOPIC)
+    if known is None:
+        if found and found[-1] >= wanted:
+            raise CommandError(
+                f"there is a log partition {found[-1]}, but {OFFSETS_PARTITIONS_KEY} is {wanted}", FAILED
+            )
+        return config
+    if known.partition_count == wanted:
+        return config
+    if is_set:
+        raise CommandError(
+            f"{OFFSETS_PARTITIONS_KEY} is {known.partition_count} here and can't become {wanted}", FAILED
+        )
+    return evolve(config, offsets_topic_num_partitions=known.partition_count)

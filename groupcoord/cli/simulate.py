@@ -8,21 +8,20 @@ import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from attrs import evolve, frozen
 
-from groupcoord.cli.messages import complain, say
+from groupcoord.cli.interrupts import FAILED
+from groupcoord.cli.messages import CommandError, say, write_text
+from groupcoord.cli.options import AsJson, HtmlFile, Jobs
 from groupcoord.config.files import read_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from groupcoord.sim import Comparison, FleetReport, Run, Scenario, WorldOptions
-
-FAILED = 1
-USAGE_ERROR = 2
 
 
 Scenarios = Annotated[
@@ -43,12 +42,9 @@ Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds.")]
 FirstSeed = Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Run this seed only and print its trace, one line per event.")]
 JOBS = max(os.cpu_count() or 1, 1)
-Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 NoFastForward = Annotated[
     bool, typer.Option("--no-fast-forward", help="Simulate steady phases step by step; the trace is the same.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")]
 
 
 @frozen
@@ -70,7 +66,7 @@ def simulate(
     jobs: Jobs = JOBS,
     no_fast_forward: NoFastForward = False,
     as_json: AsJson = False,
-    html: Page = None,
+    html: HtmlFile = None,
 ) -> None:
     """Run a fleet of consumers over virtual time, once for each seed, and report distributions.
 
@@ -85,9 +81,13 @@ def simulate(
     command = shlex.join(["groupcoord", "simulate", *map(str, scenarios or []), *options])
     if seed is not None:
         if as_json or html is not None:
-            _give_up("--seed prints the trace of one seed; for its report use --seeds 1 --first-seed and its number")
+            raise CommandError(
+                "--seed prints the trace of one seed; for its report use --seeds 1 --first-seed and its number"
+            )
         if len(fleets) > 1:
-            _give_up(f"--seed wants one of the variants: --variant {' or '.join(fleet.variant for fleet in fleets)}")
+            raise CommandError(
+                f"--seed wants one of the variants: --variant {' or '.join(fleet.variant for fleet in fleets)}"
+            )
         _print_trace(seed, fleets[0].options_of(seed))
         return
     chosen = range(first_seed, first_seed + seeds)
@@ -107,7 +107,7 @@ def _fleets(paths: list[Path], settings: list[str], variant: str | None) -> list
 
     if not paths:
         if settings or variant is not None:
-            _give_up("--set and --variant need a scenario")
+            raise CommandError("--set and --variant need a scenario")
         return [_Fleet("small fleets with everything going wrong", "", swarm_options)]
     found = [(path, scenario) for path in paths for scenario in _load(path, settings)]
     fleets = []
@@ -116,11 +116,11 @@ def _fleets(paths: list[Path], settings: list[str], variant: str | None) -> list
         fleets.append(_Fleet(scenario.name, " ".join(filter(None, names)), scenario.options_of))
     names = [fleet.variant for fleet in fleets]
     if len(set(names)) < len(names):
-        _give_up(f"two variants have one name: {', '.join(names)}")
+        raise CommandError(f"two variants have one name: {', '.join(names)}")
     if variant is not None:
         fleets = [fleet for fleet in fleets if fleet.variant == variant]
         if not fleets:
-            _give_up(f"there is no variant {variant!r}; there are {', '.join(names)}")
+            raise CommandError(f"there is no variant {variant!r}; there are {', '.join(names)}")
     return fleets
 
 
@@ -131,7 +131,7 @@ def _report(reports: list[FleetReport], command: str, html: Path | None, *, as_j
         (report,) = reports
         command += f" --variant {shlex.quote(report.variant)}" if report.variant else ""
         if html is not None:
-            _write_page(html, report_page(report, command))
+            write_text(html, report_page(report, command))
         if as_json:
             print(json.dumps(report.to_json(), indent=2))
         else:
@@ -139,16 +139,11 @@ def _report(reports: list[FleetReport], command: str, html: Path | None, *, as_j
         return
     comparison = Comparison(tuple(reports))
     if html is not None:
-        _write_page(html, comparison_page(comparison, command))
+        write_text(html, comparison_page(comparison, command))
     if as_json:
         print(json.dumps(comparison.to_json(), indent=2))
     else:
         _print_variants(comparison, command)
-
-
-def _give_up(message: str) -> NoReturn:
-    complain("simulate", message)
-    raise typer.Exit(USAGE_ERROR)
 
 
 def _load(path: Path, settings: list[str]) -> list[Scenario]:
@@ -157,17 +152,17 @@ def _load(path: Path, settings: list[str]) -> list[Scenario]:
     try:
         read = dict(read_setting(text) for text in settings)
     except ScenarioError as error:
-        _give_up(f"--set: {error}")
+        raise CommandError(f"--set: {error}") from None
     try:
         text = read_text(path)
     except OSError as error:
-        _give_up(f"{path} can't be read: {error.strerror}")
+        raise CommandError(f"{path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        _give_up(f"{path} can't be read: it is no text in UTF-8")
+        raise CommandError(f"{path} can't be read: it is no text in UTF-8") from None
     try:
         return parse_variants(text, read)
     except ScenarioError as error:
-        _give_up(f"{path}: {error}")
+        raise CommandError(f"{path}: {error}") from None
 
 
 def _print_trace(seed: int, options: WorldOptions) -> None:
@@ -196,7 +191,7 @@ def _print_trace(seed: int, options: WorldOptions) -> None:
 def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetReport:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from groupcoord.cli.progress import progress_bar
+    from groupcoord.cli.console import progress_bar
     from groupcoord.sim import collect, run_seeds
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
@@ -208,13 +203,6 @@ def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetRepo
 
         runs = run_seeds(seeds, fleet.options_of, min(jobs, len(seeds)))
         return collect(fleet.name, runs, advance, fleet.variant)
-
-
-def _write_page(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, "utf-8")
-    except OSError as error:
-        _give_up(f"{path} can't be written: {error.strerror}")
 
 
 _STYLES = {"better": "green", "worse": "red", "": ""}

@@ -21,7 +21,7 @@ from rich.text import Text
 
 import groupcoord
 from groupcoord import cli
-from groupcoord.cli import console, messages, progress
+from groupcoord.cli import console, messages
 from groupcoord.cli.dump import pages
 
 LONG = ", ".join(["a group id that is longer than any terminal is wide"] * 6)
@@ -148,14 +148,14 @@ def test_commands_print_by_what_escapes() -> None:
                 called = ast.unparse(node.func)
                 if called in WRITERS and not (node.args and ast.unparse(node.args[0]).startswith("json.dumps(")):
                     found.add(f"{path.name}: {called}")
-    assert found == {"__init__.py: sys.stderr.write", "demo.py: sys.stderr.write", "root.py: typer.echo"}
+    assert found == {"__init__.py: sys.stderr.write", "options.py: typer.echo"}
 
 
 def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Where no bar can be shown, a line says now and then how far the work is; nothing does if nobody wants it."""
-    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.001)
+    monkeypatch.setattr(console, "LINE_INTERVAL_S", 0.001)
     told = ""
-    with progress.progress_bar(TextColumn("")) as bar:
+    with console.progress_bar(TextColumn("")) as bar:
         task = bar.add_task("the first step", total=4)
         bar.update(task, advance=1)
         end_s = time.monotonic() + 20
@@ -163,6 +163,6 @@ def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: py
             told += capsys.readouterr().err
     assert "25 % after 0 s: the first step\n" in told
 
-    with progress.progress_bar(TextColumn(""), is_wanted=False) as bar:
+    with console.progress_bar(TextColumn(""), is_wanted=False) as bar:
         bar.add_task("something quiet", total=1)
     assert "quiet" not in capsys.readouterr().err

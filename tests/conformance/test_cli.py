@@ -269,7 +269,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     for name in cli.COMMANDS:
         assert f" {name} " in out
-    assert out.splitlines()[-1] == "['groupcoord.cli.interrupts', 'groupcoord.cli.root']"
+    assert out.splitlines()[-1] == "['groupcoord.cli.interrupts', 'groupcoord.cli.options']"
 
 
 @pytest.mark.parametrize(

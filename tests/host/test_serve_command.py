@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, ErrorCode
-from groupcoord.cli.serve_opening import _open_store
+from groupcoord.cli.serve import _open_store
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.storage import segment_store
 from groupcoord.storage.compaction import CompactionSettings

@@ -525,9 +525,8 @@ def test_the_server_starts_with_little() -> None:
     assert {name for name in start if name.startswith("groupcoord.cli.")} == {
         "groupcoord.cli.interrupts",
         "groupcoord.cli.messages",
-        "groupcoord.cli.root",
+        "groupcoord.cli.options",
         "groupcoord.cli.serve",
-        "groupcoord.cli.serve_opening",
     }
     assert {".".join(name.split(".")[:3]) for name in later} == {"kio.schema.api_versions"}
 

@@ -15,8 +15,8 @@ import groupcoord.spark.sessions
 from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.report.data.group_status import SEVERITIES
 from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX
-from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli.analyze import _Watch
+from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.sessions import JavaNotFoundError, SparkFailedError, one_run
 

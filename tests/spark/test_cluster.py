@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 import groupcoord.spark as pipeline
 from groupcoord.analysis.errors import LogCutError
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.cli import USAGE_ERROR
+from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.clock import SystemClock
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.codec import encode_record

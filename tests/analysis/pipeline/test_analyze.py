@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,13 +22,12 @@ from groupcoord.analysis.pipeline import sources
 from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.following import LocalFollowing
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
-from groupcoord.analysis.pipeline.sources import ClusterSource
+from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
 from groupcoord.analysis.report.data.group_status import ShareGroupRow
 from groupcoord.analysis.rules.differences import Told, group_answers
-from groupcoord.analysis.selection import Selection
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
-from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
+from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from groupcoord.core.log.records import (
     NamedTopicPartitions,
@@ -346,7 +346,7 @@ def test_a_topic_that_is_not_about_groups(tmp_path: Path) -> None:
 
 def test_small_logs_need_no_spark(broker_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the size that the help names this process does the work, above it Spark, as with an option of Spark's."""
-    source = command._Source([str(broker_log)], None, "", Selection(), None, False)
+    source = partial(LogSource, [str(broker_log)])
     monkeypatch.setattr(command, "find_spec", lambda name: name)
     small = command._takes_spark(command.Engine.AUTO, source, [])
     told = command._takes_spark(command.Engine.AUTO, source, ["--memory"])

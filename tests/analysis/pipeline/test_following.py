@@ -20,7 +20,7 @@ from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.following import LocalFollowing, Progress
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource, LogTail
-from groupcoord.cli import USAGE_ERROR
+from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from tests.samples import SEED
 

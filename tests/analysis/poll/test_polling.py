@@ -20,7 +20,7 @@ from groupcoord.analysis.decode.schema import Columns, arrow_schema
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.poll.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
-from groupcoord.cli import USAGE_ERROR
+from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ServerThread
 

@@ -1,0 +1,112 @@
+"""Options that several commands have, declared once, and those of ``groupcoord`` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import groupcoord
+
+if TYPE_CHECKING:
+    from groupcoord.analysis.live.settings import ClusterAddress
+    from groupcoord.analysis.pipeline.metrics import GroupCollector
+
+LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"groupcoord {groupcoord.__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Kafka's group coordinator as a library: a small broker, a demonstration, and checks against real Kafka."""
+
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option("--bootstrap-server", "--bootstrap", metavar="HOST:PORT[,…]", help="Use this running cluster."),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config", metavar="FILE", help="Properties file of a Kafka client: connection, TLS, log-in."
+    ),
+]
+Topic = Annotated[
+    str, typer.Option("--topic", metavar="NAME", help="Name of a copy of __consumer_offsets on the cluster.")
+]
+Partitions = Annotated[list[int] | None, typer.Option("--partition", help="Only this log partition; repeatable.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", metavar="NAME", help="Only this group; repeatable.")]
+ExcludedGroups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-group",
+        metavar="REGEX",
+        help="Omit groups with a name that fully matches this Python regular expression; repeatable.",
+    ),
+]
+Interval = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time from one update to the next.")]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help="While updating, serve /metrics for Prometheus; on 127.0.0.1 by default, port 0 takes a free one.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A server setting under Kafka's key; repeatable."),
+]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="REGEX", help="Only those with a matching name; repeatable.")
+]
+ListOnly = Annotated[bool, typer.Option("--list", help="List what would run, and exit.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number that run at the same time.")]
+CpuSeconds = Annotated[float, typer.Option("--cpu", min=0.1, metavar="SECONDS", help="CPU limit of each search.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as one HTML page.")]
+JunitFile = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")]
+
+
+def given_address(bootstrap_server: str, command_config: str | None) -> ClusterAddress | None:
+    """Return the address of the cluster to read, or None if neither option is given."""
+    from groupcoord.analysis.live.settings import cluster_address
+
+    return cluster_address(bootstrap_server, command_config) if bootstrap_server or command_config is not None else None
+
+
+@contextmanager
+def served_metrics(cluster_name: Callable[[], str], address: str | None) -> Iterator[GroupCollector | None]:
+    """Serve /metrics at PORT or HOST:PORT within the context; yield its collector, or None without an address."""
+    from groupcoord.cli.messages import CommandError, say
+
+    if address is None:
+        yield None
+        return
+    try:
+        from groupcoord.analysis.pipeline.metrics import GroupCollector, served
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"--metrics {address}: {error.name} is not installed; try: pip install 'groupcoord[serve,local]'"
+        ) from None
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        raise CommandError(f"--metrics {address}: write it as PORT or HOST:PORT")
+    collector = GroupCollector(cluster_name())
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
+        except OSError as error:
+            raise CommandError(f"--metrics {address}: {error.strerror or error}") from None
+        say(f"metrics are at {url}", is_error=True)
+        yield collector
