@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import stat
+import tarfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,22 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     """
     with open(path, encoding=encoding, opener=open_file) as file:
         return file.read()
+
+
+def data_files(folder: Path, suffix: str) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each file of a data folder of this package, sorted by path.
+
+    A wheel has the archive ``FOLDER.tar.xz`` instead of the folder (``hatch_build.py``).
+    """
+    if folder.is_dir():
+        for path in sorted(folder.rglob(f"*{suffix}")):
+            yield str(path), path.read_text("utf-8")
+        return
+    with tarfile.open(f"{folder}.tar.xz") as archive:
+        for entry in archive:
+            file = archive.extractfile(entry)
+            if file is not None and entry.name.endswith(suffix):
+                yield f"{folder}.tar.xz/{entry.name}", file.read().decode("utf-8")
 
 
 def parse_json(text: str) -> Any:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.config.files import read_text
+from groupcoord.config.files import data_files, read_text
 from groupcoord.conformance import entities
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import substitute, variable_kind
@@ -223,7 +223,7 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
 
 @cache
 def _packaged() -> tuple[Transcript, ...]:
-    return tuple(map(_read, _files((PACKAGED,))))
+    return tuple(parse_transcript(text, source) for source, text in data_files(PACKAGED, ".json"))
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:

@@ -27,7 +27,7 @@ PRAGMA = re.compile(r"\s*# (?:noqa|type: ignore)\b.*$")
 
 TOP_LEVEL = {
     *("groupcoord", "tests", "examples", "docs", ".ci", ".github"),
-    *("README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "pyproject.toml", ".gitignore"),
+    *("README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "pyproject.toml", "hatch_build.py", ".gitignore"),
 }
 """All that lies at the top of the checkout, besides git's own and what .gitignore names."""
 
@@ -185,7 +185,8 @@ def test_the_top_level_is_as_planned() -> None:
     """Nothing lies at the top of the checkout that does not belong there, and nothing is missing."""
     ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text("utf-8").split()]
     found = {entry.name for entry in ROOT.iterdir()}
-    found = {name for name in found if name != ".git" and not any(fnmatch.fnmatch(name, i) for i in ignored)}
+    ignored += [".git", "PKG-INFO"]  # of a clone; of an unpacked sdist
+    found = {name for name in found if not any(fnmatch.fnmatch(name, pattern) for pattern in ignored)}
 
     assert found == TOP_LEVEL
 

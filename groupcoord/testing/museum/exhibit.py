@@ -5,14 +5,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
+from groupcoord.config.files import data_files
 from groupcoord.errors import GroupcoordError
 
-FOLDER = files("groupcoord.testing.museum").joinpath("exhibits")
+FOLDER = Path(__file__).parent / "exhibits"
 
 
 class UnknownExhibitError(GroupcoordError, LookupError):
@@ -96,7 +97,7 @@ def read_exhibit(table: Mapping[str, Any]) -> Exhibit:
 @cache
 def exhibits() -> tuple[Exhibit, ...]:
     """Return all exhibits, in order."""
-    tables = (tomllib.loads(file.read_text("utf-8")) for file in FOLDER.iterdir() if file.name.endswith(".toml"))
+    tables = (tomllib.loads(text) for _, text in data_files(FOLDER, ".toml"))
     return tuple(sorted(map(read_exhibit, tables), key=lambda exhibit: exhibit.number))
 
 
