@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 
 from groupcoord.broker.rate_limited_logger import RateLimitedLogger
 from groupcoord.host.descriptors import is_reserved
+from groupcoord.host.listening import Listening, bind
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -21,7 +22,6 @@ HEAD_BYTES_MAX = 8_192
 READ_TIMEOUT_S = 10.0
 END_OF_HEAD = b"\r\n\r\n"
 CONNECTIONS_MAX = 16
-ACCEPT_PAUSE_S = 0.1
 DRAINED_BYTES = 1_048_576
 
 Receive = Callable[[int], Awaitable[bytes]]
@@ -84,16 +84,14 @@ class HttpServer(ABC):
         self._port = port
         self._purpose = purpose
         self._body_bytes_max = body_bytes_max
-        self._sockets: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
+        self._listening: Listening
         self._serving: dict[asyncio.Task[None], None] = {}
         self._log = RateLimitedLogger(logger)
 
     @property
     def port(self) -> int:
         """The port."""
-        port: int = self._sockets[0].getsockname()[1]
-        return port
+        return self._listening.port
 
     async def __aenter__(self) -> Self:
         """Listen.
@@ -101,56 +99,41 @@ class HttpServer(ABC):
         Raises:
             OSError: the address is taken, or is not this machine's.
         """
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        try:
-            for family, _, _, _, address in dict.fromkeys(found):
-                self._sockets.append(socket.create_server(address, family=family, backlog=CONNECTIONS_MAX))
-        except OSError:
-            self._close()
-            raise
-        for sock in self._sockets:
-            sock.setblocking(False)
-            self._accepting.append(loop.create_task(self._accept(sock)))
+        socks = await bind(self._host, self._port)
+        self._listening = Listening(socks, CONNECTIONS_MAX, self._accept, self._fail_to_accept)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop listening."""
-        self._close()
-
-    def _close(self) -> None:
-        for task in (*self._accepting, *self._serving):
+        self._listening.close()
+        for task in self._serving:
             task.cancel()
-        for sock in self._sockets:
-            sock.close()
         self._log.report(asyncio.get_running_loop().time(), ends=True)
 
     @abstractmethod
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Return the response to a request; an exception is logged and answered with 500."""
 
-    async def _accept(self, listening: socket.socket) -> None:
-        # One at a time, unlike asyncio's own servers: a burst must not take the descriptors that are kept for the log.
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(listening)
-            except OSError as error:
-                self._warn("a connection could not be accepted", "no connection for %s: %s", error)
-                await asyncio.sleep(ACCEPT_PAUSE_S)
-                continue
-            if is_reserved(sock.fileno()):
-                sock.close()
-                self._warn("too many open files", "refused a connection for %s: %s", "too many open files (ulimit -n)")
-                continue
-            if len(self._serving) >= CONNECTIONS_MAX:
-                oldest = next(iter(self._serving))
-                oldest.cancel()
-                await asyncio.wait((oldest,))
-                self._warn("too many connections", "closed the oldest connection for %s: %s", "another came")
-            task = loop.create_task(self._serve(sock))
-            self._serving[task] = None
-            task.add_done_callback(self._serving.pop)
+    def _fail_to_accept(self, error: OSError) -> None:
+        self._warn("a connection could not be accepted", "no connection for %s: %s", error)
+
+    def _accept(self, sock: socket.socket) -> None:
+        if is_reserved(sock.fileno()):
+            sock.close()
+            self._warn("too many open files", "refused a connection for %s: %s", "too many open files (ulimit -n)")
+            return
+        if len(self._serving) >= CONNECTIONS_MAX:
+            oldest = next(iter(self._serving))
+            del self._serving[oldest]
+            oldest.cancel()
+            self._warn("too many connections", "closed the oldest connection for %s: %s", "another came")
+        task = asyncio.get_running_loop().create_task(self._serve(sock))
+        self._serving[task] = None
+        task.add_done_callback(partial(self._end, sock))
+
+    def _end(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._serving.pop(task, None)
+        sock.close()  # a task that is cancelled before its first step closes nothing
 
     def _warn(self, kind: str, message: str, reason: object) -> None:
         self._log.warning(kind, asyncio.get_running_loop().time(), message, self._purpose, reason)
@@ -158,7 +141,6 @@ class HttpServer(ABC):
     async def _serve(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
-            sock.setblocking(False)
             response = await self._respond(partial(loop.sock_recv, sock))
             async with asyncio.timeout(READ_TIMEOUT_S):
                 await loop.sock_sendall(sock, response.encoded())
@@ -167,7 +149,6 @@ class HttpServer(ABC):
         finally:
             with suppress(OSError):  # closing a socket that holds unread bytes would reset the connection
                 sock.recv(DRAINED_BYTES)
-            sock.close()
 
     async def _respond(self, receive: Receive) -> HttpResponse:
         try:

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
@@ -26,6 +26,7 @@ from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.messages import Node
 from groupcoord.host.descriptors import descriptor_limit, is_reserved
 from groupcoord.host.jobs import JOBS
+from groupcoord.host.listening import Listening, bind
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import FlushingStore, LogStoreError
 
@@ -99,7 +100,8 @@ class Server:
         self._socks = {**(socks or {}), **({} if sock is None else {"": sock})}
         self.log = RateLimitedLogger(logger)
         self.ports: dict[str, int] = {}
-        self._listeners: list[asyncio.Server] = []
+        self._listening: list[Listening] = []
+        self._connecting: set[asyncio.Task[Any]] = set()
         self._peers: dict[Connection, Peer] = {}
         self.turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -156,20 +158,29 @@ class Server:
 
     async def _listen(self, new_peer: Callable[[Server, str], Peer], listener: str, host: str, port: int) -> int:
         """Listen, and return the port."""
-        factory = partial(new_peer, self, listener)
         sock = self._socks.get(listener)
-        if sock is not None:
-            listening = await self.loop.create_server(factory, sock=sock, backlog=ACCEPT_BACKLOG)
-        else:
-            listening = await self.loop.create_server(factory, host or None, port, backlog=ACCEPT_BACKLOG)
-        self._listeners.append(listening)
-        bound: int = listening.sockets[0].getsockname()[1]
-        return bound
+        socks = await bind(host, port) if sock is None else [sock]
+        accepted = partial(self._connect, partial(new_peer, self, listener))
+        self._listening.append(Listening(socks, ACCEPT_BACKLOG, accepted, self._fail_to_accept))
+        return self._listening[-1].port
+
+    def _connect(self, factory: Callable[[], Peer], sock: socket.socket) -> None:
+        task = self.loop.create_task(self.loop.connect_accepted_socket(factory, sock))
+        self._connecting.add(task)
+        task.add_done_callback(partial(self._end_connecting, sock))
+
+    def _end_connecting(self, sock: socket.socket, task: asyncio.Task[Any]) -> None:
+        self._connecting.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            sock.close()
+
+    def _fail_to_accept(self, error: OSError) -> None:
+        self.log.warning("a connection could not be accepted", self.broker.now_s(), "no connection: %s", error)
 
     def _stop_listening(self) -> None:
-        for listening in self._listeners:
+        for listening in self._listening:
             listening.close()
-        self._listeners.clear()
+        self._listening.clear()
 
     async def stop(self) -> None:
         """Stop listening, send pending responses, and close the connections, the broker and its log store."""
@@ -235,7 +246,7 @@ class Server:
 
     async def _see_them_go(self) -> None:
         deadline_s = self.loop.time() + SHUTDOWN_TIMEOUT_S
-        while self._peers and self.loop.time() < deadline_s:
+        while (self._peers or self._connecting) and self.loop.time() < deadline_s:
             await asyncio.sleep(0.005)
 
     @property
@@ -246,13 +257,15 @@ class Server:
     # ------------------------------------------------------------ for the peers
 
     def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
-        """Return a new connection, or None if ``max.connections`` is reached or file descriptors run out.
+        """Return a new connection, or None if the server stops, ``max.connections`` is reached or descriptors run out.
 
         Args:
             peer: its socket.
             client_host: the address of the client in Kafka's form.
             descriptor: the file descriptor of the socket, the lowest that was free.
         """
+        if not self._listening:
+            return None
         limit = self.broker.config.max_connections
         if self.connection_count >= limit:
             self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")

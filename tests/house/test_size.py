@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 77_317, "files": 709, "words": 204_618},
-    "tests": {"code": 63_747, "files": 650, "words": 102_686},
+    "groupcoord": {"code": 77_367, "files": 710, "words": 204_618},
+    "tests": {"code": 63_855, "files": 652, "words": 102_920},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
