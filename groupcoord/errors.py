@@ -6,6 +6,8 @@ an exception.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from enum import IntEnum
 
 from groupcoord.core.fast_construct import plain_members
@@ -187,6 +189,23 @@ class UnknownNameError(GroupcoordError, ValueError, LookupError):
 
     The message lists the existing names and the nearest one.
     """
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'X'?" for the known name nearest to ``name``; empty if none is near.
+
+    A name with the same parts in another order or case is nearest: ``CommitOffset`` for ``OffsetCommit``.
+    """
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    wanted = _name_parts(name)
+    close = [other for other in names if _name_parts(other) == wanted] or get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _name_parts(name: str) -> list[str]:
+    return sorted(part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name))
 
 
 class InvariantError(GroupcoordError, AssertionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord.testing.museum import exhibit
-from groupcoord.testing.museum.planting import changes_of
+from groupcoord.testing.museum.exhibit import changes_of
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

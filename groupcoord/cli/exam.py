@@ -74,8 +74,8 @@ def exam(
     from groupcoord.cli.interrupts import BeforeTheEnd
     from groupcoord.testing import exams
     from groupcoord.testing.exams import SCENARIOS, examine, scenarios_for
-    from groupcoord.testing.exams.instances import kill_all
-    from groupcoord.testing.exams.report import baseline_of, exam_junit, exam_page
+    from groupcoord.testing.exams.examination import baseline_of, exam_junit, exam_page
+    from groupcoord.testing.exams.stage import kill_all
 
     console = open_console(is_for_errors=as_json and not list_only)
     if list_only:
@@ -140,7 +140,7 @@ def _print_scenarios(console: Console, scenarios: list[Scenario], *, as_json: bo
 
 
 def _print_result(console: Console, result: Result, baseline: Result | None) -> None:
-    from groupcoord.testing.exams.report import in_lines, is_like_baseline
+    from groupcoord.testing.exams.examination import in_lines, is_like_baseline
 
     word, style = ("passed", "green") if result.is_passed else ("FAILED", "bold red")
     console.print(f"{word} {result.scenario.name} ({result.seconds:.0f} s)", style=style)
@@ -151,7 +151,7 @@ def _print_result(console: Console, result: Result, baseline: Result | None) -> 
 
 
 def _print_summary(console: Console, results: list[Result], not_played: int) -> None:
-    from groupcoord.testing.exams.report import baseline_of, is_like_baseline
+    from groupcoord.testing.exams.examination import baseline_of, is_like_baseline
 
     baseline = baseline_of(results)
     failed = [result for result in results if not result.is_passed]

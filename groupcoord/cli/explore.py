@@ -19,7 +19,7 @@ from groupcoord.config.files import parse_json, parse_toml, read_text
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.exploration import Exploration, Level, Violation
     from groupcoord.testing.exploring.scope import Scope
-    from groupcoord.testing.exploring.telling import Story
+    from groupcoord.testing.exploring.story import Story
 
 
 What = Annotated[
@@ -64,9 +64,8 @@ def explore(
 
     Exit status: 0 if every law holds, 1 if not, 2 if the command can't be carried out.
     """
-    from groupcoord.testing.exploring.scope import NAMED
-    from groupcoord.testing.exploring.telling import tell
-    from groupcoord.testing.exploring.words import HistoryError
+    from groupcoord.testing.exploring.scope import NAMED, HistoryError
+    from groupcoord.testing.exploring.story import tell
 
     if scopes:
         for name, scope in NAMED.items():
@@ -122,7 +121,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _replayed(path: Path) -> Story:
     from groupcoord.testing.exploring.scope import Trace
-    from groupcoord.testing.exploring.telling import tell
+    from groupcoord.testing.exploring.story import tell
 
     return tell(Trace.of(_read(path)))
 
@@ -175,7 +174,7 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
 
 def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
     """Tell histories that were played; a law that one of them breaks is the command's failure."""
-    from groupcoord.testing.exploring.telling import diagram, in_lines
+    from groupcoord.testing.exploring.story import diagram, in_lines
 
     for story in () if as_json else stories:
         for line in in_lines(story):

@@ -155,7 +155,7 @@ def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: 
 
 def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json: bool, is_short: bool) -> None:
     """Let histories happen twice: all laws hold without the bug, and one is broken with it."""
-    from groupcoord.testing.exploring.telling import in_lines
+    from groupcoord.testing.exploring.story import in_lines
     from groupcoord.testing.museum import TaskFailedError, play_of
     from groupcoord.testing.museum.page import museum_page
 

@@ -314,8 +314,7 @@ def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Seque
 
 def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
     """Return what makes brokers that keep the requests they get, and where."""
-    from groupcoord.testing.asserting.observed_broker import ObservedBroker
-    from groupcoord.testing.asserting.requests import RequestLog
+    from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 
     request_log = RequestLog(clock.now_ms)
     return partial(ObservedBroker, request_log=request_log), request_log

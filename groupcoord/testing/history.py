@@ -27,10 +27,9 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.log_store import LogRecord
-from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
-from groupcoord.testing.world import World
+from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, Sent
+from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
+from groupcoord.testing.machine.world import World
 
 __all__ = ["Exchange", "History", "histories"]
 

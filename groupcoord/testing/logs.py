@@ -1,23 +1,33 @@
-"""Hypothesis strategies for valid logs of ``__consumer_offsets``, for tests of anything that reads them.
-
-Everything that brokers from 0.9 to 4.4 write is in them: every record type and version, message formats v0 to v2, every
-codec, transactions that are committed, aborted or still open, and what compaction leaves. Every example is valid, and
-says what a decoder must find in it.
-"""
+"""Strategies for logs as bytes, in every format that brokers have written."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import zlib
+from collections.abc import Callable, Collection, Sequence
+from struct import Struct, pack
+from typing import Any
 
 from attrs import frozen
+from crc32c import crc32c
 from hypothesis import strategies as st
 
-from groupcoord.records.batches import BatchRecord
-from groupcoord.records.compression import Compression
-from groupcoord.records.schemas import RecordType
+from groupcoord.core.consumer_protocol import NEWEST_VERSION, write_assignment, write_subscription
+from groupcoord.records.batches import BatchRecord, sized, varint
+from groupcoord.records.compression import Compression, compress, lz4_frame
+from groupcoord.records.schemas import SCHEMAS, RecordType
+from groupcoord.records.structures import (
+    BYTES,
+    STRING,
+    UNKNOWN_TAGS,
+    Array,
+    Field,
+    FieldType,
+    Scalar,
+    Structure,
+    Values,
+    uuid_text,
+)
 from groupcoord.records.typed import TypedRecord, build_record
-from groupcoord.testing.log_bytes import encode_any_batch, encode_messages
-from groupcoord.testing.record_values import assignments, names, subscriptions, typed_records
 
 __all__ = [
     "GeneratedBatch",
@@ -30,10 +40,218 @@ __all__ = [
     "subscriptions",
 ]
 
+FIRST_UNKNOWN_TAG = 100
+ELEMENTS_MAX = 3
+_PROTOCOL_FIELDS = ("subscription", "assignment", "metadata")
+TAGS_MAX = 2
+_TAG_DEFAULTS = (0, -1, uuid_text(bytes(16)))
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = st.text(st.sampled_from("abcäz019._-"), min_size=1, max_size=8)
+
+_int32s = st.integers(-(2**31), 2**31 - 1)
+_user_data = st.none() | st.binary(max_size=12)
+_topic_partitions = st.lists(
+    st.fixed_dictionaries({"topic": texts, "partitions": st.lists(_int32s, max_size=ELEMENTS_MAX)}),
+    max_size=ELEMENTS_MAX,
+)
+_protocol_versions = st.integers(0, NEWEST_VERSION)
+
+
+@st.composite
+def typed_records(
+    draw: st.DrawFn, types: st.SearchStrategy[RecordType], group_ids: st.SearchStrategy[str], *, unknown_tags: bool
+) -> TypedRecord:
+    """Return records of these types about these groups, tombstones among them, of every version of their values."""
+    record_type = draw(types)
+    schema = SCHEMAS[record_type]
+    key = draw(_structures(schema.key, 0, False, False))
+    key[schema.key.fields[0].name] = draw(group_ids)
+    version = draw(st.integers(-1, schema.newest_version))
+    if version < 0:
+        return TypedRecord(record_type, key)
+    value = draw(_structures(schema.value, version, version >= schema.first_flexible, unknown_tags))
+    return TypedRecord(record_type, key, version, value)
+
+
+def subscriptions() -> st.SearchStrategy[bytes]:
+    """Return what members of groups of type ``consumer`` send for an assignor, in every version."""
+    fields = st.fixed_dictionaries(
+        {
+            "topics": st.lists(texts, max_size=ELEMENTS_MAX),
+            "userData": _user_data,
+            "ownedPartitions": _topic_partitions,
+            "generationId": _int32s,
+            "rackId": st.none() | texts,
+        }
+    )
+    return st.builds(write_subscription, fields, _protocol_versions)
+
+
+def assignments() -> st.SearchStrategy[bytes]:
+    """Return what members of groups of type ``consumer`` are given, in every version."""
+    fields = st.fixed_dictionaries({"assignedPartitions": _topic_partitions, "userData": _user_data})
+    return st.builds(write_assignment, fields, _protocol_versions)
+
+
+def _structures(schema: Structure, version: int, flexible: bool, unknown_tags: bool) -> st.SearchStrategy[Values]:
+    present = [field for field in schema.fields if field.since <= version <= field.until]
+    plain = {field.name: _fields(field, version, flexible, unknown_tags) for field in present if field.tag is None}
+    tagged = {
+        # Nobody writes a tagged field that has its default value; see the schemas for what that is.
+        field.name: _fields(field, version, flexible, unknown_tags).filter(_is_no_default(field))
+        for field in present
+        if field.tag is not None
+    }
+    if flexible and unknown_tags:
+        tags = st.tuples(st.integers(FIRST_UNKNOWN_TAG, 2**30), st.binary(max_size=8))
+        tagged[UNKNOWN_TAGS] = st.lists(tags, min_size=1, max_size=TAGS_MAX, unique_by=lambda tag: tag[0]).map(sorted)
+    return st.fixed_dictionaries(plain, optional=tagged)
+
+
+def _is_no_default(field: Field) -> Callable[[Any], bool]:
+    if not field.nullable:
+        return lambda value: value not in _TAG_DEFAULTS
+    if isinstance(field.type, Structure):
+        return lambda value: value is None or any(value.values())
+    return lambda value: value is None or bool(value)
+
+
+def _fields(field: Field, version: int, flexible: bool, unknown_tags: bool) -> st.SearchStrategy[Any]:
+    content: st.SearchStrategy[Any] = _contents(field.type, version, flexible, unknown_tags)
+    if field.type is BYTES and field.name in _PROTOCOL_FIELDS:
+        content |= assignments() if field.name == "assignment" else subscriptions()
+    elif field.name == "protocolType":
+        content |= st.sampled_from(["consumer", "connect", ""])
+    return st.none() | content if field.nullable else content
+
+
+def _contents(kind: FieldType, version: int, flexible: bool, unknown_tags: bool) -> st.SearchStrategy[Any]:
+    if isinstance(kind, Scalar):
+        bits = Struct(">" + kind.code).size * 8
+        is_signed = kind.code.islower()
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+        return st.integers(low, high)
+    if isinstance(kind, Array):
+        return st.lists(_contents(kind.element, version, flexible, unknown_tags), max_size=ELEMENTS_MAX)
+    if isinstance(kind, Structure):
+        return _structures(kind, version, flexible, unknown_tags)
+    if kind is STRING:
+        return texts
+    if kind is BYTES:
+        return st.binary(max_size=12)
+    return st.binary(min_size=16, max_size=16).map(uuid_text)
+
+
+LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
+MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
+
+
+def encode_any_batch(
+    records: Sequence[BatchRecord],
+    *,
+    base_offset: int,
+    last_offset: int,
+    codec: Compression = Compression.NONE,
+    append_time_ms: int | None = None,
+    leader_epoch: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+) -> bytes:
+    """Return one batch of format v2.
+
+    Args:
+        records: ``(offset, timestamp_ms, key, value)``, in order of their offsets; compaction leaves gaps, and none.
+        base_offset: of the first slot, whether or not there is a record in it.
+        last_offset: of the last slot.
+        codec: of the records.
+        append_time_ms: what all records' timestamps are said to be, if those of the append count.
+        leader_epoch: of the log partition's leader.
+        producer_id: of the producer, or -1.
+        producer_epoch: goes with it.
+        base_sequence: goes with it.
+        is_transactional: the records belong to a transaction.
+        is_control: they are markers.
+        headers: of each record.
+    """
+    base_timestamp_ms = records[0][1] if records else 0
+    max_timestamp_ms = max((record[1] for record in records), default=0)
+    if append_time_ms is not None:
+        max_timestamp_ms = append_time_ms
+    header_bytes = varint(len(headers)) + b"".join(sized(part) for header in headers for part in header)
+    parts: list[bytes] = []
+    for offset, timestamp_ms, key, value in records:
+        body = b"\x00" + varint(timestamp_ms - base_timestamp_ms) + varint(offset - base_offset)
+        body += sized(key) + sized(value) + header_bytes
+        parts += (varint(len(body)), body)
+    attributes = codec | (0 if append_time_ms is None else LOG_APPEND_TIME)
+    attributes |= (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
+    covered = pack(
+        ">hiqqqhii",
+        attributes,
+        last_offset - base_offset,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    ) + compress(codec, b"".join(parts))
+    return pack(">qiibI", base_offset, len(covered) + 9, leader_epoch, 2, crc32c(covered)) + covered
+
+
+def encode_messages(
+    magic: int,
+    records: Sequence[BatchRecord],
+    *,
+    codec: Compression = Compression.NONE,
+    append_time_ms: int | None = None,
+) -> bytes:
+    """Return messages of format v0 or v1, back to back, or compressed inside one.
+
+    Args:
+        magic: 0 or 1.
+        records: ``(offset, timestamp_ms, key, value)``, at least one; format v0 has no timestamps.
+        codec: any but zstd.
+        append_time_ms: as for :func:`encode_any_batch`; format v1 alone.
+    """
+    time_bit = 0 if append_time_ms is None else LOG_APPEND_TIME
+    if codec is Compression.NONE:
+        return b"".join(
+            _message(magic, time_bit, offset, timestamp_ms if append_time_ms is None else append_time_ms, key, value)
+            for offset, timestamp_ms, key, value in records
+        )
+    first_offset = records[0][0] if magic == MAGIC_V1 else 0
+    inner = b"".join(
+        _message(magic, time_bit, offset - first_offset, timestamp_ms, key, value)
+        for offset, timestamp_ms, key, value in records
+    )
+    compressed = compress(codec, inner)
+    if magic == MAGIC_V0 and codec is Compression.LZ4:
+        compressed = lz4_frame(inner, checksum_from=0)
+    timestamp_ms = max(record[1] for record in records) if append_time_ms is None else append_time_ms
+    return _message(magic, codec | time_bit, records[-1][0], timestamp_ms, None, compressed)
+
+
+def _message(
+    magic: int, attributes: int, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None
+) -> bytes:
+    covered = pack(">bb", magic, attributes) + (pack(">q", timestamp_ms) if magic == MAGIC_V1 else b"")
+    covered += _int32_sized(key) + _int32_sized(value)
+    return pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
+
+
+def _int32_sized(data: bytes | None) -> bytes:
+    return pack(">i", -1) if data is None else pack(">i", len(data)) + data
+
+
 EVERY_TYPE = tuple(RecordType)
 EVERY_CODEC = tuple(Compression)
 FORMATS = (0, 1, 2)
-MAGIC_V0, MAGIC_V2 = 0, 2
 RECORDS_MAX = 5
 BATCHES_MAX = 6
 GAP_MAX = 3
@@ -41,7 +259,6 @@ GAP_MAX = 3
 _offsets = st.integers(0, 2**40)
 _timestamps = st.integers(0, 4_102_444_800_000)
 _producer_ids = st.integers(0, 2**62)
-_int32s = st.integers(-(2**31), 2**31 - 1)
 
 
 @frozen
@@ -115,12 +332,12 @@ def record_bytes(
 
 _default_records = records()
 _unknown_types = st.integers(100, 2**15 - 1).map(lambda number: number.to_bytes(2, "big"))
-_contents = st.binary(max_size=20)
+_payloads = st.binary(max_size=20)
 _unknown_records = st.one_of(
-    st.tuples(st.builds(bytes.__add__, _unknown_types, _contents), st.none() | _contents),
+    st.tuples(st.builds(bytes.__add__, _unknown_types, _payloads), st.none() | _payloads),
     st.tuples(
         records(unknown_tags=False).map(lambda record: build_record(record)[0]),
-        st.builds(bytes.__add__, _unknown_types, _contents),
+        st.builds(bytes.__add__, _unknown_types, _payloads),
     ),
 )
 
@@ -153,7 +370,7 @@ def batches(
         data = encode_messages(magic, found, codec=codec, append_time_ms=append_time_ms)
         last_offset = found[-1][0]
     else:
-        headers = draw(st.lists(st.tuples(_contents, st.none() | _contents), max_size=1))
+        headers = draw(st.lists(st.tuples(_payloads, st.none() | _payloads), max_size=1))
         data = encode_any_batch(
             found,
             base_offset=found[0][0] - draw(st.integers(0, min(GAP_MAX, found[0][0]))),

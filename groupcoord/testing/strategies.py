@@ -42,7 +42,7 @@ from groupcoord.core.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from groupcoord.testing.record_values import assignments, subscriptions
+from groupcoord.testing.logs import assignments, subscriptions
 
 __all__ = [
     "assignments",

@@ -37,9 +37,9 @@ from groupcoord.messages import (
     TopicToCommit,
     TopicToFetch,
 )
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
+from groupcoord.testing.machine.world import START_MS, World
 from groupcoord.testing.topics import Topics
-from groupcoord.testing.world import START_MS, World
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

@@ -31,7 +31,7 @@ from groupcoord.errors import (
     RecordTooLargeError,
 )
 from groupcoord.messages import OffsetCommit, OffsetCommitResponse, OffsetToCommit, TopicToCommit
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
 from tests.core.driver import Driver, Group
 
 TIMEOUT_MS = 2_000

@@ -31,7 +31,7 @@ from groupcoord.messages import (
     TopicResult,
     TopicToCommit,
 )
-from groupcoord.testing.consumers import ClassicConsumer
+from groupcoord.testing.machine.consumers import ClassicConsumer
 from groupcoord.wire.schema import Values
 from tests import client as wire
 from tests.client import commit_errors, offset_commit

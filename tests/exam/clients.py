@@ -19,7 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from groupcoord.testing.exams import Plan, Result, examine
-from groupcoord.testing.exams.report import exam_page, in_lines
+from groupcoord.testing.exams.examination import exam_page, in_lines
 from tests.exam.report_cards import card_of
 from tests.peers import registries
 from tests.peers.suite import UnavailableError

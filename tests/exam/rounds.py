@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from groupcoord.testing.exams import Plan, Result, examine
-from groupcoord.testing.exams.report import in_lines
+from groupcoord.testing.exams.examination import in_lines
 
 HERE = Path(__file__).parent
 ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{protocol}")

@@ -33,10 +33,10 @@ from groupcoord.testing.exams import (
     Verdict,
     scenarios_for,
 )
-from groupcoord.testing.exams.call import command_for
-from groupcoord.testing.exams.laws import judge
-from groupcoord.testing.exams.report import exam_junit, exam_page, in_lines, story
+from groupcoord.testing.exams.as_tests import command_for
+from groupcoord.testing.exams.examination import exam_junit, exam_page, in_lines, story
 from groupcoord.testing.exams.stage import GROUP_ID, PARTITIONS, TOPIC, Stage
+from groupcoord.testing.exams.trace import judge
 from groupcoord.testing.faults.control import Control
 from tests.tables import as_one_test
 

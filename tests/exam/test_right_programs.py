@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.testing.exams.report import in_lines
+from groupcoord.testing.exams.examination import in_lines
 
 from .rounds import RIGHT, play_rounds
 

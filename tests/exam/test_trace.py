@@ -33,7 +33,7 @@ from groupcoord.messages import (
     TopicResult,
     TopicToCommit,
 )
-from groupcoord.testing.asserting.record_bytes import RecordFields, encode_records
+from groupcoord.testing.asserting.records import RecordFields, encode_records
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.exams.trace import Trace
 from groupcoord.wire.broker_messages import (

@@ -17,9 +17,8 @@ from groupcoord.config.group_settings import AutoOffsetReset, GroupSettings
 from groupcoord.core.copies import PACKAGES, attributes_of, never_changes
 from groupcoord.core.fingerprints import Names
 from groupcoord.messages import DeleteGroups, OffsetCommit, Request, TopicToCommit
-from groupcoord.testing.exploring.scope import Process, Scope, steps_of
+from groupcoord.testing.exploring.scope import Process, Scope, Step, steps_of
 from groupcoord.testing.exploring.stage import Stage
-from groupcoord.testing.exploring.words import Step
 from tests.samples import seeds
 from tests.tables import as_one_test
 

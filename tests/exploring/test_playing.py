@@ -14,10 +14,8 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.laws import require
 from groupcoord.log_store import LogRecord, MemoryLogStore, Ticket
 from groupcoord.messages import SyncGroupResponse
-from groupcoord.testing.exploring.playing import BrokenLaw, Played, play
-from groupcoord.testing.exploring.scope import Scope, Trace, steps_of
-from groupcoord.testing.exploring.stage import Stage
-from groupcoord.testing.exploring.words import WORDS, HistoryError, Step
+from groupcoord.testing.exploring.scope import WORDS, HistoryError, Scope, Step, Trace, steps_of
+from groupcoord.testing.exploring.stage import BrokenLaw, Played, Stage, play
 from tests.plants import plant
 from tests.tables import as_one_test
 

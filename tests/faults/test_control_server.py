@@ -19,11 +19,10 @@ from groupcoord import Config
 from groupcoord.clock import LeapingClock
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.errors import ErrorCode
-from groupcoord.testing.asserting.observed_broker import ObservedBroker
-from groupcoord.testing.asserting.requests import RequestLog
+from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 from groupcoord.testing.faults import control_server
 from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, QUESTIONS, TYPES, WORDS, ControlServer
-from groupcoord.testing.faults.nodes_under_test import NodesUnderTest
+from groupcoord.testing.server import NodesUnderTest
 from tests.broker.wire_world import HEARTBEAT, wire_frame
 from tests.host.serving import DEADLINE_S, serve
 from tests.tables import as_one_test

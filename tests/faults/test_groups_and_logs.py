@@ -27,7 +27,7 @@ from groupcoord.messages import (
 )
 from groupcoord.testing import ServerThread
 from groupcoord.testing.faults import NoSuchMemberError, UnknownNameError
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 COMMIT = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),))
 

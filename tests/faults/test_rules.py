@@ -8,7 +8,7 @@ from attrs import evolve
 from groupcoord.core.messages import HeartbeatResponse, JoinGroupResponse, OffsetToCommit, TopicToCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import Call, FaultFunctionError, Rule, Rules, UnknownNameError
-from groupcoord.testing.faults.words import error_named
+from groupcoord.testing.faults.rules import error_named
 from tests.broker.driving import drain, feed
 from tests.broker.kafka_bytes import api_versions, produce
 from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, WireWorld, wire_frame

@@ -12,7 +12,7 @@ from groupcoord.clock import SystemClock
 from groupcoord.config import Config
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
-from groupcoord.testing.faults.nodes_under_test import NodesUnderTest
+from groupcoord.testing.server import NodesUnderTest
 
 NODES = {1, 2, 3}
 

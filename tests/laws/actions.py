@@ -43,10 +43,16 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from groupcoord.testing.consumers import PARTITIONS, REBALANCE_TIMEOUT_MS, ClassicConsumer, Consumer, subscription
-from groupcoord.testing.machine import CONSUMERS_MAX, PROTOCOLS
-from groupcoord.testing.modern_members import Kip848Consumer
-from groupcoord.testing.world import LOG_PARTITIONS
+from groupcoord.testing.machine.consumers import (
+    PARTITIONS,
+    REBALANCE_TIMEOUT_MS,
+    ClassicConsumer,
+    Consumer,
+    subscription,
+)
+from groupcoord.testing.machine.modern_members import Kip848Consumer
+from groupcoord.testing.machine.state_machine import CONSUMERS_MAX, PROTOCOLS
+from groupcoord.testing.machine.world import LOG_PARTITIONS
 from tests.laws.full_world import CLERK, ELSEWHERE, GROUPS, HERE, NOBODY, PRODUCER, UNREADABLE, WORKERS, FullWorld
 from tests.laws.refusals import expected_refusal, is_allowed, requests_of_every_kind, requests_that_are_wrong
 

@@ -15,10 +15,9 @@ from groupcoord.core.router.authorization import Operation, Resource, ResourceTy
 from groupcoord.events import Event
 from groupcoord.laws import error_codes
 from groupcoord.messages import ListGroups, Node, OffsetCommit, Request, Response, TxnOffsetCommit
-from groupcoord.testing.consumers import PARTITIONS, ClassicConsumer, Consumer
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import PARTITIONS, ClassicConsumer, Consumer, Sent
+from groupcoord.testing.machine.world import LOG_PARTITIONS, Commit, World
 from groupcoord.testing.topics import Topics
-from groupcoord.testing.world import LOG_PARTITIONS, Commit, World
 from tests.laws.event_laws import EventLaws
 
 WORKERS = "workers"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from groupcoord.testing import CoordinatorMachine
-from groupcoord.testing.consumers import PARTITIONS
-from groupcoord.testing.machine import PRODUCERS, PROTOCOLS
-from groupcoord.testing.world import LOG_PARTITIONS, MAX_SIZE
+from groupcoord.testing.machine.consumers import PARTITIONS
+from groupcoord.testing.machine.state_machine import PRODUCERS, PROTOCOLS
+from groupcoord.testing.machine.world import LOG_PARTITIONS, MAX_SIZE
 from tests.laws.actions import ERRORS, KINDS, Actions
 from tests.laws.full_world import GROUPS, METADATA_LIMIT
 

@@ -11,7 +11,7 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.laws import LawBrokenError, served_partitions
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import CompleteTransaction, OffsetToCommit, TopicToCommit, TxnOffsetCommit
-from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, ClassicConsumer
+from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, ClassicConsumer
 from tests.laws.test_scenarios import Scenario
 from tests.plants import plant
 

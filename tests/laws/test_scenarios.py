@@ -35,8 +35,7 @@ from groupcoord.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.consumers import ClassicConsumer, Consumer, subscription
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import ClassicConsumer, Consumer, Sent, subscription
 from tests.laws.actions import Actions
 from tests.laws.full_world import CLERK, ELSEWHERE, HERE, SOMEBODY
 from tests.laws.refusals import requests_of_every_kind

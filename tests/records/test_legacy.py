@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch, iter_batches
 from groupcoord.records.compression import Compression, repair_lz4_header
-from groupcoord.testing.log_bytes import encode_messages
+from groupcoord.testing.logs import encode_messages
 from tests.tables import as_one_test
 
 # Three records at offsets 100, 101 and 103 as Kafka 4.4's MemoryRecordsBuilder writes them, by format, codec and kind

@@ -14,7 +14,7 @@ from crc32c import crc32c
 from groupcoord.records.batches import BATCH_HEADER_BYTES, InvalidBatchError, encode_batch, iter_batches
 from groupcoord.records.compression import Compression
 from groupcoord.records.salvage import DIRECT_BYTES_MAX, Damage, RangeChecksums, SoundBatch, find_batch, salvage_batches
-from groupcoord.testing.log_bytes import encode_any_batch, encode_messages
+from groupcoord.testing.logs import encode_any_batch, encode_messages
 from tests.tables import as_one_test
 
 RECORDS = [(3, 1_000, b"\x00\x01key", b"a value" * 4), (4, 1_001, b"\x00\x02group", None), (6, 1_002, None, b"")]

@@ -66,8 +66,8 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.consumers import Sent
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 

@@ -22,7 +22,7 @@ from attrs import evolve
 
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicPartitions
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 from .rendering import partitions_of, words
 

@@ -27,9 +27,9 @@ from groupcoord.storage import segment_rewrite
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.consumers import PARTITIONS
-from groupcoord.testing.machine import PRODUCERS
-from groupcoord.testing.world import LOG_PARTITIONS
+from groupcoord.testing.machine.consumers import PARTITIONS
+from groupcoord.testing.machine.state_machine import PRODUCERS
+from groupcoord.testing.machine.world import LOG_PARTITIONS
 from tests.laws.full_world import GROUPS
 from tests.laws.test_coordinator_machine import FullMachine
 from tests.storage.dying_disk import DyingDisk, PowerFailure

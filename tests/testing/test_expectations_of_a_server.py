@@ -10,7 +10,7 @@ import pytest
 
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ProducerRecord, ServerThread
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from tests.tables import as_one_test
 
 COMMIT = OffsetCommit("billing", (TopicToCommit("orders", (OffsetToCommit(0, 42), OffsetToCommit(1, 7))),))

@@ -25,7 +25,7 @@ from groupcoord.messages import (
     Topology,
 )
 from groupcoord.testing import CommittedOffset, GroupDescription, MemberDescription, ServerThread, Task
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 CLIENTS_TIMEOUT_S = 60.0
 SOON_S = 0.02

@@ -16,8 +16,8 @@ from groupcoord.core.log.records import OffsetCommitRecord, TransactionMarker
 from groupcoord.log_store import LogStoreError, RecordTooLargeError
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.faulty_store import Answer
-from groupcoord.testing.log_store_contract import check_log_store
+from groupcoord.testing.contracts.faulty_store import Answer
+from groupcoord.testing.contracts.logs_and_clocks import check_log_store
 from tests.samples import portion, sampled, seeds
 from tests.tables import as_one_test
 

@@ -17,8 +17,8 @@ from groupcoord.laws import LawBrokenError
 from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
 from groupcoord.messages import OffsetCommit, Request
 from groupcoord.testing import CoordinatorMachine, FaultyLogStore
-from groupcoord.testing.faulty_store import Answer
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.contracts.faulty_store import Answer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 SETTINGS = settings(
     max_examples=300, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate], derandomize=True

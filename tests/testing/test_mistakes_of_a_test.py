@@ -13,7 +13,7 @@ import groupcoord.testing
 from groupcoord.errors import ErrorCode, UnknownNameError
 from groupcoord.messages import Heartbeat, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ServerThread
-from groupcoord.testing.fault_words import Fault
+from groupcoord.testing.faults.server_faults import Fault
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 TIMEOUT_S = 60.0

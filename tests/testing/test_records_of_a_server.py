@@ -12,8 +12,7 @@ from groupcoord import ErrorCode, ManualClock
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.storage.produced_batch import read_produced
 from groupcoord.testing import ConsumerRecord, ProducerRecord, RecordsRefusedError, ServerThread
-from groupcoord.testing.asserting.record_bytes import RecordFields, decode_records, encode_records
-from groupcoord.testing.asserting.records import murmur2
+from groupcoord.testing.asserting.records import RecordFields, decode_records, encode_records, murmur2
 from tests.tables import as_one_test
 
 START_MS = 1_700_000_000_000

@@ -56,12 +56,10 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.testing import ServerThread
-from groupcoord.testing.asserting.known_client_bugs import DOCUMENT, KNOWN_BUGS
-from groupcoord.testing.asserting.report import report_on
+from groupcoord.testing.asserting.report import DOCUMENT, KNOWN_BUGS, describe_answer, describe_request, report_on
 from groupcoord.testing.asserting.requests import RequestLog
-from groupcoord.testing.asserting.summaries import describe_answer, describe_request
-from groupcoord.testing.faults.words import APIS_BY_NAME
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.faults.rules import APIS_BY_NAME
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.wire import RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import (
     CreatableTopic,

@@ -23,7 +23,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.testing import ServerThread
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 TIMEOUT_S = 10.0
 CLIENTS_TIMEOUT_S = 60.0

@@ -12,8 +12,8 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.errors import UnknownNameError
+from groupcoord.testing.faults.control import AcquiredRange, SharedRecords
 from groupcoord.testing.server import ServerThread
-from groupcoord.testing.share_words import AcquiredRange, SharedRecords
 from tests.wire.kio_client import read_response, request_frame
 
 INITIALIZE, SHARE_FETCH, SHARE_ACKNOWLEDGE = 83, 78, 79

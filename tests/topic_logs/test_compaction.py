@@ -24,7 +24,7 @@ from groupcoord.storage.log_settings import TopicLogSettings
 from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.storage.produced_batch import read_produced
 from groupcoord.storage.topic_logs import TopicLogs
-from groupcoord.testing.log_bytes import encode_any_batch
+from groupcoord.testing.logs import encode_any_batch
 from tests.samples import seeds
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 from tests.tables import as_one_test

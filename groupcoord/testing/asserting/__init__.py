@@ -1,1 +1,1 @@
-"""What a test asks of a server, and does beside its clients: groups, offsets, records, topics, and what came."""
+"""Queries, waits and assertions of ``ServerThread``: groups, committed offsets, owners, records, requests, reports."""

@@ -1,27 +1,38 @@
-"""What a test can ask of a server, and do beside its clients, in words of its own."""
+"""Assertions, waits and queries of ``ServerThread``, blocking and on an event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
-from typing import TypeVar
+from types import TracebackType
+from typing import Protocol, TypeVar
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.errors import ErrorCode
-from groupcoord.testing.asserting.differences import (
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.testing.asserting.expectations import (
+    LOOK_AGAIN_S,
+    WAIT_S,
+    Attempts,
     Committed,
+    Condition,
     Expected,
     Owned,
     Owners,
     Produced,
+    Reading,
+    Stability,
+    Wanted,
     checked_offsets,
     checked_owners,
+    refuse_to_block,
     with_story,
 )
 from groupcoord.testing.asserting.groups import (
@@ -37,21 +48,15 @@ from groupcoord.testing.asserting.records import (
     ConsumerRecord,
     IsolationLevel,
     ProducerRecord,
+    TopicDescription,
+    Topics,
+    checked_topics,
+    creatable,
+    describe_topics,
     read_records,
     to_records,
 )
 from groupcoord.testing.asserting.requests import Requests
-from groupcoord.testing.asserting.topics import TopicDescription, Topics, checked_topics, creatable, describe_topics
-from groupcoord.testing.asserting.waiting import (
-    LOOK_AGAIN_S,
-    WAIT_S,
-    Attempts,
-    Condition,
-    Reading,
-    Stability,
-    Wanted,
-    refuse_to_block,
-)
 from groupcoord.wire.broker_messages import (
     CreatePartitions,
     CreatePartitionsTopic,
@@ -350,3 +355,138 @@ def _create_topics(broker: Broker, topics: Topics) -> None:
     for topic in answer.topics:
         if topic.error_code is not ErrorCode.NONE:
             raise TopicError(topic.error_code, topic.error_message)
+
+
+class Submitting(Protocol):
+    """Takes functions that are called in the server's thread: a :class:`~groupcoord.testing.ServerThread`."""
+
+    def submit(self, function: Callable[[Broker], T]) -> Future[T]:
+        """Have a function called with the broker."""
+
+    @property
+    def requests(self) -> Requests:
+        """What has come."""
+
+
+class AsyncServer:
+    """What of a server takes time, for tests on an event loop: ``await server.asyncio.wait_until_stable("billing")``.
+
+    All else that a server can be asked is answered at once, and may be called from a coroutine as it is.
+
+    Args:
+        server: the server, which runs in a thread of its own.
+    """
+
+    def __init__(self, server: Submitting) -> None:
+        self._server = server
+
+    async def run(self, function: Callable[[Broker], T]) -> T:
+        """Call a function in the server's thread with its broker, and return what it returns.
+
+        Raises:
+            RuntimeError: the server does not run.
+        """
+        try:
+            return await asyncio.wrap_future(self._server.submit(function))
+        except Exception as error:
+            raise error.with_traceback(callers_frames(error)) from error.__cause__
+
+    async def wait_until_stable(
+        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> GroupDescription:
+        """Wait until a group is Stable; see :meth:`Assertions.wait_until_stable`.
+
+        Raises:
+            TimeoutError: it did not become stable; the message says how it stood.
+        """
+        return await self._wait(Stability(group_id, members), timeout_s)
+
+    async def wait_until_reading(
+        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> GroupDescription:
+        """Wait until each member of a group has fetched from its partitions; see :meth:`Assertions.wait_until_reading`.
+
+        Raises:
+            TimeoutError: a member has not fetched; the message names each, and its partitions.
+        """
+        return await self._wait(Reading(group_id, members), timeout_s)
+
+    async def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+        """Wait until a condition holds that is about this server; see :meth:`Assertions.wait_until`.
+
+        Raises:
+            TimeoutError: it did not come to hold; the message says how the groups stood.
+        """
+        await self._wait(Condition(condition), timeout_s)
+
+    async def assert_committed(
+        self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
+    ) -> None:
+        """Assert that a group commits these offsets and no others; see :meth:`Assertions.assert_committed`.
+
+        Raises:
+            AssertionError: it has not.
+        """
+        await self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s)
+
+    async def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
+        """Assert who comes to own which partitions in a group; see :meth:`Assertions.assert_owned`.
+
+        Raises:
+            AssertionError: it isn't so.
+        """
+        await self._assert(Owned(group_id, checked_owners(owners)), timeout_s)
+
+    async def assert_produced(
+        self,
+        topic: str,
+        values: Iterable[ProducerRecord | str | bytes | None],
+        *,
+        partition: int | None = None,
+        isolation_level: IsolationLevel = "read_committed",
+        timeout_s: float = WAIT_S,
+    ) -> None:
+        """Assert that a topic comes to hold these records and no others; see :meth:`Assertions.assert_produced`.
+
+        Raises:
+            AssertionError: it does not.
+            LookupError: there is no such topic, or partition.
+        """
+        await self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s)
+
+    async def _assert(self, expected: Expected, timeout_s: float) -> None:
+        try:
+            await self._wait(expected, timeout_s)
+        except TimeoutError as error:
+            message = f"{error}"
+        else:
+            return
+        tell = partial(with_story, requests=self._server.requests, expected=expected, message=message)
+        raise AssertionError(await self.run(tell))
+
+    async def _wait(self, wanted: Wanted[T], timeout_s: float) -> T:
+        attempts = Attempts(timeout_s)
+        while True:
+            found, reason = await self.run(wanted.look)
+            if found is not None:
+                return found
+            attempts.count(wanted, reason)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def callers_frames(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error of another thread from the first frame on that is the caller's own code.
+
+    Frames of this package and of the standard library's futures say nothing about a mistake of a caller. An error that
+    is no mistake in an argument keeps all frames.
+    """
+    if not isinstance(error, GroupcoordError | ValueError | TypeError | LookupError | RuntimeError | TimeoutError):
+        return error.__traceback__
+    traceback = error.__traceback__
+    while traceback is not None and _is_inside(traceback.tb_frame.f_globals.get("__name__", "")):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _is_inside(module: str) -> bool:
+    return module.partition(".")[0] in ("groupcoord", "concurrent", "asyncio", "threading")

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from attrs import frozen
 
+from groupcoord.analysis.report.text import counted
 from groupcoord.broker.broker import Broker
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import (
@@ -34,7 +35,7 @@ from groupcoord.core.messages import (
     StreamsGroupDescribe,
     TaskIds,
 )
-from groupcoord.testing.asserting.words import counted, did_you_mean
+from groupcoord.errors import did_you_mean
 
 GroupType = Literal["classic", "consumer", "share", "streams"]
 

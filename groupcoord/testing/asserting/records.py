@@ -1,31 +1,193 @@
-"""What a test puts into topics beside its clients, and what it finds there."""
+"""Topics and records as tests read and write them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from attrs import evolve, field, frozen
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.producing import NO_DATA, answer_produce
-from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.topics.registry import Topic, check_topic_name
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
-from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError
-from groupcoord.records.batches import Batch, iter_batches
-from groupcoord.storage.batch_records import UNREADABLE
+from groupcoord.config import Config
+from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError, did_you_mean
+from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, iter_batches, read_varint, sized, varint
+from groupcoord.storage.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.testing.asserting.record_bytes import Header, RecordFields, decode_records, encode_records
-from groupcoord.testing.asserting.topics import find_topic
-from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
+from groupcoord.wire.broker_messages import CreatableTopic, Produce, ProducePartition, ProduceTopic
+
+__tracebackhide__ = True
+
+Topics = Mapping[str, int] | Iterable[str]
+"""Topics with their numbers of partitions, or their names alone."""
+
+
+@frozen
+class TopicDescription:
+    """A topic and what it holds.
+
+    Attributes:
+        name: what it is called.
+        partition_count: how many partitions it has.
+        start_offsets: of each partition, the offset of its oldest record.
+        end_offsets: of each partition, the offset that its next record will get.
+        settings: the settings that it has of its own, under Kafka's keys.
+    """
+
+    name: str
+    partition_count: int
+    start_offsets: tuple[int, ...]
+    end_offsets: tuple[int, ...]
+    settings: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def record_count(self) -> int:
+        """How many offsets lie between the starts and the ends, those of transaction markers included."""
+        return sum(self.end_offsets) - sum(self.start_offsets)
+
+
+def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
+    """Return topics with their numbers of partitions: names alone get ``num.partitions``.
+
+    Raises:
+        TypeError: these are neither numbers by name nor names.
+        ValueError: a number of partitions is below 1.
+        TopicError: a topic can't be called that.
+    """
+    if topics is None:
+        return {}
+    if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
+        raise TypeError(f"topics must be names, or numbers of partitions by name: [{topics!r}], or {{{topics!r}: 3}}")
+    counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, config.num_partitions)
+    for name, count in counts.items():
+        if not isinstance(name, str):
+            raise TypeError(f"a topic's name must be text, not {name!r}")
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise TypeError(f"the number of partitions of topic {name!r} must be an integer, not {count!r}")
+        if count < 1:
+            raise ValueError(f"topic {name!r} must have at least one partition, not {count}")
+        check_topic_name(name)
+    return counts
+
+
+def creatable(counts: Mapping[str, int]) -> tuple[CreatableTopic, ...]:
+    """Return topics as a request names them that creates them."""
+    return tuple(CreatableTopic(name, count) for name, count in counts.items())
+
+
+def find_topic(broker: Broker, name: str) -> Topic:
+    """Return the topic of this name.
+
+    Raises:
+        UnknownNameError: there is none, or it is Kafka's own.
+    """
+    topic = broker.topics.get(name)
+    if topic is not None and not topic.is_internal:
+        return topic
+    if topic is not None:
+        raise UnknownNameError(f"{name!r} is Kafka's own topic: ask for what is committed, or for groups")
+    names = sorted(topic.name for topic in broker.topics if not topic.is_internal)
+    raise UnknownNameError(
+        f"there is no topic {name!r}{did_you_mean(name, names)} (topics: {', '.join(names) or 'none'})"
+    )
+
+
+def describe_topics(broker: Broker) -> dict[str, TopicDescription]:
+    """Return the topics that there are, by name, but for Kafka's own."""
+    return {topic.name: _describe(broker, topic) for topic in broker.topics if not topic.is_internal}
+
+
+def _describe(broker: Broker, topic: Topic) -> TopicDescription:
+    logs = [broker.data.whole.log(topic, index) for index in range(topic.partition_count)]
+    return TopicDescription(
+        topic.name,
+        topic.partition_count,
+        tuple(0 if log is None else log.start_offset for log in logs),
+        tuple(0 if log is None else log.end_offset for log in logs),
+        MappingProxyType(dict(topic.configs)),
+    )
+
+
+Header = tuple[str, bytes | None]
+
+
+class RecordFields(NamedTuple):
+    """What an application gives a record, and the time that it has."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+def encode_records(records: Sequence[RecordFields]) -> bytes:
+    """Return a batch, uncompressed, as a producer sends it that isn't idempotent.
+
+    Args:
+        records: at least one.
+    """
+    base_ms = records[0].timestamp_ms
+    parts = []
+    for number, (timestamp_ms, key, value, headers) in enumerate(records):
+        body = b"".join(
+            (
+                b"\x00",
+                varint(timestamp_ms - base_ms),
+                varint(number),
+                sized(key),
+                sized(value),
+                varint(len(headers)),
+                *(sized(name.encode()) + sized(content) for name, content in headers),
+            )
+        )
+        parts.append(varint(len(body)) + body)
+    return frame_records(
+        0,
+        parts,
+        len(records),
+        base_ms,
+        leader_epoch=-1,
+        producer_id=-1,
+        producer_epoch=-1,
+        max_timestamp_ms=max(record.timestamp_ms for record in records),
+        base_sequence=-1,
+    )
+
+
+def decode_records(batch: Batch) -> Iterator[tuple[int, RecordFields]]:
+    """Yield the offset of each record of a batch, and its fields.
+
+    Raises:
+        BadRecordError, CorruptBatchError, DecompressionError, IndexError: a producer has put something else there.
+    """
+    payload = batch.payload(DECOMPRESSED_BYTES_MAX)
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
+    for head in record_heads(payload, batch.record_count):
+        key, position = _read_sized(payload, head.key_position)
+        value, position = _read_sized(payload, position)
+        count, position = read_varint(payload, position)
+        headers: list[Header] = []
+        for _ in range(count):
+            name, position = _read_sized(payload, position)
+            content, position = _read_sized(payload, position)
+            headers.append(((name or b"").decode("utf-8", "replace"), content))
+        own_ms = batch.base_timestamp_ms + head.timestamp_delta_ms
+        timestamp_ms = own_ms if append_time_ms is None else append_time_ms
+        yield batch.base_offset + head.offset_delta, RecordFields(timestamp_ms, key, value, tuple(headers))
+
+
+def _read_sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(payload, position)
+    return (None, position) if size < 0 else (payload[position : position + size], position + size)
+
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
-
-
-__tracebackhide__ = True
 
 
 class RecordsRefusedError(GroupcoordError):

@@ -1,21 +1,168 @@
-"""What came to a server and what was answered: kept for tests, up to a limit."""
+"""Requests that a server received, with their responses, and the broker that records them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, cast, overload
+from uuid import UUID
 
-from attrs import evolve, frozen
+from attrs import Factory, define, evolve, frozen
 
-from groupcoord.core.messages import CoordinatorType, FindCoordinator
-from groupcoord.errors import UnknownNameError
-from groupcoord.testing.asserting.fetch_log import FetchLog
-from groupcoord.testing.asserting.words import did_you_mean
-from groupcoord.testing.faults.calls import named_groups
-from groupcoord.testing.faults.words import APIS_BY_NAME
-from groupcoord.wire.api import RequestHeader
-from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, Produce
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeatResponse,
+    CoordinatorType,
+    FindCoordinator,
+    ShareGroupHeartbeatResponse,
+    StreamsGroupHeartbeatResponse,
+    SyncGroupResponse,
+)
+from groupcoord.core.router.authorization import Principal
+from groupcoord.errors import ErrorCode, UnknownNameError, did_you_mean
+from groupcoord.testing.asserting.groups import MemberDescription
+from groupcoord.testing.faults.rules import APIS_BY_NAME, named_groups
+from groupcoord.wire import RequestHeader, WireResponse
+from groupcoord.wire.broker_messages import Fetch, FetchedPartitionData, FetchResponse, Produce
 from groupcoord.wire.registry import APIS
+from groupcoord.wire.share_messages import ShareFetch, ShareFetchResponse
+
+ENTRIES_MAX = 10_000
+"""How many members, and partitions of one connection, are kept; the oldest are dropped first."""
+
+Place = tuple[str | UUID, int]
+"""A partition as a request names it: by topic name or topic id."""
+
+
+@define(eq=False)
+class _Connection:
+    """What one connection fetches.
+
+    Attributes:
+        client_id: of its last fetch.
+        share_member: group and member id, if it sends ShareFetch.
+        last_fetch: the number of its last fetch.
+        session: the partitions of its fetch session, which every fetch covers.
+        named: for each other partition the number of the last fetch that named it.
+        failed: the partitions that its last fetch got an error for.
+    """
+
+    client_id: str = ""
+    share_member: tuple[str, str] | None = None
+    last_fetch: int = 0
+    session: set[Place] = Factory(set)
+    named: dict[Place, int] = Factory(dict)
+    failed: set[Place] = Factory(set)
+
+    def note_fetch(self, number: int, client_id: str, message: Fetch) -> None:
+        gone: list[Place] = [(_name(topic), i) for topic in message.forgotten_topics for i in topic.partition_indexes]
+        self._note(number, client_id, message.session_epoch, message.topics, gone)
+
+    def note_share_fetch(self, number: int, client_id: str, message: ShareFetch) -> None:
+        self.share_member = (message.group_id or "", message.member_id or "")
+        gone: list[Place] = [(topic.topic_id, i) for topic in message.forgotten_topics_data for i in topic.partitions]
+        self._note(number, client_id, message.share_session_epoch, message.topics, gone)
+
+    def _note(self, number: int, client_id: str, epoch: int, topics: Iterable[Any], gone: list[Place]) -> None:
+        named: list[Place] = [(_name(topic), one.partition_index) for topic in topics for one in topic.partitions]
+        self.client_id = client_id
+        self.last_fetch = number
+        self.failed.clear()
+        if epoch <= 0:
+            self.session.clear()
+        if epoch >= 0:
+            self.session.update(named)
+        self.session.difference_update(gone)
+        for place in gone:
+            self.named.pop(place, None)
+        self.named.update(dict.fromkeys(named, number))
+        while len(self.named) > max(ENTRIES_MAX, len(named)):
+            del self.named[next(iter(self.named))]
+
+    def note_errors(self, answer: Any) -> None:
+        for topic in answer.responses if isinstance(answer, ShareFetchResponse) else answer.topics:
+            failed = (one.partition_index for one in topic.partitions if one.error_code is not ErrorCode.NONE)
+            self.failed.update((_name(topic), index) for index in failed)
+        if answer.error_code is not ErrorCode.NONE:
+            self.failed.update(self.session, self.named)
+        for place in self.failed:
+            self.named.pop(place, None)
+
+    def last_fetch_of(self, places: tuple[Place, ...]) -> int:
+        """Return the number of the last fetch that covered a partition, which has several names; 0 if none did."""
+        if not self.failed.isdisjoint(places):
+            return 0
+        if not self.session.isdisjoint(places):
+            return self.last_fetch
+        return max(self.named.get(place, 0) for place in places)
+
+
+class FetchLog:
+    """Who fetches what, kept from the requests and answers of a server."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, _Connection] = {}
+        self._assigned_at: dict[tuple[str, str], int] = {}
+
+    def note_request(self, number: int, connection: int, client_id: str, message: object) -> None:
+        """Note a request that has come."""
+        if isinstance(message, Fetch):
+            self._connections.setdefault(connection, _Connection()).note_fetch(number, client_id, message)
+
+    def note_answer(self, connection: int, client_id: str, message: Any, answer: Any, request_count: int) -> None:
+        """Note an answer; ``request_count`` is the number of the last request that has come."""
+        if isinstance(message, Fetch | ShareFetch):
+            fetching = self._connections.setdefault(connection, _Connection())
+            if isinstance(message, ShareFetch):
+                # Until its first answer a share-partition may begin behind records that are produced meanwhile.
+                fetching.note_share_fetch(request_count, client_id, message)
+            fetching.note_errors(answer)
+            return
+        member_id = _assigned_member(message, answer)
+        if member_id is not None:
+            self._assigned_at.pop((message.group_id, member_id), None)
+            self._assigned_at[message.group_id, member_id] = request_count
+            if len(self._assigned_at) > ENTRIES_MAX:
+                del self._assigned_at[next(iter(self._assigned_at))]
+
+    def session(self, connection: int) -> frozenset[Place]:
+        """Return the partitions of the fetch session of a connection."""
+        fetching = self._connections.get(connection)
+        return frozenset() if fetching is None else frozenset(fetching.session)
+
+    def closed(self, connection: int) -> None:
+        """Forget a connection."""
+        self._connections.pop(connection, None)
+
+    def readers(self, group_id: str, member: MemberDescription, places: tuple[Place, ...]) -> int:
+        """Return how many connections of a member's client have fetched from a partition since it was assigned."""
+        since = self._assigned_at.get((group_id, member.member_id), 0)
+        share_member = (group_id, member.member_id) if member.protocol == "share" else None
+        return sum(
+            connection.last_fetch_of(places) > since
+            for connection in self._connections.values()
+            if connection.share_member == share_member
+            and (share_member is not None or connection.client_id == member.client_id)
+        )
+
+
+def _name(topic: Any) -> str | UUID:
+    name: str | UUID = getattr(topic, "name", None) or topic.topic_id
+    return name
+
+
+def _assigned_member(message: Any, answer: Any) -> str | None:
+    """Return the id of the member that an answer tells its assignment; None for other answers."""
+    match answer:
+        case SyncGroupResponse(error_code=ErrorCode.NONE):
+            return str(message.member_id)
+        case ConsumerGroupHeartbeatResponse() | ShareGroupHeartbeatResponse() if answer.assignment is not None:
+            return answer.member_id or str(message.member_id)
+        case StreamsGroupHeartbeatResponse() if answer.active_tasks is not None:
+            return str(message.member_id)
+    return None
+
 
 __tracebackhide__ = True
 
@@ -254,3 +401,147 @@ class RequestLog:
 
 def _with_own_records(partition: FetchedPartitionData) -> FetchedPartitionData:
     return partition._replace(records=(b"".join(partition.records),)) if partition.records else partition
+
+
+class ObservedConnection(Connection):
+    """A connection that tells what it answers: what leaves, whatever an interceptor has made of it.
+
+    Attributes:
+        listener: the name of the listener that it came by, if there are several.
+    """
+
+    def __init__(
+        self, broker: ObservedBroker, client_host: str, principal: Principal, max_request_bytes: int, *login: Any
+    ) -> None:
+        super().__init__(broker, client_host, principal, max_request_bytes, *login)
+        self._log = broker.request_log
+        self._node_id = broker.node.node_id
+        self._number = self._log.new_connection()
+        self.listener = ""
+        self._request_number: int | None = None
+
+    @property
+    def fetch_session(self) -> frozenset[Place]:
+        """The partitions of the connection's fetch session, which its fetches need not name."""
+        return self._log.fetches.session(self._number)
+
+    def note(self, header: RequestHeader, request: object) -> None:
+        """Keep the request that has come."""
+        self._request_number = self._log.came(
+            header, request, self.client_host, self._node_id, self._number, self.listener
+        )
+
+    def answer(self, response: WireResponse | None) -> None:
+        """See :class:`~groupcoord.broker.connection.Connection`."""
+        if response is not None:
+            held_back = self.on_answer
+            if held_back is None:
+                self._note_answer(response)
+            else:
+
+                def is_held_back(answer: WireResponse) -> bool:
+                    if held_back(answer):
+                        return True
+                    self._note_answer(answer)
+                    return False
+
+                self.on_answer = is_held_back
+        super().answer(response)
+
+    def skip_answer(self) -> None:
+        """See :class:`~groupcoord.broker.connection.Connection`."""
+        self._request_number = None
+        super().skip_answer()
+
+    def refuse(self, reason: str) -> None:
+        """See :class:`~groupcoord.broker.connection.Connection`."""
+        self._give_up(reason)
+        super().refuse(reason)
+
+    def close(self) -> None:
+        """See :class:`~groupcoord.broker.connection.Connection`."""
+        self._give_up("the connection was closed before")
+        self._log.closed(self._number)
+        super().close()
+
+    def _note_answer(self, response: WireResponse) -> None:
+        if self._request_number is not None:
+            self._log.answered(self._request_number, response)
+            self._request_number = None
+
+    def _give_up(self, reason: str) -> None:
+        if self._request_number is not None:
+            self._log.refused(self._request_number, reason)
+            self._request_number = None
+
+
+@cache
+def _observed(usual: type[Connection]) -> type[Connection]:
+    """Return a type of connection with an eye on it: one with a log-in has states of its own."""
+    name = f"Observed{usual.__name__}"
+    return ObservedConnection if usual is Connection else type(name, (ObservedConnection, usual), {})
+
+
+class RequestRecorder:
+    """The interceptor of an observed broker: keeps requests as they come, and asks another interceptor, if any.
+
+    Attributes:
+        following: the other one.
+    """
+
+    def __init__(self) -> None:
+        self.following: Interceptor | None = None
+
+    def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
+        if isinstance(connection, ObservedConnection):
+            connection.note(header, request)
+        return self.following is not None and self.following.takes(connection, header, request)
+
+    def disconnected(self, connection: Connection) -> None:
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
+        if self.following is not None:
+            self.following.disconnected(connection)
+
+    def next_deadline_ms(self) -> int | None:
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
+        return None if self.following is None else self.following.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
+        if self.following is not None:
+            self.following.tick(now_ms)
+
+
+class ObservedBroker(Broker):
+    """A broker that keeps what comes and what it answers.
+
+    Args:
+        request_log: where.
+        options: see :class:`~groupcoord.broker.broker.Broker`.
+    """
+
+    def __init__(self, *, request_log: RequestLog, **options: Any) -> None:
+        self.request_log = request_log
+        self._recorder = RequestRecorder()
+        super().__init__(**options)
+
+    def connect(self, client_host: str, listener: str = "") -> Connection:
+        """See :meth:`Broker.connect`."""
+        connection = super().connect(client_host, listener)
+        if isinstance(connection, ObservedConnection):
+            connection.listener = listener
+        return connection
+
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return the usual type with an eye on it, for connections with a log-in and those without."""
+        return cast(type[ConnectionT], _observed(cast(Any, usual)))
+
+    @property
+    def interceptor(self) -> Interceptor | None:
+        """The observer; what is set here comes behind it."""
+        return self._recorder
+
+    @interceptor.setter
+    def interceptor(self, following: Interceptor | None) -> None:
+        self._recorder.following = following

@@ -5,10 +5,9 @@ from the broker: commits, membership, and what it writes to an output. Verdicts 
 """
 
 from groupcoord.testing.exams.examination import Result, examine, play, scenarios_for
-from groupcoord.testing.exams.instances import CommandError
-from groupcoord.testing.exams.laws import Breach, Event, Law, Verdict
 from groupcoord.testing.exams.scenarios import SCENARIOS, Scenario
-from groupcoord.testing.exams.stage import Plan
+from groupcoord.testing.exams.stage import CommandError, Plan
+from groupcoord.testing.exams.trace import Breach, Event, Law, Verdict
 
 __all__ = [
     "SCENARIOS",

@@ -1,15 +1,52 @@
-"""The exam in pytest: one test for each scenario."""
+"""The exam in pytest: one test for each scenario, for a command or a function.
+
+``python -m groupcoord.testing.exams.as_tests FOLDER MODULE NAME …`` calls such a function in its own process.
+"""
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from groupcoord.testing.exams.call import command_for
-from groupcoord.testing.exams.examination import Result, play, scenarios_for
-from groupcoord.testing.exams.report import baseline_of, in_lines
+from groupcoord.testing.exams.examination import Result, baseline_of, in_lines, play, scenarios_for
 from groupcoord.testing.exams.scenarios import Scenario
-from groupcoord.testing.exams.stage import Plan
+from groupcoord.testing.exams.stage import LOGIN_PLACEHOLDERS, PLACEHOLDERS, Plan
+
+
+def command_for(function: Callable[..., Any]) -> list[str]:
+    """Return the command that calls a function in a process of its own.
+
+    Args:
+        function: one at the top of a file; what it takes of the placeholders it gets by keyword.
+
+    Raises:
+        ValueError: it isn't at the top of a file, or takes something else.
+    """
+    name, taken = getattr(function, "__qualname__", ""), inspect.signature(function).parameters
+    if not name.isidentifier():
+        raise ValueError(f"{name or function!r} must be a function at the top of a file, so that others can call it")
+    if unknown := [key for key in taken if key not in PLACEHOLDERS + LOGIN_PLACEHOLDERS]:
+        raise ValueError(
+            f"{name}() takes {unknown[0]!r}; an instance is given {', '.join(PLACEHOLDERS + LOGIN_PLACEHOLDERS)}"
+        )
+    path = Path(inspect.getfile(function)).resolve()
+    module = path.stem if function.__module__ == "__main__" else function.__module__
+    folder = str(path.parents[module.count(".")]).replace("{", "{{").replace("}", "}}")
+    return [sys.executable, "-m", __name__, folder, module, name, *(f"{key}={{{key}}}" for key in taken)]
+
+
+def main(folder: str, module: str, name: str, *values: str) -> None:
+    """Call a function of a module, which is imported from a folder."""
+    sys.path.insert(0, folder)
+    getattr(import_module(module), name)(**dict(value.split("=", 1) for value in values))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
 
 
 def exam(

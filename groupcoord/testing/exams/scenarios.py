@@ -7,9 +7,8 @@ from functools import partial
 
 from attrs import field, frozen
 
-from groupcoord.testing.asserting.observed_broker import ObservedConnection
-from groupcoord.testing.exams.instances import Instance
-from groupcoord.testing.exams.stage import GROUP_ID, TOPIC, Declared, Protocol, Stage
+from groupcoord.testing.asserting.requests import ObservedConnection
+from groupcoord.testing.exams.stage import GROUP_ID, TOPIC, Declared, Instance, Protocol, Stage
 from groupcoord.testing.faults import Call
 
 ALL_PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer", "share")

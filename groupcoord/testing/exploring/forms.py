@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from groupcoord.core.fingerprints import Names
-from groupcoord.testing.consumers import ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.exploring.scope import FAR_MS, Process
-from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
+from groupcoord.testing.machine.consumers import ClassicConsumer, Consumer, decode_share
+from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
 
 __all__ = ["Form", "Labels", "View", "consumer_of", "form_of", "renamed"]
 

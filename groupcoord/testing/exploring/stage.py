@@ -1,12 +1,13 @@
-"""Where a history is played: the world of the random tests, which does what each word says."""
+"""Stage of the exploration: a coordinator and its clients on which the steps of a history are played."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from attrs import define
+from attrs import define, frozen
 
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.messages import (
@@ -25,15 +26,13 @@ from groupcoord.core.messages import (
 )
 from groupcoord.laws import check_forgets_topic, offsets_of_topic, require, served_partitions
 from groupcoord.log_store import LogRecord, LogStore
-from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.exploring.scope import Process, Scope
-from groupcoord.testing.exploring.words import HistoryError, Step, refusal
-from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_members import Kip848Consumer, ModernMember
+from groupcoord.testing.exploring.scope import HistoryError, Process, Scope, Step, Trace, refusal
+from groupcoord.testing.machine.consumers import TOPIC, ClassicConsumer, Consumer, Sent
+from groupcoord.testing.machine.modern_members import Kip848Consumer, ModernMember
+from groupcoord.testing.machine.world import World
 from groupcoord.testing.topics import Topics
-from groupcoord.testing.world import World
 
-__all__ = ["Happening", "Law", "MakeCoordinator", "Stage"]
+__all__ = ["BrokenLaw", "Happening", "Law", "MakeCoordinator", "Played", "Stage", "play"]
 
 LOG_PARTITION = 0
 FIRST_PRODUCER_ID = 7
@@ -359,4 +358,86 @@ _DOES: dict[str, Callable[..., None]] = {
     "topic": Stage._topic,
     "recover": Stage._recover,
 }
-"""What each word does; see :data:`~groupcoord.testing.exploring.words.WORDS`."""
+"""What each word does; see :data:`~groupcoord.testing.exploring.scope.WORDS`."""
+
+
+@frozen
+class BrokenLaw:
+    """A law that doesn't hold.
+
+    Attributes:
+        step: the number of the step after which it doesn't, from 0 on.
+        law: the function that says so, such as ``check_tokens``.
+        message: what it says.
+    """
+
+    step: int
+    law: str
+    message: str
+
+    @classmethod
+    def of(cls, error: BaseException, step: int) -> BrokenLaw:
+        """Return what an exception says that a step has ended in."""
+        return cls(step, law_of(error), f"{type(error).__name__}: {error}")
+
+
+@frozen
+class Played:
+    """What came of a history.
+
+    Attributes:
+        trace: the history.
+        happenings: what was seen from the outside: requests, answers, records for the log.
+        broken: the first law that was broken, after which nothing more was played; None: all hold.
+    """
+
+    trace: Trace
+    happenings: tuple[Happening, ...]
+    broken: BrokenLaw | None
+
+
+def play(
+    trace: Trace,
+    *,
+    make_log_store: Callable[[], LogStore] | None = None,
+    make_coordinator: MakeCoordinator = GroupCoordinator,
+    laws: Iterable[Law] = (),
+    watch: Callable[[Stage, int], Any] = lambda stage, number: None,
+) -> Played:
+    """Play a history, and look at every law after each step.
+
+    Args:
+        trace: the history.
+        make_log_store: makes the log store under test; one in memory if left out.
+        make_coordinator: makes the coordinator under test of keyword arguments; groupcoord's own if left out.
+        laws: more laws than those of :mod:`groupcoord.laws`.
+        watch: is called with the stage and the number of each step, when it is done and before laws are looked at.
+
+    Returns:
+        What was seen, and the first law that was broken.
+
+    Raises:
+        HistoryError: the history names what there is not.
+    """
+    stage = Stage(trace.scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
+    broken = None
+    for number, step in enumerate(trace.steps):
+        try:
+            stage.do(step)
+            watch(stage, number)
+            stage.check_laws()
+            for law in laws:
+                law(stage)
+        except HistoryError:
+            raise
+        except Exception as error:  # one of the core is a broken law as well
+            broken = BrokenLaw.of(error, number)
+            break
+    return Played(trace, tuple(stage.happenings), broken)
+
+
+def law_of(error: BaseException) -> str:
+    """Return the name of the law that an exception tells of: the innermost check that raised it, else who did."""
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    checks = [name for name in names if name.startswith("check")]
+    return checks[-1] if checks else next((name for name in reversed(names) if name != "require"), "")

@@ -42,14 +42,11 @@ from groupcoord.laws import (
     stranger,
 )
 from groupcoord.log_store import LogRecords, LogStore, MemoryLogStore
-from groupcoord.testing.consumers import TOPIC, Consumer
 from groupcoord.testing.exploring.forms import NOBODY, NOBODYS, Form, Labels, View, consumer_of, form_of, renamed
-from groupcoord.testing.exploring.playing import BrokenLaw
-from groupcoord.testing.exploring.scope import Scope
-from groupcoord.testing.exploring.stage import LOG_PARTITION, Law, MakeCoordinator, Stage
-from groupcoord.testing.exploring.words import Step
-from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.exploring.scope import Scope, Step
+from groupcoord.testing.exploring.stage import LOG_PARTITION, BrokenLaw, Law, MakeCoordinator, Stage
+from groupcoord.testing.machine.consumers import TOPIC, Consumer, Sent
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 KEPT_MAX = 60_000
 """So many states of coordinators are kept whole; older ones are made again of the one before when they are wanted."""

@@ -5,8 +5,7 @@ what follows from them for requests.
 """
 
 from groupcoord.errors import UnknownNameError
-from groupcoord.testing.faults.calls import Call
 from groupcoord.testing.faults.control import Control, NoSuchMemberError
-from groupcoord.testing.faults.rules import FaultFunctionError, Rule, Rules
+from groupcoord.testing.faults.rules import Call, FaultFunctionError, Rule, Rules
 
 __all__ = ["Call", "Control", "FaultFunctionError", "NoSuchMemberError", "Rule", "Rules", "UnknownNameError"]

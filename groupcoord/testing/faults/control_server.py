@@ -19,9 +19,9 @@ from typing import Any
 
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
+from groupcoord.testing.asserting.expectations import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stability, Wanted
 from groupcoord.testing.asserting.groups import GroupDescription, committed_offsets, describe_group, describe_groups
 from groupcoord.testing.asserting.requests import RequestLog
-from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stability, Wanted
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rule
 

@@ -1,18 +1,39 @@
-"""Responses for injected errors: the error at the top, or at every entry that the request names."""
+"""Error responses: whole requests or single partitions that fail with an error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, get_args
+from uuid import UUID
 
 from attrs import evolve
 
-from groupcoord.core.messages import Request
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.messages import OffsetCommit, OffsetFetch, Request, TopicToCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, Answered, WireRequest, WireResponse
-from groupcoord.wire.broker_messages import Metadata, MetadataResponse
+from groupcoord.wire.broker_messages import (
+    DeleteRecords,
+    Fetch,
+    FetchedPartitionData,
+    FetchedTopicData,
+    ListOffsets,
+    Metadata,
+    MetadataResponse,
+    Produce,
+)
 from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse, ServedApi
+from groupcoord.wire.share_messages import (
+    ShareAcknowledge,
+    ShareAcknowledgedPartition,
+    ShareAcknowledgedTopic,
+    ShareAcknowledgeResponse,
+    ShareFetch,
+    ShareFetchResponse,
+    SharePartitionData,
+    ShareTopicData,
+)
 
 API_VERSIONS_KEY = 18
 
@@ -47,3 +68,175 @@ def refuse(request: WireRequest, error_code: ErrorCode) -> WireResponse | None:
         return ApiVersionsResponse(error_code, known if error_code is ErrorCode.UNSUPPORTED_VERSION else ())
     response: WireResponse = request.refused(error_code)
     return response
+
+
+NAMING_PARTITIONS = (
+    Produce,
+    Fetch,
+    ListOffsets,
+    OffsetCommit,
+    OffsetFetch,
+    DeleteRecords,
+    ShareFetch,
+    ShareAcknowledge,
+)
+"""The requests of which single partitions can fail."""
+
+Place = tuple[str | UUID, int]
+"""A partition as a request names it: by topic name or topic id."""
+Chosen = Callable[[str | UUID, int], bool]
+
+
+def topic_key(topic: Any) -> str | UUID:
+    """Return the name of a topic in a message, or its id if it has no name."""
+    key: str | UUID = getattr(topic, "name", None) or topic.topic_id
+    return key
+
+
+def named_partitions(request: Any) -> Iterator[Place]:
+    """Yield the partitions that a request names."""
+    if isinstance(request, OffsetFetch):
+        topics: Iterable[Any] = (topic for group in request.groups for topic in group.topics or ())
+        yield from ((topic_key(topic), index) for topic in topics for index in topic.partition_indexes)
+    elif type(request) in NAMING_PARTITIONS:
+        yield from ((topic_key(topic), p.partition_index) for topic in request.topics for p in topic.partitions)
+
+
+def keep(request: Any, chosen: Chosen) -> Any:
+    """Return a request with the chosen partitions alone."""
+    if isinstance(request, OffsetFetch):
+        groups = [
+            group if group.topics is None else evolve(group, topics=tuple(_indexes_kept(group.topics, chosen)))
+            for group in request.groups
+        ]
+        return evolve(request, groups=tuple(groups))
+    topics = []
+    for topic in request.topics:
+        partitions = tuple([p for p in topic.partitions if chosen(topic_key(topic), p.partition_index)])
+        if partitions and isinstance(topic, TopicToCommit):
+            topics.append(TopicToCommit(topic.name, partitions, topic.topic_id))
+        elif partitions:
+            topics.append(topic._replace(partitions=partitions))
+    return evolve(request, topics=tuple(topics))
+
+
+def _indexes_kept(topics: Sequence[Any], chosen: Chosen) -> Iterator[Any]:
+    for topic in topics:
+        indexes = tuple([index for index in topic.partition_indexes if chosen(topic_key(topic), index)])
+        if indexes:
+            yield evolve(topic, partition_indexes=indexes)
+
+
+def without(request: Any, chosen: Chosen) -> Any:
+    """Return a request in which the chosen partitions have no effect, to be handled in place of the original.
+
+    Fetches keep all partitions, as these are in their sessions, and do not wait: a failed partition is told at once.
+    """
+    if isinstance(request, Fetch):
+        return evolve(request, max_wait_ms=0)
+    if isinstance(request, ShareFetch):
+        topics = [
+            topic._replace(
+                partitions=tuple(
+                    [
+                        p._replace(acknowledgement_batches=()) if chosen(topic_key(topic), p.partition_index) else p
+                        for p in topic.partitions
+                    ]
+                )
+            )
+            for topic in request.topics
+        ]
+        return evolve(request, max_wait_ms=0, topics=tuple(topics))
+    return keep(request, lambda topic, index: not chosen(topic, index))
+
+
+def refused(request: Any, places: Sequence[Place], error_code: ErrorCode) -> Any:
+    """Return the response in which partitions of a request fail, and which has no others."""
+    if isinstance(request, ShareFetch):
+        acknowledging = {
+            (topic_key(topic), p.partition_index)
+            for topic in request.topics
+            for p in topic.partitions
+            if p.acknowledgement_batches
+        }
+        data = [
+            ShareTopicData(
+                _topic_id(topic),
+                (
+                    SharePartitionData(
+                        index, error_code, error_code if (topic, index) in acknowledging else ErrorCode.NONE
+                    ),
+                ),
+            )
+            for topic, index in places
+        ]
+        return ShareFetchResponse(ErrorCode.NONE, responses=tuple(data))
+    if isinstance(request, ShareAcknowledge):
+        results = [
+            ShareAcknowledgedTopic(_topic_id(topic), (ShareAcknowledgedPartition(index, error_code),))
+            for topic, index in places
+        ]
+        return ShareAcknowledgeResponse(ErrorCode.NONE, responses=tuple(results))
+    if isinstance(request, Fetch):
+        named = set(named_partitions(request))
+        response = keep(request, lambda topic, index: (topic, index) in places).refused(error_code)
+        missing = [place for place in places if place not in named]
+        return evolve(
+            response,
+            error_code=ErrorCode.NONE,
+            topics=(*response.topics, *_fetch_errors(missing, error_code)),
+        )
+    kept = keep(request, lambda topic, index: (topic, index) in places)
+    if isinstance(request, OffsetFetch):
+        groups = tuple([group for group in kept.groups if group.topics])
+        response = evolve(kept, groups=groups).refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return evolve(response, groups=tuple([_with_error(group, error_code) for group in response.groups]))
+    return kept.refused(error_code)
+
+
+def _topic_id(topic: str | UUID) -> UUID:
+    assert isinstance(topic, UUID), "share consumers name topics by id"
+    return topic
+
+
+def _fetch_errors(places: Iterable[Place], error_code: ErrorCode) -> Iterator[Any]:
+    for topic, index in places:
+        name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else (None, topic)
+        yield FetchedTopicData(name, topic_id, (FetchedPartitionData(index, error_code),))
+
+
+def _with_error(group: Any, error_code: ErrorCode) -> Any:
+    topics = [
+        topic._replace(partitions=tuple([p._replace(error_code=error_code) for p in topic.partitions]))
+        for topic in group.topics
+    ]
+    return group._replace(topics=tuple(topics))
+
+
+def merge(response: Any, failed: Any) -> Any:
+    """Return a response with the entries of another one, in place of its own for the same partitions."""
+    if getattr(response, "error_code", ErrorCode.NONE) is not ErrorCode.NONE:
+        return response
+    if hasattr(response, "groups"):
+        extra = {group.group_id: group.topics for group in failed.groups}
+        groups = [
+            group
+            if group.error_code is not ErrorCode.NONE
+            else group._replace(topics=_merged(group.topics, extra.get(group.group_id, ())))
+            for group in response.groups
+        ]
+        return evolve(response, groups=tuple(groups))
+    name = "responses" if hasattr(response, "responses") else "topics"
+    return evolve(response, **{name: _merged(getattr(response, name), getattr(failed, name))})
+
+
+def _merged(topics: Sequence[Any], failed: Sequence[Any]) -> tuple[Any, ...]:
+    gone = {(topic_key(topic), p.partition_index) for topic in failed for p in topic.partitions}
+    kept = []
+    for topic in topics:
+        partitions = tuple([p for p in topic.partitions if (topic_key(topic), p.partition_index) not in gone])
+        if len(partitions) == len(topic.partitions):
+            kept.append(topic)
+        elif partitions:
+            kept.append(topic._replace(partitions=partitions))
+    return (*kept, *failed)

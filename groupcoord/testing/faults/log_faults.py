@@ -19,8 +19,8 @@ from groupcoord.log_store import (
     StorageError,
     Ticket,
 )
-from groupcoord.testing.faults.words import error_named
-from groupcoord.testing.faulty_store import Answer, FaultyLogStore
+from groupcoord.testing.contracts.faulty_store import Answer, FaultyLogStore
+from groupcoord.testing.faults.rules import error_named
 
 _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
     kind.error_code: kind

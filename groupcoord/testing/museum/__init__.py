@@ -11,8 +11,18 @@ is made in a process of its own, so nothing is written and nothing else is touch
 
 from __future__ import annotations
 
-from groupcoord.testing.museum.exhibit import Exhibit, Plant, UnknownExhibitError, exhibit, exhibits
-from groupcoord.testing.museum.processes import SEARCHERS, Hunt, TaskFailedError, hunt_for, play_of
+from groupcoord.testing.museum.exhibit import (
+    SEARCHERS,
+    Exhibit,
+    Hunt,
+    Plant,
+    TaskFailedError,
+    UnknownExhibitError,
+    exhibit,
+    exhibits,
+    hunt_for,
+    play_of,
+)
 
 __all__ = [
     "SEARCHERS",

@@ -1,18 +1,27 @@
-"""Looks for a bug without knowing it, in the ways that this package has: which one finds it, and how soon?"""
+"""Searches for a planted bug: exploration, the state machine, random lives of a member, simulated fleets.
+
+``python -m groupcoord.testing.museum.hunting TASK ID SHIPPING|PLANTED …`` runs one task and prints a line of JSON.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from traceback import walk_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from groupcoord.errors import InvariantError
 from groupcoord.laws import LawBrokenError
-from groupcoord.testing.museum.processes import Hunt
+from groupcoord.testing.museum.exhibit import Exhibit, Hunt, exhibit, plant
+
+if TYPE_CHECKING:
+    from groupcoord.testing.exploring.story import Story
+    from groupcoord.testing.museum.exhibit import Hunt
 
 LIVES_A_ROUND = 25
 STEPS_A_LIFE = 60
@@ -30,7 +39,7 @@ def _machine(number: int) -> None:
     from hypothesis import HealthCheck, Phase, seed, settings
     from hypothesis.stateful import run_state_machine_as_test
 
-    from groupcoord.testing.machine import CoordinatorMachine
+    from groupcoord.testing.machine.state_machine import CoordinatorMachine
 
     class Machine(CoordinatorMachine):
         """One of its own for each round, so that each has a seed."""
@@ -57,7 +66,7 @@ def _swarm(number: int) -> None:
 
 def _member(number: int) -> None:
     """Let one member live, whatever it is answered."""
-    from groupcoord.testing.member_life import MemberLife
+    from groupcoord.testing.museum.member_life import MemberLife
 
     MemberLife(number).live(STEPS_OF_A_MEMBER)
 
@@ -138,3 +147,33 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
             for inner in error.exceptions:
                 yield from _chain(inner)
         error = error.__cause__ or error.__context__
+
+
+def main() -> None:
+    """Do what the command line says."""
+    task, name, core, *options = sys.argv[1:]
+    shown = exhibit(name)
+    if core == "planted":
+        assert shown.plant is not None
+        plant(shown.plant)
+    sys.stdout.write(json.dumps(asdict(_hunt(shown, *options) if task == "hunt" else _play(shown))) + "\n")
+
+
+def _hunt(shown: Exhibit, searcher: str, cpu_s: str) -> Hunt:
+    from groupcoord.testing.museum.hunting import explore_scope, hunt
+
+    if searcher == "explore":
+        return explore_scope(shown.play or {"steps": []}, float(cpu_s))
+    return hunt(searcher, float(cpu_s))
+
+
+def _play(shown: Exhibit) -> Story:
+    from groupcoord.testing.exploring.scope import Trace
+    from groupcoord.testing.exploring.story import tell
+
+    assert shown.play is not None
+    return tell(Trace.of(shown.play))
+
+
+if __name__ == "__main__":
+    main()

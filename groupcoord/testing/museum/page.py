@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from groupcoord.analysis.report.html.elements import Html, element, joined
 from groupcoord.analysis.report.html.layout import Section, listing, page, paragraph, soft
 from groupcoord.analysis.report.text import counted
-from groupcoord.testing.exploring.telling import Story, diagram
+from groupcoord.testing.exploring.story import Story, diagram
 from groupcoord.testing.museum.exhibit import Exhibit
 
 __all__ = ["museum_page"]

@@ -14,8 +14,7 @@ from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
-from groupcoord.testing.log_bytes import encode_any_batch
-from groupcoord.testing.logs import GeneratedLog, logs, record_bytes
+from groupcoord.testing.logs import GeneratedLog, encode_any_batch, logs, record_bytes
 
 from ...records.broker_segment import segment_bytes
 from .scalar import Row, scalar_rows, without_reasons

@@ -16,7 +16,7 @@ from attrs import define, field
 from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.messages import OffsetToCommit, TopicToCommit
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 
 FLAPPING, STUCK, SILENT, UNEVEN, STORM = "fraud-checks", "payments", "search-index", "billing", "audit-trail"

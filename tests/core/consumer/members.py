@@ -13,8 +13,8 @@ from groupcoord.messages import (
     DescribedConsumerGroup,
     TopicPartitions,
 )
-from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.consumers import Sent
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from tests.core.driver import Driver
 
 LONG_MS = 3_600_000

@@ -15,7 +15,7 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, JoinGroupResponse
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
 from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members
 from tests.core.driver import Driver, Group, protocols_of

@@ -8,7 +8,7 @@ from groupcoord import ErrorCode
 from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
 from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members, answered, waiting_appends
 from tests.core.driver import Driver, Group

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.testing.consumers import ClassicConsumer
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.consumers import ClassicConsumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 from tests.laws.event_laws import EventLaws

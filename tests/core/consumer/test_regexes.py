@@ -13,7 +13,7 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
 )
 from groupcoord.core.groups.consumer.state import ConsumerState
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 
 MATCHED_MS = 1_700_000_000_000

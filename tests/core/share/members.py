@@ -22,7 +22,7 @@ from groupcoord.messages import (
     ShareTopicToDescribe,
     ShareTopicToForget,
 )
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
 from tests.core.driver import Driver
 
 HOST = "/127.0.0.1"

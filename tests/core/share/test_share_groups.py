@@ -28,7 +28,7 @@ from groupcoord.messages import (
     SyncGroup,
     TopicToCommit,
 )
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
 from groupcoord.testing.topics import Topics
 
 from .conftest import ShareDriver

@@ -16,7 +16,7 @@ from groupcoord.messages import (
     StreamsStatusCode,
     Topology,
 )
-from groupcoord.testing.fleet import Sent
+from groupcoord.testing.machine.consumers import Sent
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 

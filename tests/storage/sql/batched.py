@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from groupcoord.log_store import LogStoreError, Ticket
 from groupcoord.storage.sql import BatchingLogStore, SqlLogStore
-from groupcoord.testing.faulty_store import Answer
+from groupcoord.testing.contracts.faulty_store import Answer
 
 
 class Answers:

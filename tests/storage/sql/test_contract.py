@@ -13,7 +13,7 @@ from hypothesis import settings
 from groupcoord import LogStore
 from groupcoord.storage.sql import SqliteLogStore, SqlLogStore
 from groupcoord.testing import CoordinatorMachine, check_log_store
-from groupcoord.testing.faulty_store import Answer
+from groupcoord.testing.contracts.faulty_store import Answer
 
 from .batched import AnsweredStore
 from .conftest import OpenLog

@@ -10,11 +10,10 @@ from types import CodeType
 import pytest
 
 from groupcoord.cli import main
-from groupcoord.testing.exploring.playing import play
 from groupcoord.testing.exploring.scope import Trace
+from groupcoord.testing.exploring.stage import play
 from groupcoord.testing.museum import Exhibit, UnknownExhibitError, exhibit, exhibits, hunt_for, play_of
-from groupcoord.testing.museum.exhibit import Plant
-from groupcoord.testing.museum.planting import PlantError, changes_of, plant
+from groupcoord.testing.museum.exhibit import Plant, PlantError, changes_of, plant
 from tests.tables import as_one_test
 
 PLAYED = [shown for shown in exhibits() if shown.play is not None]

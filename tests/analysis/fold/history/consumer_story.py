@@ -34,7 +34,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.modern_members import Kip848Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 
 CREW, MOVING = "crew", "moving"

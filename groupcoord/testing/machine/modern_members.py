@@ -34,7 +34,7 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import check_member_sees_what_is_durable, errors_in, require
 from groupcoord.laws.modern_groups import check_holds_what_is_durable
-from groupcoord.testing.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
+from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
 
 SUBTOPOLOGY_ID = "0"
 TOPICS = (TOPIC, "audit")

@@ -11,9 +11,9 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, refuse_to_block
+from groupcoord.testing.asserting.expectations import LOOK_AGAIN_S, refuse_to_block
 from groupcoord.testing.faults import Control, Rule
-from groupcoord.testing.share_words import AcquiredRange, SharedRecords
+from groupcoord.testing.faults.control import AcquiredRange, SharedRecords
 
 __tracebackhide__ = True  # pytest's reports end at the user's line
 

@@ -32,9 +32,9 @@ from groupcoord.errors import ErrorCode
 from groupcoord.laws import check_log_can_be_loaded, require
 from groupcoord.laws.modern_groups import check_members_are_served
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, close_store
-from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.modern_members import Kip848Consumer, ShareMember, StreamsMember
-from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World
+from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
+from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
+from groupcoord.testing.machine.world import LOG_PARTITIONS, OTHER_TOPICS, World
 
 __all__ = ["CoordinatorMachine"]
 

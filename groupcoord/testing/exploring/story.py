@@ -1,4 +1,4 @@
-"""Tells a history that was played: what each step did, in lines for a terminal and as a sequence diagram."""
+"""Stories of played histories: lines of text and a diagram."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from attrs import frozen
 from groupcoord.analysis.report.html.elements import Html, element, label, line, picture, titled
 from groupcoord.analysis.report.text import counted
 from groupcoord.laws import errors_in, served_partitions
-from groupcoord.testing.consumers import Consumer
-from groupcoord.testing.exploring.playing import Played, play
 from groupcoord.testing.exploring.scope import Trace
-from groupcoord.testing.exploring.stage import LOG_PARTITION, Happening, Stage
+from groupcoord.testing.exploring.stage import LOG_PARTITION, Happening, Played, Stage, play
+from groupcoord.testing.machine.consumers import Consumer
 
 __all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
 
@@ -94,7 +93,7 @@ def tell(trace: Trace, **options: Any) -> Story:
 
     Args:
         trace: the history.
-        options: what :func:`~groupcoord.testing.exploring.playing.play` takes besides.
+        options: what :func:`~groupcoord.testing.exploring.stage.play` takes besides.
 
     Raises:
         HistoryError: the history names what there is not.

@@ -17,10 +17,10 @@ from uuid import UUID
 
 from attrs import evolve
 
+from groupcoord.analysis.report.text import counted
 from groupcoord.assignors import Assignor, GroupAssignment, GroupSpec, MemberSpec, SubscriptionType, Topic
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.laws import LawBrokenError, require
-from groupcoord.testing.asserting.words import counted
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")

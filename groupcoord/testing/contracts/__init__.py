@@ -1,0 +1,1 @@
+"""Contract checks for the parts of an embedding program: log stores, engines of shared logs, clocks, assignors."""
