@@ -86,6 +86,9 @@ class GroupKind:
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """Forget a deleted topic of which a group knows more than committed offsets."""
 
+    def append_refused(self) -> None:
+        """Revert soft state that belongs to no durable append of the log partition, after the log refused one."""
+
     def delete_external_state(self, group: Any, deletion: Deletion, now_ms: int) -> bool:
         """Begin to delete what others keep of a group, and return whether there is anything.
 

@@ -182,6 +182,8 @@ class Partition:
         if append is not None:
             # First the groups that the append would have shown: what follows must not find them any more.
             self._pending_groups.undo(number, for_client(error_code), now_ms)
+            for kind in self._kinds.rows:
+                kind.append_refused()
             self._refuse_held(append, error_code)
             written = append.continuation
             written.on_refused(self._context, for_client(error_code), now_ms)

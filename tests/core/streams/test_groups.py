@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
@@ -11,12 +13,11 @@ from groupcoord.core.groups.streams.group import StreamsGroup
 from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import (
-    StreamsStatusCode,
-)
+from groupcoord.messages import ConsumerGroupHeartbeat, StreamsStatusCode
 from groupcoord.testing.topics import Topics
-from tests.core.driver import Driver
-from tests.core.streams.members import SETTINGS, WORD_COUNT, Threads, active, answered, statuses
+from tests.core.driver import Driver, Group
+from tests.core.streams.members import COUNTS, SETTINGS, WORD_COUNT, Threads, active, answered, statuses
+from tests.tables import as_one_test
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def changelog_partitions(threads: Threads) -> int:
     topology = threads.described.topology
     assert topology is not None
     assert topology.subtopologies is not None
-    (changelog,) = topology.subtopologies[1].state_changelog_topics
+    (changelog,) = topology.subtopologies[-1].state_changelog_topics
     return changelog.partitions
 
 
@@ -128,6 +129,34 @@ def test_who_meets_a_write_shares_the_next(topics: Topics) -> None:
     driver.refuse(NotEnoughReplicasError("refused"))
     assert answered(refused).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert [member.member_id for member in threads.described.members] == ["a", "b", "c"]
+
+
+WRITES: dict[str, Callable[[Threads], object]] = {
+    "of a commit in another group": lambda threads: Group(threads.driver, "other").commit(topic="lines"),
+    "of a join in a classic group": lambda threads: Group(threads.driver, "other").join(),
+    "of a consumer group": lambda threads: threads.driver.submit(
+        ConsumerGroupHeartbeat(
+            "other", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=("lines",), topic_partitions=()
+        )
+    ),
+    "of its own": lambda threads: threads.join("b"),
+}
+
+
+@as_one_test
+@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+def test_a_refused_write_discards_the_configured_topology(write: Callable[[Threads], object]) -> None:
+    """Any refused write reverts all groups of the log partition to its last write (``CoordinatorRuntime``, 4.4)."""
+    threads = Threads(Driver(late=True, topics=Topics(lines=4, counts=4), **SETTINGS), COUNTS)
+    threads.join("a")
+    threads.driver.write_all()
+    threads.beat("a", 2)  # configures the topology, and writes nothing
+    assert changelog_partitions(threads) == 0
+    write(threads)
+    threads.driver.refuse(NotEnoughReplicasError("refused"))
+    Group(threads.driver, "third").commit(topic="lines")
+    threads.driver.write_all()
+    assert changelog_partitions(threads) == 0
 
 
 # ---------------------------------------------------------------- assignors

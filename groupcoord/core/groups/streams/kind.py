@@ -12,7 +12,7 @@ from attrs import define, evolve
 
 from groupcoord.core.events import Cause, MemberRemoved, Trigger
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
+from groupcoord.core.groups.base.kind import ModernGroups
 from groupcoord.core.groups.base.member_lookup import find_sender
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
@@ -216,7 +216,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             return leave(draft, request)
         settings = self._environment.settings_of(group.group_id)
         was_empty = not draft.state.members
-        writer, found = self._context.writer, memory.found
+        writer, findings = self._context.writer, memory.findings
         try:
             step = handle_heartbeat(
                 draft,
@@ -230,7 +230,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
                 now_ms=now_ms,
             )
         finally:
-            memory.note_finding(found, writer.next_number, writer.last_durable)
+            memory.note_findings(findings, writer.next_number, writer.last_durable)
         member_id = step.member.member_id
         if request.shutdown_application:
             self._ask_for_shutdown(group, memory, request)
@@ -345,10 +345,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if self._groups.get(group.group_id) is not group:
             self._member_timers.take_delay(group)
 
-    def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """What was drafted never was."""
-        written.group.memory.forget_refused(self._context.writer.last_durable)
-        super().on_failure(written, error_code, now_ms)
+    def append_refused(self) -> None:
+        # Kafka reverts the whole log partition to its last write, so every streams group loses its findings.
+        for group in self._context.groups.values():
+            if isinstance(group, StreamsGroup):
+                group.memory.revert(self._context.writer.last_durable)
 
     def remove_members(self, draft: StreamsDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
         """Write that members are gone, and the group's next epoch."""

@@ -56,22 +56,23 @@ class UsedTarget:
     tasks: Mapping[str, MemberTasks]
 
 
-Found = tuple[ConfiguredTopology | None, UsedTarget | None]
+Findings = tuple[ConfiguredTopology | None, UsedTarget | None]
+"""Configured topology and target that was used last, both made without a write."""
 
 
 @define
 class StreamsMemory:
-    """What is forgotten in a restart, and not taken back when a heartbeat is refused.
+    """Soft state of a streams group: a restart forgets it, and a refused heartbeat does not take it back.
 
-    What a heartbeat has found out of topics and targets is forgotten when the log refuses what it writes, as in Kafka.
+    Kafka versions the findings by the writes of the log partition, of whatever group. A refused write reverts them.
 
     Attributes:
-        configured: what the topology came to in the cluster; None if nobody has looked.
-        endpoint_epoch: counts changes of members' endpoints, and of what lies behind them.
+        configured: the topology with the partitions of its topics; None until a heartbeat has configured it.
+        endpoint_epoch: counts changes of members' endpoints and their partitions.
         task_offsets: by member id.
-        shutdown_by: the member that asked first for all of the application to stop; None if nobody has.
+        shutdown_by: the first member that requested a shutdown of the application; None if no member has.
         used_target: the target that was used last.
-        endpoints: what is told of members' endpoints.
+        endpoints: cached endpoint responses.
     """
 
     configured: ConfiguredTopology | None = None
@@ -80,23 +81,21 @@ class StreamsMemory:
     shutdown_by: str | None = None
     used_target: UsedTarget | None = None
     endpoints: Endpoints = field(factory=Endpoints)
-    _found_before: Found = (None, None)
+    _found_before: Findings = (None, None)
     _found_at: int = 0
 
     @property
-    def found(self) -> Found:
-        """What was found out of topics and targets."""
+    def findings(self) -> Findings:
+        """Configured topology and target that was used last."""
         return self.configured, self.used_target
 
-    def note_finding(self, before: Found, next_append: int, last_durable: int) -> None:
-        """Note when it was that something was found out, if it was.
-
-        Kafka keeps a version of it for each write to the log partition, for whatever group that is.
+    def note_findings(self, before: Findings, next_append: int, last_durable: int) -> None:
+        """Note that changed findings belong to the next append of the log partition.
 
         Args:
-            before: what was found before.
-            next_append: the number of the next append: what is new belongs to it.
-            last_durable: the number of the last append that is durable.
+            before: the findings before the heartbeat.
+            next_append: the number of the next append.
+            last_durable: the number of the last durable append.
         """
         if self.configured is not before[0] or self.used_target is not before[1]:
             if self._found_at <= last_durable:
@@ -104,11 +103,11 @@ class StreamsMemory:
             self._found_at = next_append
 
     def described(self, last_durable: int) -> ConfiguredTopology | None:
-        """Return what administrators are told that the topology comes to, when this append is the last durable one."""
+        """Return the configured topology as of the last durable append, which descriptions show."""
         return self.configured if self._found_at <= last_durable else self._found_before[0]
 
-    def forget_refused(self, last_durable: int) -> None:
-        """Forget what was found out since the last append that is durable: the log has refused the next."""
+    def revert(self, last_durable: int) -> None:
+        """Discard the findings since the last durable append: the log has refused a later one."""
         if self._found_at > last_durable:
             self.configured, self.used_target = self._found_before
 
