@@ -12,8 +12,7 @@ from groupcoord.aio.log_store import TaskLogStore
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
 from groupcoord.coordinator.loading import LoadError
-from groupcoord.coordinator.share import EmbeddedShare
-from groupcoord.coordinator.share_coordinator import ShareCoordinator
+from groupcoord.coordinator.share_coordinator import EmbeddedShare, ShareCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateRequest

@@ -51,7 +51,7 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.coordinator.random_ids import random_member_id, random_uuid
+from groupcoord.coordinator.group_coordinator import random_member_id, random_uuid
 from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorAnswered
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import ConsumerGroupHeartbeat, Node

@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from groupcoord.coordinator.group_coordinator import GroupCoordinator
+from groupcoord.coordinator.group_coordinator import GroupCoordinator, random_member_id
 from groupcoord.coordinator.loading import LoadError
-from groupcoord.coordinator.random_ids import random_member_id
 from groupcoord.core.router.partition_table import PartitionStatus
 
 if TYPE_CHECKING:

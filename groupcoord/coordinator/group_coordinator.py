@@ -6,6 +6,8 @@ appends to the store and collects the responses.
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from uuid import UUID
@@ -15,7 +17,6 @@ from groupcoord.config import Config, GroupType
 from groupcoord.coordinator.appending import Appending
 from groupcoord.coordinator.loading import Loader, load_each
 from groupcoord.coordinator.ownership import ownership_of
-from groupcoord.coordinator.random_ids import random_member_id, random_uuid
 from groupcoord.core.events import Cause
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.router.partition_table import PartitionStatus
@@ -45,6 +46,20 @@ if TYPE_CHECKING:
     from groupcoord.core.router.split_requests import Owner, ShareOwner, TransactionOwner
     from groupcoord.core.timers import Timer
     from groupcoord.core.topics import RegexResolver, TopicResolver
+
+
+def random_member_id(prefix: str) -> str:
+    """Return a member id as in Kafka: the client id or instance id, and a random UUID."""
+    return f"{prefix}-{uuid.uuid4()}"
+
+
+def random_uuid() -> str:
+    """Return a random UUID in the form of Kafka's ``Uuid``: 22 characters of URL-safe base64 without a leading dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
 
 MAX_TIMERS_PER_TICK = 10_000
 R = TypeVar("R")

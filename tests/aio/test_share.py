@@ -9,8 +9,7 @@ import pytest
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.aio import AsyncCoordinator, TaskLogStore
 from groupcoord.coordinator.loading import LoadError
-from groupcoord.coordinator.share import EmbeddedShare
-from groupcoord.coordinator.share_coordinator import ShareCoordinator
+from groupcoord.coordinator.share_coordinator import EmbeddedShare, ShareCoordinator
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,
     ReadShareGroupState,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.coordinator.random_ids import random_uuid
+from groupcoord.coordinator.group_coordinator import random_uuid
 from groupcoord.core.javacompat.hashing import (
     HashTable,
     PriorityQueue,

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from groupcoord.config import Config
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
-from groupcoord.core.groups.base.known_topics import KnownTopics
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.errors import ErrorCode
 
 
