@@ -12,7 +12,7 @@ from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operati
 from groupcoord.config import GroupType
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.router.authorization import Permissions
-from groupcoord.core.router.consumer_groups import DESCRIBED_CONSUMER_GROUPS
+from groupcoord.core.router.modern_groups import DESCRIBED_CONSUMER_GROUPS
 from groupcoord.core.router.split_requests import with_operations
 from groupcoord.messages import (
     AUTHORIZED_OPERATIONS_OMITTED,

@@ -10,7 +10,7 @@ from attrs import evolve
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
 from groupcoord.config import GroupType
 from groupcoord.core.router.authorization import Operation, ResourceType
-from groupcoord.core.router.streams_groups import TOPOLOGY_VALUES_MAX
+from groupcoord.core.router.modern_groups import TOPOLOGY_VALUES_MAX
 from groupcoord.messages import (
     DescribedStreamsGroup,
     StreamsGroupDescribe,

@@ -67,22 +67,25 @@ from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.outputs import Effects
 from groupcoord.core.replies import Token
 from groupcoord.core.router.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
-from groupcoord.core.router.consumer_groups import (
+from groupcoord.core.router.modern_groups import (
     DESCRIBED_CONSUMER_GROUPS,
-    heartbeat_permission,
-    refuse_malformed,
+    DESCRIBED_SHARE_GROUPS,
+    DESCRIBED_STREAMS_GROUPS,
+    answer_description_update,
+    complete_description,
+    consumer_heartbeat_permission,
+    readable_alteration,
+    readable_deletion,
+    readable_description,
+    refuse_malformed_consumer_heartbeat,
+    refuse_malformed_share_heartbeat,
+    refuse_malformed_streams_heartbeat,
+    refuse_streams_topics,
+    with_description_status,
 )
 from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.router.refusals import (
     unserved,
-)
-from groupcoord.core.router.share_groups import (
-    DESCRIBED_SHARE_GROUPS,
-    complete_description,
-    readable_alteration,
-    readable_deletion,
-    readable_description,
-    refuse_malformed_share_heartbeat,
 )
 from groupcoord.core.router.split_requests import (
     Coordinators,
@@ -91,13 +94,6 @@ from groupcoord.core.router.split_requests import (
     SplitRequests,
     find_coordinator,
     with_operations,
-)
-from groupcoord.core.router.streams_groups import (
-    DESCRIBED_STREAMS_GROUPS,
-    answer_description_update,
-    refuse_malformed_heartbeat,
-    refuse_topics,
-    with_description_status,
 )
 from groupcoord.core.router.topics import (
     hide_topics,
@@ -204,7 +200,7 @@ class RequestRouter:
             ListGroups: Route(None, self._list),
             DeleteGroups: Route(None, self._delete),
             FindCoordinator: Route(None, self._find_coordinators),
-            ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat),
+            ConsumerGroupHeartbeat: Route(consumer_heartbeat_permission, self._heartbeat),
             ConsumerGroupDescribe: Route(None, self._describe_kind),
             # With permissions, the topics of a share group's heartbeat are checked each time: they may have changed.
             ShareGroupHeartbeat: Route(
@@ -356,15 +352,19 @@ class RequestRouter:
         self, request: ConsumerGroupHeartbeat, permissions: Permissions | None
     ) -> ConsumerGroupHeartbeatResponse | None:
         request.principal = None if permissions is None else permissions.principal
-        return None if self._partitions.is_closed else refuse_malformed(request, self._assignors)
+        return None if self._partitions.is_closed else refuse_malformed_consumer_heartbeat(request, self._assignors)
 
     def _check_streams_heartbeat(
         self, request: StreamsGroupHeartbeat, permissions: Permissions | None
     ) -> StreamsGroupHeartbeatResponse | None:
         request.permissions = permissions
         request.principal = None if permissions is None else permissions.principal
-        refusal = refuse_topics(request, permissions)
-        return refusal if refusal is not None or self._partitions.is_closed else refuse_malformed_heartbeat(request)
+        refusal = refuse_streams_topics(request, permissions)
+        return (
+            refusal
+            if refusal is not None or self._partitions.is_closed
+            else refuse_malformed_streams_heartbeat(request)
+        )
 
     def _describe_share_offsets(
         self, request: DescribeShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int

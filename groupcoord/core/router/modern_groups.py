@@ -1,0 +1,368 @@
+"""Checks of ConsumerGroup, ShareGroup and StreamsGroup requests before they reach their group: form and permissions.
+
+The order is that of Kafka's ``KafkaApis`` and ``GroupCoordinatorService`` (KIP-848, KIP-932, KIP-1071).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from attrs import evolve
+
+from groupcoord.core.groups.group import says_more
+from groupcoord.core.javacompat.hashing import is_blank
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    AlteredShareTopic,
+    AlterShareGroupOffsets,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    DeleteShareGroupOffsets,
+    DescribedConsumerGroup,
+    DescribedShareGroup,
+    DescribedShareGroupOffsets,
+    DescribedShareOffset,
+    DescribedShareTopic,
+    DescribedStreamsGroup,
+    DescribedSubtopology,
+    ForgottenShareTopic,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResponse,
+    ShareGroupToDescribe,
+    ShareOffsetResult,
+    StreamsGroupDescribe,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeat,
+    StreamsGroupHeartbeatResponse,
+    StreamsGroupTopologyDescriptionUpdate,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    Subtopology,
+    TopologyDescriptionStatus,
+)
+from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
+from groupcoord.core.router.authorization import Operation, Permissions
+from groupcoord.core.router.split_requests import DescribedKind
+from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
+from groupcoord.errors import ErrorCode
+
+MEMBER_ID_UNITS_MAX = 36
+"""So many UTF-16 units has the text of a UUID; members send one."""
+
+TOPOLOGY_VALUES_MAX = 100_000
+"""So much may be said of a topology: all of it is looked at in one go. Some 10,000 subtopologies have room in that."""
+
+_NO_PLUGIN = "The broker has no streams group topology description plugin configured."
+
+
+def _blank_field(*texts: str | None) -> str | None:
+    """Return the message for the first blank field of member id, group id, instance id and rack id; None without one.
+
+    Kafka checks them in this order.
+    """
+    for name, text in zip(("MemberId", "GroupId", "InstanceId", "RackId"), texts, strict=True):
+        if text is not None and is_blank(text):
+            return f"{name} can't be empty."
+    return None
+
+
+# ---------------------------------------------------------------- consumer groups
+
+
+def consumer_heartbeat_permission(permissions: Permissions, request: ConsumerGroupHeartbeat) -> ErrorCode:
+    """Return NONE if the asker may READ the group, and DESCRIBE each topic that it names.
+
+    Topics that its regular expression finds are none of this: those that may not be described are left out later.
+    """
+    error_code = permissions.group_error(request.group_id, Operation.READ)
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    for topic in request.subscribed_topic_names or ():
+        error_code = permissions.topic_error(topic, Operation.DESCRIBE)
+        if error_code is not ErrorCode.NONE:
+            break
+    return error_code
+
+
+def refuse_malformed_consumer_heartbeat(
+    request: ConsumerGroupHeartbeat, assignors: Sequence[str]
+) -> ConsumerGroupHeartbeatResponse | None:
+    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can.
+
+    Args:
+        request: the heartbeat.
+        assignors: the names of the assignors that members may ask for.
+    """
+    message = _consumer_problem(request)
+    if message is not None:
+        return ConsumerGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        message = (
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        )
+        return ConsumerGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+    return None
+
+
+def _consumer_problem(request: ConsumerGroupHeartbeat) -> str | None:
+    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    epoch = request.member_epoch
+    needs_member_id = request.requires_member_id or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH
+    member_id = request.member_id if needs_member_id else None
+    blank = _blank_field(member_id, request.group_id, request.instance_id, request.rack_id)
+    if blank is not None:
+        return blank
+    if epoch == JOIN_GROUP_MEMBER_EPOCH:
+        return _consumer_join_problem(request)
+    if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
+        return "InstanceId can't be null."
+    return "MemberEpoch is invalid." if epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH else None
+
+
+def _consumer_join_problem(request: ConsumerGroupHeartbeat) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+def _topics_of_consumer_group(group: DescribedConsumerGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment:
+                yield topic.topic_name
+
+
+DESCRIBED_CONSUMER_GROUPS = DescribedKind(
+    DescribedConsumerGroup,
+    ConsumerGroupDescribeResponse,
+    _topics_of_consumer_group,
+    "The group has described topic(s) that the client is not authorized to describe.",
+)
+
+# ---------------------------------------------------------------- share groups
+
+
+def refuse_malformed_share_heartbeat(
+    request: ShareGroupHeartbeat, permissions: Permissions | None
+) -> ShareGroupHeartbeatResponse | None:
+    """Return the refusal of a heartbeat that can't be meant, or names topics that the asker may not DESCRIBE."""
+    units = len(request.member_id.encode("utf-16-le", "surrogatepass")) // 2
+    if not 0 < units <= MEMBER_ID_UNITS_MAX:
+        return ShareGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST)
+    if permissions is not None and not all(
+        permissions.on_topic(topic, Operation.DESCRIBE) for topic in request.subscribed_topic_names or ()
+    ):
+        return ShareGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    message = _share_problem(request)
+    return None if message is None else ShareGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
+
+
+def _share_problem(request: ShareGroupHeartbeat) -> str | None:
+    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    blank = _blank_field(request.member_id, request.group_id, None, request.rack_id)
+    if blank is not None:
+        return blank
+    if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH and not request.subscribed_topic_names:
+        return "SubscribedTopicNames must be set in first request."
+    return "MemberEpoch is invalid." if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH else None
+
+
+def _topics_of_share_group(group: DescribedShareGroup) -> Iterator[str]:
+    for member in group.members:
+        for topic in member.assignment:
+            yield topic.topic_name
+
+
+DESCRIBED_SHARE_GROUPS = DescribedKind(
+    DescribedShareGroup,
+    ShareGroupDescribeResponse,
+    _topics_of_share_group,
+    "The group has described topic(s) that the client is not authorized to describe.",
+)
+
+
+def readable_description(
+    wanted: ShareGroupToDescribe, permissions: Permissions | None
+) -> tuple[ShareGroupToDescribe, tuple[DescribedShareTopic, ...]]:
+    """Return what is asked about topics that the asker may DESCRIBE, and the refusals of the others."""
+    if permissions is None or wanted.topics is None:
+        return wanted, ()
+    allowed, refused = [], []
+    for topic in wanted.topics:
+        if permissions.on_topic(topic.topic_name, Operation.DESCRIBE):
+            allowed.append(topic)
+            continue
+        results = [
+            DescribedShareOffset(index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in topic.partitions
+        ]
+        refused.append(DescribedShareTopic(topic.topic_name, ZERO_UUID, tuple(results)))
+    return wanted._replace(topics=tuple(allowed)), tuple(refused)
+
+
+def complete_description(
+    refused: tuple[DescribedShareTopic, ...], permissions: Permissions | None, response: DescribeOneShareGroupResponse
+) -> DescribedShareGroupOffsets:
+    """Return where a group stands in topics that the client may DESCRIBE, with the refusals of the others."""
+    topics = response.group.topics
+    if permissions is not None:
+        topics = tuple([topic for topic in topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)])
+    return response.group._replace(topics=topics + refused)
+
+
+def readable_alteration(
+    request: AlterShareGroupOffsets, permissions: Permissions | None
+) -> tuple[AlterShareGroupOffsets, tuple[AlteredShareTopic, ...]]:
+    """Return what is to be altered of topics that the asker may READ, and the refusals of the others."""
+    if permissions is None:
+        return request, ()
+    allowed, refused = [], []
+    for topic in request.topics:
+        if permissions.on_topic(topic.topic_name, Operation.READ):
+            allowed.append(topic)
+            continue
+        results = [ShareOffsetResult(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index, _ in topic.partitions]
+        refused.append(AlteredShareTopic(topic.topic_name, ZERO_UUID, tuple(results)))
+    return evolve(request, topics=tuple(allowed)), tuple(refused)
+
+
+def readable_deletion(
+    request: DeleteShareGroupOffsets, permissions: Permissions | None
+) -> tuple[DeleteShareGroupOffsets, tuple[ForgottenShareTopic, ...]]:
+    """Return what is to be forgotten of topics that the asker may READ, and the refusals of the others."""
+    if permissions is None:
+        return request, ()
+    allowed, refused = [], []
+    for topic in request.topics:
+        if permissions.on_topic(topic.topic_name, Operation.READ):
+            allowed.append(topic)
+        else:
+            refused.append(ForgottenShareTopic(topic.topic_name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return evolve(request, topics=tuple(allowed)), tuple(refused)
+
+
+# ---------------------------------------------------------------- streams groups
+
+
+def refuse_streams_topics(
+    request: StreamsGroupHeartbeat, permissions: Permissions | None
+) -> StreamsGroupHeartbeatResponse | None:
+    """Return the refusal of a heartbeat whose topology names topics that it can't, or that the asker may not DESCRIBE.
+
+    None if there is nothing to refuse.
+    """
+    if request.topology is None:
+        return None
+    if says_more(request.topology, TOPOLOGY_VALUES_MAX):
+        return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology is too large.")
+    names = list(dict.fromkeys(_topics_of_subtopologies(request.topology.subtopologies)))
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        message = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+        return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    illegal = [name for name in names if illegal_name_reason(name) is not None]
+    if illegal:
+        message = f"Topic names {','.join(illegal)} are not valid topic names."
+        return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    if permissions is not None and not all(permissions.on_topic(name, Operation.DESCRIBE) for name in names):
+        return StreamsGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def _topics_of_subtopologies(subtopologies: Iterable[Subtopology | DescribedSubtopology]) -> Iterator[str]:
+    for subtopology in subtopologies:
+        yield from subtopology.source_topics
+        yield from subtopology.repartition_sink_topics
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            yield topic.name
+
+
+def refuse_malformed_streams_heartbeat(request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatResponse | None:
+    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can."""
+    topology = request.topology
+    if topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
+        message: str | None = "Regular expressions for source topics are not supported yet."
+    else:
+        message = _streams_problem(request)
+    if message is not None:
+        return StreamsGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
+    if topology is None:
+        return None
+    for subtopology in topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions != 0:
+                message = (
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}."
+                )
+                return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    return None
+
+
+def _streams_problem(request: StreamsGroupHeartbeat) -> str | None:
+    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    blank = _blank_field(request.member_id, request.group_id, request.instance_id, request.rack_id)
+    if blank is not None:
+        return blank
+    epoch = request.member_epoch
+    message = _streams_join_problem(request) if epoch == JOIN_GROUP_MEMBER_EPOCH else None
+    if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
+        message = "InstanceId can't be null."
+    if epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        message = f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
+    if message is not None:
+        return message
+    given = {tasks is None for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)}
+    if len(given) > 1:
+        return "If one task-type is non-null, all must be non-null."
+    if epoch != JOIN_GROUP_MEMBER_EPOCH and request.topology is not None:
+        return "Topology can only be provided when (re-)joining."
+    return None
+
+
+def _streams_join_problem(request: StreamsGroupHeartbeat) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        if tasks is None or tasks:
+            return f"{name} must be empty when (re-)joining."
+    return "Topology must be non-null when (re-)joining." if request.topology is None else None
+
+
+def _topics_of_streams_group(group: DescribedStreamsGroup) -> Iterator[str]:
+    return _topics_of_subtopologies(() if group.topology is None else group.topology.subtopologies or ())
+
+
+DESCRIBED_STREAMS_GROUPS = DescribedKind(
+    DescribedStreamsGroup,
+    StreamsGroupDescribeResponse,
+    _topics_of_streams_group,
+    "The described group uses topics that the client is not authorized to describe.",
+)
+
+
+def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupDescribe) -> DescribedStreamsGroup:
+    """Return a description that says that none of the topology is stored, if that was asked for (KIP-1331)."""
+    if not request.include_topology_description or group.error_code is not ErrorCode.NONE:
+        return group
+    return group._replace(topology_description_status=TopologyDescriptionStatus.NOT_STORED)
+
+
+def answer_description_update(
+    request: StreamsGroupTopologyDescriptionUpdate, permissions: Permissions | None
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    """Refuse to store the description of a topology: there are no plugins, so nobody could."""
+    if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
+        return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_PLUGIN)
