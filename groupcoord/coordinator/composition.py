@@ -16,7 +16,7 @@ from groupcoord.config.group_settings import (
     SettingsOfStreamsGroup,
     StreamsGroupSettings,
 )
-from groupcoord.core.groups.base.topics import KnownTopics
+from groupcoord.core.groups.base.environment import KnownTopics
 from groupcoord.core.groups.consumer.assignors import Assignor
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.group_types import Environments

@@ -255,7 +255,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("share_state.states", "share_partition"),
     # state of the groups of each type
     (
-        *("groups.base.topics", "groups.base.environment", "groups.base.state", "groups.base.group"),
+        *("groups.base.environment", "groups.base.state", "groups.base.group"),
         *("groups.base.member_lookup", "groups.classic.state", "groups.classic.group"),
         *("groups.consumer.state", "groups.consumer.group", "groups.share.state", "groups.share.group"),
         *("groups.streams.topology", "groups.streams.state", "groups.streams.soft_state", "groups.streams.group"),
@@ -268,7 +268,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("groups.classic",),
     ("groups.conversion",),
     ("groups.consumer", "groups.share", "groups.streams"),
-    ("environments", "groups.group_types"),
+    ("groups.group_types",),
     ("partition",),
     ("router", "copies", "fingerprints"),
 )

@@ -15,9 +15,8 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.config import GroupType
-from groupcoord.core.groups.base.environment import GroupEnvironment, MemberSettings
+from groupcoord.core.groups.base.environment import GroupEnvironment, KnownTopics, MemberSettings
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
 from groupcoord.core.messages import (

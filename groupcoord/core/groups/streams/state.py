@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 
 from attrs import frozen
 
+from groupcoord.core.groups.base.environment import KnownTopics
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.streams.assignors import MemberTasks, Tasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, Task, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
