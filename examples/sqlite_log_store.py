@@ -3,7 +3,7 @@
 A log store has two methods. This one keeps the coordinator's records as rows; one append is one transaction, so its
 records are there together or not at all. The program runs a group, is "killed" (it never says goodbye), opens the
 file again and finds the group and its offsets where they were. A ready store over SQLite, which compacts and has one
-owner at a time, is in ``groupcoord.storage.sql``.
+owner at a time, is in ``groupcoord.storage.stores``.
 
     pip install .
     python examples/sqlite_log_store.py [FILE]

@@ -27,7 +27,7 @@ from groupcoord import Config, ErrorCode, GroupCoordinator, OwnershipLostError
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.log_store import StorageError
 from groupcoord.messages import ConsumerGroupHeartbeat, TopicPartitions
-from groupcoord.storage.sql import BatchingLogStore, PostgresLogStore
+from groupcoord.storage.stores import BatchingLogStore, PostgresLogStore
 
 SHARDS, COUNT = UUID(int=8), 8
 LEASE_MS, ASK_S = 600, 0.05

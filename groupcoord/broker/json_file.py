@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from groupcoord.config.files import parse_json, read_text
 from groupcoord.errors import GroupcoordError
-from groupcoord.storage.log_directory import sync_path
-from groupcoord.storage.whole_files import replace_file
+from groupcoord.storage.files import replace_file, sync_path
 
 logger = logging.getLogger("groupcoord.host")
 

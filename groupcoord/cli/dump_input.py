@@ -20,8 +20,7 @@ from groupcoord.cli.messages import complain
 from groupcoord.config.files import open_file
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
-from groupcoord.storage.file_names import OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
-from groupcoord.storage.log_directory import found_in_some
+from groupcoord.storage.files import OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX, found_in_some
 
 ADVANCE_BYTES = 262_144
 PROGRESS_BYTES_MIN = 16_777_216

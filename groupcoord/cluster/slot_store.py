@@ -41,8 +41,7 @@ from groupcoord.log_store import (
 )
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.storage.loading import last_records
-from groupcoord.storage.segments import all_records
+from groupcoord.storage.log.segment_files import all_records, last_records
 
 CHUNK_BYTES_MAX = 250_000
 """Size of a snapshot chunk. A chunk is made without yielding, which takes some tens of milliseconds."""

@@ -29,7 +29,7 @@ from groupcoord.errors import GroupcoordError
 from groupcoord.host.node_servers import Sockets
 from groupcoord.host.opening import Storage
 from groupcoord.host.server import Server, advertised
-from groupcoord.storage.log_settings import LEADER_EPOCH
+from groupcoord.storage.log.settings import LEADER_EPOCH
 
 logger = logging.getLogger("groupcoord.host")
 

@@ -23,7 +23,7 @@ from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
-from groupcoord.storage.log_directory import BROKER_FILE
+from groupcoord.storage.files import BROKER_FILE
 
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
@@ -122,9 +122,9 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
     """
     if data_dir is None:
         return MemoryLogStore()
-    from groupcoord.storage.compaction import CompactionSettings
+    from groupcoord.storage.compaction.compaction_pass import CompactionSettings
     from groupcoord.storage.errors import LogDirectoryError
-    from groupcoord.storage.segment_store import SegmentLogStore
+    from groupcoord.storage.stores.segments import SegmentLogStore
 
     if (data_dir / WORKERS_FOLDER).is_dir():
         raise LogDirectoryError(data_dir, FOR_WORKERS)

@@ -49,7 +49,7 @@ def read_log(
     Args:
         spark: any session; the format ``groupcoord`` is registered with it.
         paths: segment files, folders of a log partition, data directories of a broker or of
-            :class:`groupcoord.storage.segment_store.SegmentLogStore`, or patterns of these. Local paths, or URLs that
+            :class:`groupcoord.storage.stores.segments.SegmentLogStore`, or patterns of these. Local paths, or URLs that
             fsspec understands. Workers must see the same files.
         storage_options: for the file system that the URLs name.
         rows: what rows are to hold, and which; see :class:`groupcoord.spark.RowArguments`.

@@ -1,7 +1,8 @@
-"""Data directory with a folder for each partition, in Kafka's layout: a broker's or one made here."""
+"""Data directory in Kafka's layout: a folder for each partition, and the lock against other stores and JVM brokers."""
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -11,20 +12,127 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from groupcoord.storage.log_directory import (
+from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
+from groupcoord.storage.files import (
     BROKER_FILE,
     CLEAN_SHUTDOWN_FILE,
     START_OFFSET_FILE,
+    OpenFiles,
     forget_clean_shutdown,
     new_topic_id,
     read_offset_checkpoint,
     read_topic_id,
     write_offset_checkpoint,
 )
-from groupcoord.storage.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from groupcoord.storage.log_folder import LogFolder
+    from groupcoord.storage.log.folder import LogFolder
+
+
+LOCK_FILE = ".lock"
+
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+class DirectoryLock:
+    """Locked directory, which is created if it does not exist. Closing it releases the lock.
+
+    Args:
+        directory: the directory.
+        against_brokers: whether to exclude JVM brokers, too.
+
+    Raises:
+        DirectoryLockedError: another process or store holds the lock.
+        LogDirectoryError: it is not a directory, or can't be created, written or locked.
+    """
+
+    def __init__(self, directory: Path, *, against_brokers: bool = True) -> None:
+        self._directory = directory
+        self._against_brokers = against_brokers
+        self._descriptors: list[int] = []  # of the directory, if it can be locked, and then of the file
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._locks_directory = self._lock_directory()
+            self._descriptors.append(self._locked_file())
+        except FileExistsError:
+            raise LogDirectoryError(directory, "it is not a directory") from None
+        except BlockingIOError:
+            self.close()
+            raise DirectoryLockedError(directory) from None
+        except OSError as error:
+            self.close()
+            raise LogDirectoryError(directory, error.strerror or str(error)) from error
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it was not closed yet."""
+        return bool(self._descriptors)
+
+    def still_holds(self) -> bool:
+        """Return whether others are still excluded; create a deleted lock file again.
+
+        Returns:
+            False if the directory was replaced, or a broker has locked it after the file was deleted. Where directories
+            can't be locked, as over NFS, also if the file was deleted.
+        """
+        try:
+            if self._is_own_file():
+                return True
+            if not self._locks_directory or not _is_same(self._directory, self._descriptors[0]):
+                return False
+            descriptor = self._locked_file()
+        except OSError:  # includes BlockingIOError
+            return False
+        os.close(self._descriptors.pop())
+        self._descriptors.append(descriptor)
+        return True
+
+    def note(self, text: str) -> None:
+        """Write the holder into the lock file, for processes that fail to lock it."""
+        descriptor = self._descriptors[-1]
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, text.encode())
+
+    def close(self) -> None:
+        """Release the lock."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def _lock_directory(self) -> bool:
+        """Lock the directory itself; return False on a file system that can't."""
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._descriptors.append(descriptor)
+        try:
+            fcntl.flock(descriptor, _AT_ONCE)
+        except BlockingIOError:
+            raise
+        except OSError:  # NFS locks only files that can be written
+            os.close(self._descriptors.pop())
+            return False
+        return True
+
+    def _locked_file(self) -> int:
+        descriptor = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if not self._locks_directory:
+                fcntl.flock(descriptor, _AT_ONCE)
+            if self._against_brokers:
+                fcntl.lockf(descriptor, _AT_ONCE)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _is_own_file(self) -> bool:
+        try:
+            return _is_same(self._directory / LOCK_FILE, self._descriptors[-1])
+        except FileNotFoundError:
+            return False
+
+
+def _is_same(path: Path, descriptor: int) -> bool:
+    return os.path.samestat(path.stat(), os.fstat(descriptor))
+
 
 OWN_CLEAN_SHUTDOWN_FILE = ".groupcoord_cleanshutdown"
 """Marks a clean shutdown. Kafka's own file would promise a broker more files than are written here."""
@@ -76,7 +184,7 @@ class DataDirectory:
 
     def folder(self, topic: str, topic_id: UUID, partition_index: int) -> LogFolder:
         """Return the folder of a partition, which need not exist."""
-        from groupcoord.storage.log_folder import LogFolder
+        from groupcoord.storage.log.folder import LogFolder
 
         return LogFolder(self.path / f"{topic}-{partition_index}", topic_id)
 

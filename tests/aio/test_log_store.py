@@ -19,7 +19,7 @@ from groupcoord import (
 )
 from groupcoord.aio import AsyncCoordinator, TaskLogStore, ThreadLogStore
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 from .requests import CONFIG, GROUP, commit, committed, fetch
 from .test_coordinator import run

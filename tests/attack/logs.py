@@ -24,7 +24,7 @@ from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LogRecord, LogStoreError, Ticket
 from groupcoord.records.batches import BatchRecord
 from groupcoord.records.salvage import Damage
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.attack.mutated_logs import TIME_MS, LogMutator, MutableLog, plausible_records
 from tests.attack.rig import Result
 from tests.command import run_command

@@ -32,7 +32,7 @@ from groupcoord.messages import (
 )
 from groupcoord.records.batches import BATCH_HEADER_BYTES, BatchRecord, varint
 from groupcoord.records.compression import Compression
-from groupcoord.storage.file_names import SEGMENT_SUFFIX
+from groupcoord.storage.files import SEGMENT_SUFFIX
 from groupcoord.testing.logs import encode_any_batch, encode_messages
 
 TIME_MS = 1_700_000_000_000

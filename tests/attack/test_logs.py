@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.attack.logs import (
     LogFaultError,
     Outcome,

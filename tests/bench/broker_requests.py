@@ -29,7 +29,7 @@ from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.entities import encode_request
 from groupcoord.messages import JoinGroup, JoinProtocol, SyncGroup
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 GROUPS, PARTITIONS, TOPIC = 400, 10, "orders"
 METADATA = "AjQwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw"

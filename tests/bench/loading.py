@@ -38,7 +38,7 @@ from groupcoord.core.fast_construct import collector_paused
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.real_broker import ANSWER_MS, ask, format_directory, java, running, wait_for_groups
 
 COMMIT_PARTITIONS, KEYS_OF_GROUP = 10, 100

@@ -31,7 +31,7 @@ from groupcoord.core.share_partition.in_flight import Acknowledgement, LogBatch,
 from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, StateBatch
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.storage.partition_log import ATTRIBUTES_POSITION
+from groupcoord.storage.log.memory_log import ATTRIBUTES_POSITION
 
 REJECT, GZIP = 3, 1
 INDEX, DEAD_INDEX = 4, 1

@@ -18,7 +18,7 @@ from groupcoord.broker.records.producing import MANY_APPENDS
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch
-from groupcoord.storage.produced_batch import SHORT_BYTES, is_compressed, read_produced
+from groupcoord.storage.log.batches import SHORT_BYTES, is_compressed, read_produced
 from groupcoord.testing.server import ServerThread
 from groupcoord.wire.produce import FEW
 from tests.broker.driving import LateJobs, drain, feed

@@ -23,9 +23,9 @@ from groupcoord.core.messages import CompleteTransaction, OffsetCommit, OffsetTo
 from groupcoord.log_store import LogStore
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import decode_record
-from groupcoord.storage import served_logs
-from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.storage.sql.sqlite import SqliteLogStore
+from groupcoord.storage import topic_logs
+from groupcoord.storage.stores.segments import SegmentLogStore
+from groupcoord.storage.stores.sql import SqliteLogStore
 from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,
@@ -246,7 +246,7 @@ def test_the_topic_keeps_its_id(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 def test_a_long_log_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks meanwhile comes again, as clients do upon LEADER_NOT_AVAILABLE, and is never told of a wrong end."""
-    monkeypatch.setattr(served_logs, "COPIED_AT_ONCE", 4)
+    monkeypatch.setattr(topic_logs, "COPIED_AT_ONCE", 4)
     world = OffsetsTopic(MemoryLogStore())
     for offset in range(10):
         world.commit(offset)

@@ -10,7 +10,7 @@ from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.transactions.listings import answer_list_transactions
 from groupcoord.broker.work import do_whole
-from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (

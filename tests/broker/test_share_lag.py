@@ -31,7 +31,7 @@ from groupcoord.messages import (
     ShareTopicToDescribe,
 )
 from groupcoord.storage.errors import FailedLogError
-from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 from tests.broker.data_world import FakeConnection, batch
 

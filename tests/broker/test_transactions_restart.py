@@ -16,7 +16,7 @@ from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.opening import open_producer_ids, open_topic_directory
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
 from tests.broker.data_world import FakeConnection

@@ -25,7 +25,7 @@ from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
-from groupcoord.storage.log_folder import LogFolder
+from groupcoord.storage.log.folder import LogFolder
 from groupcoord.wire.broker_messages import (
     CreatePartitions,
     CreatePartitionsTopic,

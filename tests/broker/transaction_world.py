@@ -24,7 +24,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
-from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,

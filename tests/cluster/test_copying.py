@@ -9,7 +9,7 @@ from groupcoord.clock import ManualClock
 from groupcoord.cluster.copying import copy_log
 from groupcoord.cluster.slot_log import MemorySlotLog, Slot
 from groupcoord.messages import GroupToFetch, OffsetFetch
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 from .nodes import PARTITIONS, Node, at_once, commit
 

@@ -155,7 +155,7 @@ def _warm_up() -> None:
     import uvloop  # noqa: F401
 
     import groupcoord.host.metrics
-    import groupcoord.storage.segment_store  # noqa: F401
+    import groupcoord.storage.stores.segments  # noqa: F401
     from groupcoord import Config, ManualClock, MemoryLogStore
     from groupcoord.broker.broker import Broker
     from groupcoord.cli import main

@@ -42,7 +42,7 @@ def test_the_api_has_what_docstrings_say(site: Path) -> None:
     """Classes have their methods with arguments and errors, each where it is exported first."""
     page = (site / "site" / "api.html").read_text("utf-8")
 
-    for name in ("GroupCoordinator.submit", "aio.AsyncCoordinator.ask", "storage.sql.PostgresLogStore"):
+    for name in ("GroupCoordinator.submit", "aio.AsyncCoordinator.ask", "storage.stores.PostgresLogStore"):
         assert f'id="groupcoord.{name}"' in page
     assert "UnansweredError" in page
 

@@ -110,7 +110,7 @@ def test_requests_find_their_modules_imported() -> None:
         for name, place in imports_of_functions().items()
         if name not in {*descriptors.MODULES_OF_REQUESTS, *AT_THE_START}
         and name.partition(".")[0] not in PACKAGES_AT_THE_START
-        and not place.startswith(("storage/sql/", "storage/data_directory.py"))
+        and not place.startswith(("storage/stores/", "storage/data_directory.py"))
         and not place.endswith("_forks")  # a server makes no forks
     }
     assert not missing

@@ -14,8 +14,8 @@ import pytest
 from groupcoord import Config, ErrorCode
 from groupcoord.cli.serve import _open_store
 from groupcoord.conformance.free_ports import FreePorts
-from groupcoord.storage import segment_store
-from groupcoord.storage.compaction import CompactionSettings
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.stores import segments
 from tests.broker.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
 from tests.command import run_command
 from tests.host.serving import COMMAND, DEADLINE_S, serve
@@ -257,7 +257,7 @@ def test_message_max_bytes(tmp_path: Path) -> None:
 def test_settings_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every setting that is the log store's reaches it."""
     given: dict[str, object] = {}
-    monkeypatch.setattr(segment_store, "SegmentLogStore", lambda directory, **settings: given.update(settings))
+    monkeypatch.setattr(segments, "SegmentLogStore", lambda directory, **settings: given.update(settings))
     settings = {
         "offsets.topic.segment.bytes": 1001,
         "message.max.bytes": 1002,

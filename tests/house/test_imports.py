@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "cluster": (
         *("errors", "log_store", "records", "core.log.records"),
-        *("storage.segments", "storage.loading"),  # how records of batches are read
+        "storage.log.segment_files",  # how records of batches are read
         *("aio", "coordinator", "core.messages", "core.events", "core.router.authorization"),  # of a replica
     ),
     "aio": ("coordinator", "log_store", "errors", *EMBEDDED),
@@ -422,7 +422,7 @@ class OnlyBase:
 sys.meta_path.insert(0, OnlyBase())
 import groupcoord
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.storage.sql import SqliteLogStore
+from groupcoord.storage.stores import SqliteLogStore
 from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit
 
 store = MemoryLogStore() if sys.argv[1:] == [] else SqliteLogStore(sys.argv[1])

@@ -28,7 +28,7 @@ from groupcoord.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
-from groupcoord.storage.sql import SqliteLogStore, store
+from groupcoord.storage.stores import SqliteLogStore, sql
 
 LEASE_MS = 1_500
 CONFIG = Config(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=2)
@@ -121,8 +121,8 @@ class OwnersMachine(RuleBasedStateMachine):
         self.acknowledged: list[tuple[str, str, int, int]] = []
         self._numbers = iter(range(10**9))
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(store, "monotonic", lambda: self.clock.now_ms() / 1000)
-        self._patch.setattr(store, "sleep", lambda seconds: self.time_passes(-int(-seconds * 1000 // 1)))
+        self._patch.setattr(sql, "monotonic", lambda: self.clock.now_ms() / 1000)
+        self._patch.setattr(sql, "sleep", lambda seconds: self.time_passes(-int(-seconds * 1000 // 1)))
 
     @initialize(is_late=st.booleans())
     def begin(self, is_late: bool) -> None:

@@ -34,7 +34,7 @@ from groupcoord.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.testing.machine.consumers import ClassicConsumer, Consumer, Sent, subscription
 from tests.laws.actions import Actions
 from tests.laws.full_world import CLERK, ELSEWHERE, HERE, SOMEBODY

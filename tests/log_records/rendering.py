@@ -44,8 +44,8 @@ from groupcoord.core.log.records import (
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import TruncatedBatchError
 from groupcoord.records.codec import encode_record
-from groupcoord.storage.log_directory import list_partitions, list_segments, partition_folder, segment_path
-from groupcoord.storage.segments import read_records
+from groupcoord.storage.files import list_partitions, list_segments, partition_folder, segment_path
+from groupcoord.storage.log.segment_files import read_records
 
 GOLDEN = Path(__file__).parent / "golden"
 

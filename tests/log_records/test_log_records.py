@@ -22,7 +22,7 @@ from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.matching import Bindings, first_difference
 from groupcoord.conformance.runner import settings_for
 from groupcoord.conformance.targets import Settings
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.samples import portion, sampled
 from tests.tables import as_one_test
 

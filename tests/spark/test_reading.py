@@ -23,7 +23,7 @@ from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.sources import RecordReader
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 PARTITION_BYTES = 225_228
 """Of the largest segment of the broker's log."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 
 class PowerFailure(BaseException):

@@ -12,7 +12,7 @@ from attrs import evolve
 from groupcoord.core.log.records import OffsetCommitRecord, Record
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.records.batches import iter_batches
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 TOPIC_ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
 

@@ -12,8 +12,8 @@ import pytest
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, Ticket
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.messages import DescribeGroups, GroupToFetch, ListGroups, OffsetFetch
-from groupcoord.storage.compaction import CompactionSettings
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.stores.segments import SegmentLogStore
 
 LOGS = Path(__file__).with_name("broker_logs")
 TRUTH: dict[str, Any] = json.loads((LOGS / "truth.json").read_text("utf-8"))

@@ -17,11 +17,11 @@ from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, Rec
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
 from groupcoord.records.batches import Batch, Buffer, encode_batch, iter_batches
-from groupcoord.storage import segment_rewrite
-from groupcoord.storage.cleaner import RETRY_MS
-from groupcoord.storage.compaction import CompactionSettings
+from groupcoord.storage.compaction import compactable_logs
+from groupcoord.storage.compaction.cleaner import RETRY_MS
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.storage_logs import RollingStore, append, log_file, read
 
 RETENTION_MS = 1_000
@@ -208,10 +208,10 @@ def test_what_later_records_replace_goes_only_when_those_are_durable(
 ) -> None:
     """Before anything is replaced, all segments from the first dirty one on are fsynced, the last one too."""
     done: list[str] = []
-    sync, finish = segment_rewrite.sync_path, segment_rewrite.finish_swap
-    monkeypatch.setattr(segment_rewrite, "sync_path", lambda path: (done.append(path.name), sync(path)))
+    sync, finish = compactable_logs.sync_path, compactable_logs.finish_swap
+    monkeypatch.setattr(compactable_logs, "sync_path", lambda path: (done.append(path.name), sync(path)))
     monkeypatch.setattr(
-        segment_rewrite, "finish_swap", lambda *arguments: (done.append("replaced"), finish(*arguments))
+        compactable_logs, "finish_swap", lambda *arguments: (done.append("replaced"), finish(*arguments))
     )
     with open_store(tmp_path) as store:
         for number in range(4):
@@ -294,7 +294,7 @@ def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             append(store, commit(number, number))
         before = read(store)
         monkeypatch.setattr(
-            segment_rewrite, "finish_swap", lambda folder, group: os.unlink(log_file(tmp_path, 2)) or 1 / 0
+            compactable_logs, "finish_swap", lambda folder, group: os.unlink(log_file(tmp_path, 2)) or 1 / 0
         )
         with pytest.raises(ZeroDivisionError):
             compact(store)
@@ -307,7 +307,7 @@ def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
         append(store, commit(0, 9))
         append(store, commit(1, 9))
-        monkeypatch.setattr(segment_rewrite, "finish_swap", fail)
+        monkeypatch.setattr(compactable_logs, "finish_swap", fail)
         with pytest.raises(StorageError, match="interrupted"):
             compact(store)
         monkeypatch.undo()
@@ -359,7 +359,7 @@ def test_a_full_disk_leaves_the_old_segments(
         for number in range(5):
             append(store, commit(number, number), commit(9, number))
         before = {path: path.read_bytes() for path in tmp_path.rglob("*.log")}
-        monkeypatch.setattr(segment_rewrite, "open", lambda path, mode: SmallFile(path.touch() or b""), raising=False)
+        monkeypatch.setattr(compactable_logs, "open", lambda path, mode: SmallFile(path.touch() or b""), raising=False)
         compact(store)
         assert "__consumer_offsets-3 can't be compacted: [Errno 28] No space left on device" in caplog.text
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.log*")} == before

@@ -25,8 +25,8 @@ from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
 from groupcoord.storage import segment_rewrite
 from groupcoord.storage.compaction import CompactionSettings
-from groupcoord.storage.log_directory import segment_path, sync_path
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.files import segment_path, sync_path
+from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.testing.machine.consumers import PARTITIONS
 from groupcoord.testing.machine.state_machine import PRODUCERS
 from groupcoord.testing.machine.world import LOG_PARTITIONS

@@ -16,7 +16,7 @@ import pytest
 
 from groupcoord.log_store import StorageError
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.storage_logs import append, commit
 
 LOCK_AS_A_BROKER = """

@@ -23,7 +23,7 @@ from groupcoord.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.client import Client, commit_errors, fetched_offsets, offset_commit, offset_fetch
 from tests.crash.processes import Launcher
 

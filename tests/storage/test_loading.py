@@ -21,8 +21,8 @@ from groupcoord.core.log.records import (
     TransactionMarker,
 )
 from groupcoord.log_store import LoadedCommits
-from groupcoord.storage import loading
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.log import segment_files
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.samples import seeds
 from tests.storage.storage_logs import append
 from tests.tables import as_one_test
@@ -95,7 +95,7 @@ def test_anything_else_ends_a_run(tmp_path: Path, between: Record) -> None:
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run ends when it has too many keys."""
-    monkeypatch.setattr(loading, "RUN_KEYS_MAX", 10)
+    monkeypatch.setattr(segment_files, "RUN_KEYS_MAX", 10)
     found = loaded(tmp_path, *([plain(number, 0)] for number in range(100)), [plain(0, 1)])
     assert [offset for offset, _ in found] == list(range(101))
 
@@ -134,7 +134,7 @@ def test_any_lives_of_consumer_groups_load_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Groups that come and go, their members' tombstones and commits between them: a load makes of it what is there."""
-    monkeypatch.setattr(loading, "RUN_KEYS_MAX", 4)
+    monkeypatch.setattr(segment_files, "RUN_KEYS_MAX", 4)
     source = random.Random(seed)
     with SegmentLogStore(tmp_path, segment_bytes=2_000) as store:
         for number in range(120):
@@ -161,7 +161,7 @@ def test_any_mixture_loads_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys_max: int, seed: int
 ) -> None:
     """Whether few or many keys are new, and however runs end, a load makes of a log what its records make."""
-    monkeypatch.setattr(loading, "RUN_KEYS_MAX", keys_max)
+    monkeypatch.setattr(segment_files, "RUN_KEYS_MAX", keys_max)
     source = random.Random(seed)
     others: list[Record] = [OffsetTombstone("g", "t", 1), OffsetCommitRecord("g", "t", 2, 9, 1, "metadata", 5)]
     with SegmentLogStore(tmp_path, segment_bytes=2_000) as store:

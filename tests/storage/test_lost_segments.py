@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
-from groupcoord.storage import segment_store
 from groupcoord.storage.errors import LostSegmentError
-from groupcoord.storage.segment_log import CHECK_INTERVAL_MS
-from groupcoord.storage.segment_store import CHECKED_AT_ONCE, SegmentLogStore
+from groupcoord.storage.log.file_log import CHECK_INTERVAL_MS
+from groupcoord.storage.stores import segments
+from groupcoord.storage.stores.segments import CHECKED_AT_ONCE, SegmentLogStore
 from tests.storage.storage_logs import append, commit, log_file, read
 from tests.tables import as_one_test
 
@@ -60,7 +60,7 @@ def test_an_append_into_a_lost_file_is_not_acknowledged(tmp_path: Path, harm: Ha
 
 def test_a_file_that_was_closed_for_others_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more log partitions are written to than files may be open, each append finds its file, opened again."""
-    monkeypatch.setattr(segment_store, "DESCRIPTORS_MAX", 2)
+    monkeypatch.setattr(segments, "DESCRIPTORS_MAX", 2)
     with SegmentLogStore(tmp_path) as store:
         for round_number in range(3):
             for partition in range(3):

@@ -30,8 +30,8 @@ from groupcoord.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
-from groupcoord.storage.compaction import CompactionSettings
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.real_broker import ask, format_directory, java, needs_kafka, running, wait_for_groups
 
 LOG_PARTITIONS = 3

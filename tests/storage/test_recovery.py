@@ -16,8 +16,8 @@ from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch
 from groupcoord.storage.errors import CorruptLogError
-from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.storage.segments import read_batches, read_records
+from groupcoord.storage.log.segment_files import read_batches, read_records
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.storage_logs import append, commit, log_file, three_batches
 from tests.storage.storage_logs import read as read_all
 

@@ -9,7 +9,7 @@ import pytest
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.log_store import LogRecord
-from groupcoord.storage.replaced import replaced_offsets
+from groupcoord.storage.compaction import replaced_offsets
 from groupcoord.testing.contracts import logs_and_clocks as log_store_contract
 from tests.samples import seeds
 from tests.tables import as_one_test

@@ -34,7 +34,7 @@ from groupcoord.log_store import (
 )
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.storage_logs import TOPIC_ID, append, commit, log_file, read
 
 TICKET = Ticket(3, 1)
@@ -235,7 +235,7 @@ def test_full_disk(tmp_path: Path) -> None:
         import resource, sys
         from groupcoord.core.log.records import OffsetCommitRecord
         from groupcoord.log_store import LogRecord, StorageError, Ticket
-        from groupcoord.storage.segment_store import SegmentLogStore
+        from groupcoord.storage.stores.segments import SegmentLogStore
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         store = SegmentLogStore(sys.argv[1])
@@ -269,7 +269,7 @@ def test_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
         import sys
         from groupcoord.core.log.records import OffsetCommitRecord
         from groupcoord.log_store import LogRecord, Ticket
-        from groupcoord.storage.segment_store import SegmentLogStore
+        from groupcoord.storage.stores.segments import SegmentLogStore
 
         store = SegmentLogStore(sys.argv[1], segment_bytes=5000)
         for number in range(1_000_000):
@@ -415,7 +415,7 @@ def test_lock_keeps_other_processes_out(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from groupcoord.storage.errors import DirectoryLockedError\n"
-        "from groupcoord.storage.segment_store import SegmentLogStore\n"
+        "from groupcoord.storage.stores.segments import SegmentLogStore\n"
         "try:\n"
         "    SegmentLogStore(sys.argv[1]).close()\n"
         "except DirectoryLockedError as error:\n"

@@ -10,7 +10,7 @@ import pytest
 
 from groupcoord import ErrorCode, ManualClock
 from groupcoord.broker.topics.registry import TopicError
-from groupcoord.storage.produced_batch import read_produced
+from groupcoord.storage.log.batches import read_produced
 from groupcoord.testing import ConsumerRecord, ProducerRecord, RecordsRefusedError, ServerThread
 from groupcoord.testing.asserting.records import RecordFields, decode_records, encode_records, murmur2
 from tests.tables import as_one_test

@@ -13,9 +13,8 @@ from groupcoord.broker.records import list_offsets
 from groupcoord.broker.work import do_whole
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, encode_batch
 from groupcoord.records.compression import Compression
-from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.storage.produced_batch import ProducedBatch, read_produced
-from groupcoord.storage.record_times import FoundRecord
+from groupcoord.storage.log.batches import FoundRecord, ProducedBatch, read_produced
+from groupcoord.storage.log.memory_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
 

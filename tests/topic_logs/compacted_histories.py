@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from groupcoord.conformance.client import Client
 from groupcoord.records.batches import Batch, delete_horizon_ms, iter_batches, raw_records
 from groupcoord.records.compression import Compression
-from groupcoord.storage.log_directory import read_offset_checkpoint
+from groupcoord.storage.files import read_offset_checkpoint
 from groupcoord.testing.logs import encode_any_batch
 from tests.ports import free_port
 from tests.storage.real_broker import START_S, ask, connected, format_directory, java, started

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from groupcoord.storage.data_directory import DataDirectory
-from groupcoord.storage.segment_log import SegmentLog
+from groupcoord.storage.log.file_log import SegmentLog
 from groupcoord.storage.topic_logs import TopicLogs
 from tests.topic_logs.batches import NOW_MS, TOPIC
 

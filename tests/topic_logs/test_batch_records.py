@@ -10,12 +10,16 @@ import pytest
 
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import BadRecordError, Batch, encode_batch, varint
-from groupcoord.storage.batch_records import check_sizes, record_heads
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.produced_batch import check_produced, read_produced
-from groupcoord.storage.record_keys import check_keys
-from groupcoord.storage.record_times import first_since
+from groupcoord.storage.log.batches import (
+    check_keys,
+    check_produced,
+    check_sizes,
+    first_since,
+    read_produced,
+    record_heads,
+)
+from groupcoord.storage.log.settings import TopicLogSettings
 from tests.samples import seeds
 from tests.topic_logs.batches import NOW_MS, claiming
 

@@ -20,9 +20,9 @@ from crc32c import crc32c
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.compression import Compression
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.storage.produced_batch import read_produced
+from groupcoord.storage.log.batches import read_produced
+from groupcoord.storage.log.memory_log import PartitionLog
+from groupcoord.storage.log.settings import TopicLogSettings
 from groupcoord.storage.topic_logs import TopicLogs
 from groupcoord.testing.logs import encode_any_batch
 from tests.samples import seeds
@@ -325,7 +325,7 @@ def test_a_batch_that_holds_no_records_stays(world: CompactedLog) -> None:
 
 def test_a_batch_of_too_many_records_stays(world: CompactedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would have to be held in memory has a bound; all else is compacted."""
-    monkeypatch.setattr("groupcoord.storage.compaction.BATCH_RECORDS_MAX", 50)
+    monkeypatch.setattr("groupcoord.storage.compaction.compaction_pass.BATCH_RECORDS_MAX", 50)
     for count in (50, 51, 50):
         world.put(*[(b"k", b"x")] * count)
     world.put((b"k", b"last" * 100))
@@ -409,7 +409,7 @@ def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError("Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("groupcoord.storage.segment_rewrite.finish_swap", fail)
+        patch.setattr("groupcoord.storage.compaction.compactable_logs.finish_swap", fail)
         world.compact()
     assert world.log.end_offset == 60
     assert {record.key for record in world.left()} == {b"k0", b"k1", b"k2"}

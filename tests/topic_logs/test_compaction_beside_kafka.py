@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from groupcoord.storage.cleaner import CleanerCheckpoint
-from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.compaction.cleaner import CleanerCheckpoint
+from groupcoord.storage.log.settings import TopicLogSettings
 from tests.tables import as_one_test
 from tests.topic_logs.batches import TOPIC
 from tests.topic_logs.compacted_histories import DELETE_RETENTION_MS, Files, Phase, content, load

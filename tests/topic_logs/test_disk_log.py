@@ -14,11 +14,10 @@ from attrs import evolve
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import BATCH_HEADER_BYTES, iter_batches
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.storage.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX
-from groupcoord.storage.log_memory import LogMemory
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.storage.produced_batch import COPIED_BYTES
+from groupcoord.storage.log.batches import COPIED_BYTES
+from groupcoord.storage.log.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX
+from groupcoord.storage.log.memory_log import PartitionLog
+from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC, find_time, numbered, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
@@ -191,7 +190,7 @@ def test_indexes_of_an_earlier_life_are_of_no_sealed_segment(tmp_path: Path, mon
     disk.log().append(produced(b"old", at_ms=NOW_MS), SMALL, NOW_MS)
     disk.restart()
     disk.log().append(produced(b"new", at_ms=NOW_MS + 5_000), SMALL, NOW_MS)
-    monkeypatch.setattr("groupcoord.storage.file_segment.replace_file", _no_room)
+    monkeypatch.setattr("groupcoord.storage.log.file_segment.replace_file", _no_room)
     disk.log().append(produced(b"x" * 19_900), SMALL, NOW_MS)
     monkeypatch.undo()
     disk.kill()

@@ -11,8 +11,8 @@ import pytest
 
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
-from groupcoord.storage.leader_epochs import LeaderEpochs
-from groupcoord.storage.log_settings import DEFAULT_SETTINGS
+from groupcoord.storage.log.index import LeaderEpochs
+from groupcoord.storage.log.settings import DEFAULT_SETTINGS
 from groupcoord.testing.server import ServerThread
 from tests.processes import ServerProcess
 from tests.tables import as_one_test

@@ -12,12 +12,11 @@ from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.compression import Compression
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.storage.log_memory import LOG_BYTES, PRODUCER_BYTES, LogMemory
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.memory_segment import SEGMENT_BYTES
-from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.storage.produced_batch import ProducedBatch, read_produced
-from groupcoord.storage.producer_states import PRODUCERS_MAX
+from groupcoord.storage.log.batches import ProducedBatch, read_produced
+from groupcoord.storage.log.memory_log import PartitionLog
+from groupcoord.storage.log.memory_segment import SEGMENT_BYTES
+from groupcoord.storage.log.producers import PRODUCERS_MAX
+from groupcoord.storage.log.settings import LOG_BYTES, PRODUCER_BYTES, LogMemory, TopicLogSettings
 from groupcoord.storage.topic_logs import TopicLogs
 from tests.topic_logs.batches import NOW_MS, TOPIC, find_time, numbered, produced
 

@@ -6,8 +6,8 @@ import pytest
 
 from groupcoord.records.batches import iter_batches
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.produced_batch import COPIED_BYTES, check_produced, placed, read_produced
+from groupcoord.storage.log.batches import COPIED_BYTES, check_produced, placed, read_produced
+from groupcoord.storage.log.settings import TopicLogSettings
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, encoded
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from groupcoord.storage.log_memory import LogMemory
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.log.memory_log import PartitionLog
+from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 from tests.topic_logs.batches import NOW_MS, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
 

@@ -30,8 +30,14 @@ from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.selection import Selection
 from groupcoord.records.salvage import ReadAt
-from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
-from groupcoord.storage.log_directory import found_in_some
+from groupcoord.storage.files import (
+    OFFSETS_FOLDER,
+    OTHER_FILES,
+    PARTITION_FOLDER,
+    SEGMENT_SUFFIX,
+    SWAP_SUFFIX,
+    found_in_some,
+)
 
 INTERRUPTED = "not read; compaction was interrupted when it wrote this"
 """Why files that a crashed broker left are not read: the segments hold their records, too."""

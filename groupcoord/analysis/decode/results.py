@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from groupcoord.analysis.decode.files import refusals_told
 from groupcoord.analysis.decode.parquet import TableFile
 from groupcoord.analysis.errors import InputError
-from groupcoord.storage.directory_lock import LOCK_FILE, DirectoryLock
+from groupcoord.storage.data_directory import LOCK_FILE, DirectoryLock
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 
 HOLDER_MAX = 500

@@ -16,7 +16,7 @@ from uuid import UUID
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import Node
-from groupcoord.storage.log_settings import LEADER_EPOCH
+from groupcoord.storage.log.settings import LEADER_EPOCH
 
 NOBODY = -1
 

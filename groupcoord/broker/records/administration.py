@@ -11,7 +11,7 @@ from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.storage.log_settings import NO_LEADER_EPOCH
+from groupcoord.storage.log.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,
     DeletedRecordsTopic,

@@ -16,7 +16,7 @@ from groupcoord.broker.work import Waker, Work, portions
 from groupcoord.storage.errors import TopicLogError
 
 if TYPE_CHECKING:
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 STALE_WAITS_LIMIT = 64
 

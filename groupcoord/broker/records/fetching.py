@@ -21,7 +21,7 @@ from groupcoord.core.fast_construct import maker
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.storage.log_settings import NO_LEADER_EPOCH
+from groupcoord.storage.log.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
@@ -33,8 +33,8 @@ from groupcoord.wire.broker_messages import (
 )
 
 if TYPE_CHECKING:
-    from groupcoord.storage.leader_epochs import EpochEnd
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.index import EpochEnd
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 
 NO_REPLICA = -1

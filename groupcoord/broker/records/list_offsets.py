@@ -25,8 +25,8 @@ from groupcoord.wire.broker_messages import (
 )
 
 if TYPE_CHECKING:
-    from groupcoord.storage.partition_log import PartitionLog
-    from groupcoord.storage.record_times import FoundRecord
+    from groupcoord.storage.log.batches import FoundRecord
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 CONSUMER_REPLICA_ID = -1
@@ -142,8 +142,7 @@ def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
         FailedLogError: the files can't be read.
     """
     from groupcoord.records.batches import Batch
-    from groupcoord.storage.produced_batch import is_short
-    from groupcoord.storage.record_times import first_since
+    from groupcoord.storage.log.batches import first_since, is_short
 
     offset = log.start_offset
     while (batch := log.batch_since(timestamp_ms, offset)) is not None:

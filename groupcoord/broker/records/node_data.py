@@ -10,10 +10,10 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
-from groupcoord.storage.log_settings import NO_LEADER_EPOCH
+from groupcoord.storage.log.settings import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 
 class NotLeaderError(FailedLogError):

@@ -20,8 +20,8 @@ from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permis
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import CODEC_MASK
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.produced_batch import ProducedBatch, check_produced, is_short, read_produced
+from groupcoord.storage.log.batches import ProducedBatch, check_produced, is_short, read_produced
+from groupcoord.storage.log.settings import TopicLogSettings
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,

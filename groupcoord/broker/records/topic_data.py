@@ -27,13 +27,12 @@ from groupcoord.core.log.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import IdentifiedStore, LogStore, SharedStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
-from groupcoord.storage.served_logs import CopiedLogs, ServingStore, UnservedLogs
-from groupcoord.storage.topic_logs import COMPACTION_BUDGET, TopicLogs
+from groupcoord.storage.log.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
+from groupcoord.storage.topic_logs import COMPACTION_BUDGET, CopiedLogs, ServingStore, TopicLogs, UnservedLogs
 
 if TYPE_CHECKING:
     from groupcoord.storage.data_directory import DataDirectory
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
 

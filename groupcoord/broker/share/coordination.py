@@ -22,13 +22,13 @@ from groupcoord.core.router.authorization import Authorize
 from groupcoord.core.share_state.records import parse_share_partition
 from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
-from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.log.settings import TopicLogSettings
 
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.leadership import Leadership
     from groupcoord.broker.records.topic_data import TopicData
     from groupcoord.coordinator.share_coordinator import ShareCoordinator
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -81,7 +81,7 @@ class ShareCoordination:
     def _open(self) -> None:
         from groupcoord.coordinator.share_coordinator import ShareCoordinator
         from groupcoord.records.share_state import decode_share_state
-        from groupcoord.storage.topic_log_store import TopicLogStore
+        from groupcoord.storage.stores.topics import TopicLogStore
 
         if not self.is_possible:
             return

@@ -25,7 +25,7 @@ from groupcoord.storage.errors import TopicLogError
 
 if TYPE_CHECKING:
     from groupcoord.broker.share.letters import GivenUp, Origin, Portion
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
 

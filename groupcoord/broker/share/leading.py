@@ -36,7 +36,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 
 if TYPE_CHECKING:
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
 

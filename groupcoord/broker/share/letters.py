@@ -20,7 +20,7 @@ from groupcoord.records.batches import (
     sized,
     varint,
 )
-from groupcoord.storage.batch_records import BATCH_RECORDS_MAX, UNREADABLE, read_payload, record_heads
+from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload, record_heads
 
 PORTION_BYTES = 1024 * 1024
 """So much is appended at a time, or sent to who does that."""

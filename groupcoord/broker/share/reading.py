@@ -12,7 +12,7 @@ from groupcoord.wire.share_messages import AcquiredRecords
 
 if TYPE_CHECKING:
     from groupcoord.records.batches import Batch
-    from groupcoord.storage.cleaned_transactions import AbortedTransaction
+    from groupcoord.storage.log.index import AbortedTransaction
 
 READ_COMMITTED = "read_committed"
 

@@ -23,8 +23,8 @@ from groupcoord.errors import GroupcoordError
 from groupcoord.storage.errors import TopicLogError
 
 if TYPE_CHECKING:
-    from groupcoord.storage.log_settings import TopicLogSettings
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
+    from groupcoord.storage.log.settings import TopicLogSettings
 
 READ_BYTES = 1_048_576
 """So much of a log is read at once."""

@@ -25,7 +25,7 @@ from groupcoord.sim.cluster.options import ReplicaOptions
 from groupcoord.sim.kernel.network import Network
 from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
-from groupcoord.storage.segments import all_records
+from groupcoord.storage.log.segment_files import all_records
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from groupcoord.sim.kernel.randomness import stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 

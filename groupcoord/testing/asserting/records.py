@@ -16,9 +16,9 @@ from groupcoord.broker.work import do_whole
 from groupcoord.config import Config
 from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError, did_you_mean
 from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, iter_batches, read_varint, sized, varint
-from groupcoord.storage.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
-from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.log.batches import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
+from groupcoord.storage.log.index import AbortedTransaction
+from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.broker_messages import CreatableTopic, Produce, ProducePartition, ProduceTopic
 
 __tracebackhide__ = True

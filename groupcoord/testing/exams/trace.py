@@ -28,7 +28,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
-from groupcoord.storage.batch_records import UNREADABLE
+from groupcoord.storage.log.batches import UNREADABLE
 from groupcoord.testing.asserting.records import decode_records
 from groupcoord.testing.asserting.report import describe_answer, describe_request, errors_of, is_routine
 from groupcoord.testing.asserting.requests import ReceivedRequest

@@ -15,7 +15,7 @@ from attrs import define, field
 
 from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.messages import OffsetToCommit, TopicToCommit
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 

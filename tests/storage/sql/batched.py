@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from groupcoord.log_store import LogStoreError, Ticket
 from groupcoord.storage.sql import BatchingLogStore, SqlLogStore
+
+from groupcoord.log_store import LogStoreError, Ticket
 from groupcoord.testing.contracts.faulty_store import Answer
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from groupcoord.storage.sql import PostgresLogStore, SqliteLogStore, SqlLogStore
+from groupcoord.storage.stores import PostgresLogStore, SqliteLogStore, SqlLogStore
 
 from .postgres_server import NoServerError, PostgresServer
 

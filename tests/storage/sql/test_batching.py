@@ -12,8 +12,8 @@ from groupcoord.aio import AsyncCoordinator
 from groupcoord.coordinator.threads import ThreadSafeCoordinator
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, Record
 from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, RecordTooLargeError
-from groupcoord.storage.sql import BatchingLogStore, SqliteLogStore
-from groupcoord.storage.sql.store import COMPACTED_RECORDS_MIN
+from groupcoord.storage.stores import BatchingLogStore, SqliteLogStore
+from groupcoord.storage.stores.sql import COMPACTED_RECORDS_MIN
 from tests.aio.requests import CONFIG, commit, committed, fetch
 
 from .batched import AnsweredStore

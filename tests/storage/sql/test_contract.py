@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from groupcoord import LogStore
-from groupcoord.storage.sql import SqliteLogStore, SqlLogStore
+from groupcoord.storage.stores import SqliteLogStore, SqlLogStore
 from groupcoord.testing import CoordinatorMachine, check_log_store
 from groupcoord.testing.contracts.faulty_store import Answer
 

@@ -12,7 +12,7 @@ import pytest
 from groupcoord import LogRecord, Ticket
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.log_store import StorageError
-from groupcoord.storage.sql import PostgresLogStore, SqliteLogStore, SqlLogStore
+from groupcoord.storage.stores import PostgresLogStore, SqliteLogStore, SqlLogStore
 
 from .postgres_server import PostgresServer
 
@@ -20,7 +20,7 @@ PROGRAM = """
 import sys
 from groupcoord import LogRecord, Ticket
 from groupcoord.core.log.records import GroupTombstone
-from groupcoord.storage.sql import BatchingLogStore, PostgresLogStore, SqliteLogStore
+from groupcoord.storage.stores import BatchingLogStore, PostgresLogStore, SqliteLogStore
 
 class Tells:
     def appended(self, ticket, base_offset):

@@ -16,9 +16,8 @@ from groupcoord.aio import AsyncCoordinator
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
-from groupcoord.storage.sql import BatchingLogStore, OwnershipLostError, SqliteLogStore, SqlLogStore, sqlite
-from groupcoord.storage.sql import store as store_module
-from groupcoord.storage.sql.store import Owner
+from groupcoord.storage.stores import BatchingLogStore, OwnershipLostError, SqliteLogStore, SqlLogStore, sql
+from groupcoord.storage.stores.sql import Owner
 from tests.aio.requests import CONFIG, commit, committed, fetch
 
 from .conftest import OpenLog
@@ -79,7 +78,7 @@ def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
 def slept_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long stores have slept since, which takes no time here."""
     slept: list[float] = []
-    monkeypatch.setattr(store_module, "sleep", slept.append)
+    monkeypatch.setattr(sql, "sleep", slept.append)
     return slept
 
 
@@ -123,7 +122,7 @@ def test_a_connection_that_is_lost_keeps_the_log(open_log: OpenLog, slept_s: lis
 def test_standing_by(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is free when its owner hasn't looked for a lease, as far as who stands by has seen; or was closed."""
     now_s = 0.0
-    monkeypatch.setattr(store_module, "monotonic", lambda: now_s)
+    monkeypatch.setattr(sql, "monotonic", lambda: now_s)
     active = open_log(lease_ms=1_000)
     standby = open_log(lease_ms=1_000, takes_over=False)
     with pytest.raises(OwnershipLostError, match="not owned yet"):
@@ -152,7 +151,7 @@ def test_standing_by(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_owner_that_looks_in_the_last_moment(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """It had been silent for a lease, and looks when who stands by is about to take the log: it stays the owner."""
     now_s = 0.0
-    monkeypatch.setattr(store_module, "monotonic", lambda: now_s)
+    monkeypatch.setattr(sql, "monotonic", lambda: now_s)
     active = open_log(lease_ms=1_000)
     standby = open_log(takes_over=False)
     assert not standby.claim()
@@ -315,7 +314,7 @@ def test_who_comes_while_a_file_is_made_waits(tmp_path: Path, monkeypatch: pytes
     """SQLite refuses at once to change the mode of a file that another connection is making; it is asked again."""
     maker = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
     maker.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr(sqlite, "sleep", lambda seconds: maker.close())
+    monkeypatch.setattr(sql, "sleep", lambda seconds: maker.close())
     store = SqliteLogStore(tmp_path / "log.sqlite")
 
     assert append(store, "mine") == 0
@@ -327,8 +326,8 @@ def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytes
     now_s = itertools.count()
     maker = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
     maker.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr(sqlite, "sleep", lambda seconds: None)
-    monkeypatch.setattr(sqlite, "monotonic", lambda: float(next(now_s)))
+    monkeypatch.setattr(sql, "sleep", lambda seconds: None)
+    monkeypatch.setattr(sql, "monotonic", lambda: float(next(now_s)))
 
     with pytest.raises(StorageError, match="database is locked"):
         SqliteLogStore(tmp_path / "log.sqlite")

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from groupcoord.storage.sql.store import CLOCK_RATE_MARGIN
+from groupcoord.storage.stores.sql import CLOCK_RATE_MARGIN
 
 from .postgres_server import PostgresServer
 from .replicas import EXAMPLE, Replicas

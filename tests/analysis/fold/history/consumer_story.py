@@ -33,7 +33,7 @@ from groupcoord.messages import (
     TopicPartitions,
     TopicToCommit,
 )
-from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 

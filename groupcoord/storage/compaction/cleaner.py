@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from groupcoord.log_store import LogStoreError
 from groupcoord.records.batches import InvalidBatchError
-from groupcoord.storage.compaction import CompactableLog, CompactionPass
-from groupcoord.storage.log_directory import CLEANER_OFFSET_FILE, read_offset_checkpoint, write_offset_checkpoint
-from groupcoord.storage.segment_rewrite import InterruptedSwapError, Work
+from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError
+from groupcoord.storage.compaction.compaction_pass import CompactableLog, CompactionPass, Work
+from groupcoord.storage.files import CLEANER_OFFSET_FILE, read_offset_checkpoint, write_offset_checkpoint
 
 logger = logging.getLogger(__name__)
 

@@ -33,26 +33,17 @@ from groupcoord.log_store import (
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
-from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint, Logs
-from groupcoord.storage.compactable_logs import compactable
-from groupcoord.storage.compaction import CompactionSettings
-from groupcoord.storage.directory_lock import DirectoryLock
+from groupcoord.storage.compaction.cleaner import Cleaner, CleanerCheckpoint, Logs
+from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError, compactable
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.data_directory import DirectoryLock
 from groupcoord.storage.errors import FailedLogError
-from groupcoord.storage.loading import last_records
-from groupcoord.storage.log_directory import (
-    find_topic_id,
-    list_partitions,
-    partition_folder,
-    read_topic_id,
-)
-from groupcoord.storage.log_folder import LogFolder
-from groupcoord.storage.log_memory import LogMemory
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED, Acknowledged
-from groupcoord.storage.open_files import OpenFiles
-from groupcoord.storage.segment_log import SegmentLog
-from groupcoord.storage.segment_rewrite import InterruptedSwapError
-from groupcoord.storage.segments import all_records
+from groupcoord.storage.files import OpenFiles, find_topic_id, list_partitions, partition_folder, read_topic_id
+from groupcoord.storage.log.file_log import SegmentLog
+from groupcoord.storage.log.folder import LogFolder
+from groupcoord.storage.log.recovery import NOTHING_ACKNOWLEDGED, Acknowledged
+from groupcoord.storage.log.segment_files import all_records, last_records
+from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 
 NEVER = INT64_MAX
 COMPACTION_BUDGET = 500

@@ -20,25 +20,22 @@ from typing import NoReturn
 from groupcoord.config.files import read_file
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import FailedLogError, LostSegmentError, UnwrittenBatchError
-from groupcoord.storage.index_entries import (
+from groupcoord.storage.files import OpenFiles, replace_file, segment_path
+from groupcoord.storage.log.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     AbortedEntries,
+    AbortedTransaction,
     Entries,
     FileEntries,
     MemoryEntries,
     aborted_count,
 )
-from groupcoord.storage.log_directory import segment_path
-from groupcoord.storage.log_memory import LogMemory
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.open_files import OpenFiles
-from groupcoord.storage.segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
-from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
-from groupcoord.storage.swapping import INDEX_SUFFIXES
-from groupcoord.storage.whole_files import replace_file
+from groupcoord.storage.log.memory_segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
+from groupcoord.storage.log.recovery import INDEX_SUFFIXES
+from groupcoord.storage.log.segment_files import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
+from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 

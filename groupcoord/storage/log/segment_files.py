@@ -1,19 +1,18 @@
-"""Reads of segment files in bounded chunks, and truncation of the torn tail that a crash leaves.
+"""Reads of segment files in bounded chunks, and of the records that a load needs.
 
-These functions take no lock. :func:`read_batches` and :func:`read_records` change nothing, so tools may use them on any
-segment file, also on a broker's.
+The reads take no lock and change nothing, so tools may use them on any segment file, also on a broker's.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from operator import ge
 from pathlib import Path
 
 from groupcoord.config.files import open_file
-from groupcoord.log_store import LogRecord
+from groupcoord.core.log.records import CommitRecords
+from groupcoord.log_store import LoadedCommits, LogRecord
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -21,16 +20,12 @@ from groupcoord.records.batches import (
     MAGIC_V2,
     Batch,
     CorruptBatchError,
-    InvalidBatchError,
     TruncatedBatchError,
     iter_batches,
 )
-from groupcoord.records.codec import decode_control, decode_record
-from groupcoord.records.salvage import ReadAt, find_batch
-from groupcoord.storage.errors import CorruptLogError
-from groupcoord.storage.log_directory import segment_path
-
-logger = logging.getLogger(__name__)
+from groupcoord.records.codec import KEY_STARTS, decode_control, decode_record
+from groupcoord.records.commit_batch import FoundCommit, read_commits
+from groupcoord.records.salvage import ReadAt
 
 # : Kafka's ``offsets.load.buffer.size``.
 CHUNK_BYTES = 5_242_880
@@ -40,9 +35,6 @@ HEADERS_CHUNK_BYTES = 16_384
 
 COMPACTION_CHUNK_BYTES = 262_144
 """Bytes per read of work that is done in small portions."""
-
-DISK_SECTOR_BYTES = 512
-"""Smallest unit that a power failure keeps or loses."""
 
 EncodedRecord = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp, and the bytes of key and value."""
@@ -90,7 +82,7 @@ def read_batches(
         position = 0
         wanted = chunk_bytes
         while position < end:
-            chunk = _read_at(file.fileno(), min(wanted, end - position), position)
+            chunk = read_at_most(file.fileno(), min(wanted, end - position), position)
             start = position
             if not chunk:
                 raise TruncatedBatchError(position, end - position, 0)
@@ -159,7 +151,7 @@ def read_headers(
         position += size
 
 
-def _read_at(descriptor: int, size: int, position: int) -> bytes:
+def read_at_most(descriptor: int, size: int, position: int) -> bytes:
     parts: list[bytes] = []
     while size:
         part = os.pread(descriptor, size, position)
@@ -211,94 +203,103 @@ def records_of(batch: Batch) -> list[EncodedRecord]:
     return records
 
 
-def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:
-    """Find the end of a segment after a crash, and truncate a torn tail.
+RUN_KEYS_MAX = 50_000
+"""Largest number of keys in a run. A run ends soon after, before it has twice as many."""
 
-    Args:
-        path: the file.
-        base_offset: its base offset.
-        end_offset: the base offset of the next segment.
-
-    Returns:
-        The size of the file in bytes, and the offset after its last record, or ``base_offset`` if it has none.
-
-    Raises:
-        CorruptLogError: a batch is malformed and an intact one follows it, or the file is not a segment.
-        OSError: the file can't be read or truncated.
-    """
-    size, next_offset = 0, base_offset
-    try:
-        for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
-            size, next_offset = batch.position + batch.size_bytes, batch.next_offset
-    except InvalidBatchError as error:
-        if _holds_batch(path, size):
-            raise CorruptLogError(path, error.position, error.reason) from error
-        if not size and not _may_be_torn(path, base_offset):
-            raise CorruptLogError(path, 0, f"it does not begin as a segment does ({error.reason})") from error
-        file_size = path.stat().st_size
-        logger.warning(
-            "%s: cut %d bytes at position %d, the torn tail of an interrupted write (%s)",
-            path,
-            file_size - size,
-            size,
-            error.reason,
-        )
-        os.truncate(path, size)
-    return size, next_offset
+_Run = dict[tuple[tuple[str, str], tuple[int, ...]], FoundCommit]
+"""Commits by group and topic and by partitions, in the order of the log."""
 
 
-def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
-    """Find the end of a log after a crash, and truncate torn tails.
+def last_records(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits]:
+    """Yield the records of ``batches`` in order, without those that a later record of the same run replaces.
 
-    Only the last segment that holds a batch and those after it can have been written when the power failed.
-
-    Args:
-        folder: the folder of the log.
-        segments: the base offsets of its segments, in order.
-
-    Returns:
-        The size of the last segment and the offset after the last record.
+    A run consists of commits or of records of consumer groups. Any other batch ends it: the other kind of run, a
+    tombstone of an offset, a classic group, a part of a transaction.
 
     Raises:
-        CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
-        OSError: a file can't be read or truncated.
+        CorruptBatchError: the records of a batch are malformed.
     """
-    last_size_bytes = next_offset = 0
-    following = OFFSETS_END
-    for base_offset in reversed(segments):
-        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
-        next_offset = max(next_offset, end_offset)
-        if base_offset == segments[-1]:
-            last_size_bytes = size_bytes
-        if size_bytes:
-            break
-        following = base_offset
-    return last_size_bytes, next_offset
+    commits, group_records = _CommitRun(), _GroupRun()
+    for batch in batches:
+        if commits.take(batch):
+            if group_records.last:
+                yield from group_records.end()
+            if commits.is_long:
+                yield from commits.end()
+        elif group_records.take(batch):
+            if commits.last:
+                yield from commits.end()
+            if group_records.is_long:
+                yield from group_records.end()
+        else:
+            yield from commits.end()
+            yield from group_records.end()
+            yield from all_records([batch])
+    yield from commits.end()
+    yield from group_records.end()
 
 
-def _holds_batch(path: Path, position: int) -> bool:
-    """Return whether an intact batch starts at or after ``position``, so that there is no torn tail.
+class _CommitRun:
+    """Consecutive commits, of which the last one for the same partitions counts."""
 
-    An intact batch with decreasing offsets counts, too, because no interrupted write leaves one.
-    """
-    with open(path, "rb", buffering=0, opener=open_file) as file:
-        descriptor = file.fileno()
-        size_bytes = os.fstat(descriptor).st_size
-        return find_batch(lambda start, size: _read_at(descriptor, size, start), position, size_bytes) < size_bytes
+    def __init__(self) -> None:
+        self.last: _Run = {}
+        self._uncounted = 0
 
-
-def _may_be_torn(path: Path, base_offset: int) -> bool:
-    """Return whether a file without an intact batch may be a partial first write.
-
-    A killed process leaves the beginning of the batch; a power failure may leave zeros for what was not on the disk.
-    Any other file belongs to another program, or its beginning was overwritten.
-    """
-    with open(path, "rb", opener=open_file) as file:
-        head = file.read(DISK_SECTOR_BYTES)
-    if not any(head):
+    def take(self, batch: Batch) -> bool:
+        """Add the commits of a batch if it holds nothing else."""
+        found = read_commits(batch)
+        if found is None:
+            return False
+        for commit in found:
+            key = commit[1:3]
+            self.last.pop(key, None)
+            self.last[key] = commit
+        self._uncounted += batch.record_count
         return True
-    # The available bytes of the base offset bound its value.
-    lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
-    highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
-    is_offset = lowest < offsets_end(base_offset) and base_offset <= highest
-    return is_offset and (len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] <= MAGIC_V2)
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the run has too many keys, which is checked from time to time."""
+        if self._uncounted <= RUN_KEYS_MAX:
+            return False
+        self._uncounted = 0
+        return sum(len(indexes) for _, indexes in self.last) > RUN_KEYS_MAX
+
+    def end(self) -> Iterator[LoadedCommits]:
+        """Decode the remaining commits and begin another run."""
+        last, self.last = self.last, {}
+        self._uncounted = 0
+        for commit in last.values():
+            yield LoadedCommits(commit.log_offset, CommitRecords((commit.to_topic(),)))
+
+
+class _GroupRun:
+    """Consecutive records of groups, of which the last one for each key counts."""
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, EncodedRecord] = {}
+
+    def take(self, batch: Batch) -> bool:
+        """Add the records of a batch if it holds nothing else."""
+        if batch.magic != MAGIC_V2 or batch.is_control or batch.producer_id >= 0:
+            return False
+        records = records_of(batch)
+        if not all(key is not None and key[:2] in KEY_STARTS for _, _, key, _ in records):
+            return False
+        for record in records:
+            key = record[2] or b""
+            self.last.pop(key, None)
+            self.last[key] = record
+        return True
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the run has too many keys."""
+        return len(self.last) > RUN_KEYS_MAX
+
+    def end(self) -> Iterator[LogRecord]:
+        """Decode the remaining records and begin another run."""
+        last, self.last = self.last, {}
+        for key, (offset, timestamp_ms, _, value) in last.items():
+            yield LogRecord(decode_record(key, value), timestamp_ms, offset, (key, value))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.storage.log_directory import (
+from groupcoord.storage.files import (
     forget_clean_shutdown,
     list_segments,
     read_leader_epochs,
@@ -19,15 +19,15 @@ from groupcoord.storage.log_directory import (
     write_leader_epochs,
     write_partition_metadata,
 )
-from groupcoord.storage.producer_snapshots import (
+from groupcoord.storage.log.producers import (
     BadSnapshotError,
+    ProducerStates,
     list_snapshots,
     read_snapshot,
     snapshot_path,
     write_snapshot,
 )
-from groupcoord.storage.producer_states import ProducerStates
-from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
+from groupcoord.storage.log.recovery import INDEX_SUFFIXES, finish_swaps
 
 SNAPSHOTS_KEPT = 2
 """The newest snapshot is read, and the one before if the newest is broken."""

@@ -8,15 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from groupcoord.log_store import (
-    AppendOutcomeUnknownError,
-    LogRecord,
-    LogStoreError,
-    StorageError,
-    TakesAnswers,
-    Ticket,
-)
-from groupcoord.storage.sql.store import SqlLogStore
+from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, LogStoreError, StorageError, TakesAnswers, Ticket
+from groupcoord.storage.stores.sql import SqlLogStore
 
 logger = logging.getLogger("groupcoord")
 
@@ -101,7 +94,7 @@ class BatchingLogStore:
         return self._store.partitions()
 
     def compact(self) -> None:
-        """Compact all log partitions now, as :meth:`groupcoord.storage.sql.store.SqlLogStore.compact` does."""
+        """Compact all log partitions now, as :meth:`groupcoord.storage.stores.sql.SqlLogStore.compact` does."""
         self._store.compact()
 
     def flush(self) -> None:

@@ -15,15 +15,12 @@ from groupcoord.core.log.records import NO_PRODUCER_ID, NO_TIMESTAMP, Transactio
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import TRANSACTIONAL, Batch, encode_batch
 from groupcoord.records.codec import decode_control, encode_record
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.storage.leader_epochs import EpochEnd, LeaderEpochs
-from groupcoord.storage.log_memory import LogMemory
-from groupcoord.storage.log_settings import DEFAULT_SETTINGS, TopicLogSettings
-from groupcoord.storage.memory_segment import MemorySegment
-from groupcoord.storage.produced_batch import ProducedBatch, check_produced, placed
-from groupcoord.storage.producer_states import ProducerStates
-from groupcoord.storage.segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
+from groupcoord.storage.log.batches import ProducedBatch, check_produced, placed
+from groupcoord.storage.log.index import AbortedTransaction, EpochEnd, LeaderEpochs
+from groupcoord.storage.log.memory_segment import INDEX_INTERVAL_BYTES, MemorySegment, Pieces, Place, Segment
+from groupcoord.storage.log.producers import ProducerStates
+from groupcoord.storage.log.settings import DEFAULT_SETTINGS, LogMemory, TopicLogSettings
 
 Watcher = Callable[["PartitionLog"], None]
 """Called when a log or its last stable offset has grown, or when the log is closed."""
@@ -524,7 +521,7 @@ class PartitionLog:
     def batch_since(self, timestamp_ms: int, offset: int) -> bytes | None:
         """Return the first batch beyond an offset with a timestamp of at least ``timestamp_ms``, or None.
 
-        :func:`~groupcoord.storage.record_times.first_since` finds the record in the batch.
+        :func:`~groupcoord.storage.log.batches.first_since` finds the record in the batch.
 
         Raises:
             FailedLogError: the files can't be read.

@@ -10,10 +10,11 @@ from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.log.settings import TopicLogSettings
 
 if TYPE_CHECKING:
-    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.log.memory_log import PartitionLog
+
 
 READ_BYTES = 1024 * 1024
 """Bytes per read."""

@@ -7,18 +7,25 @@ KIP-360), as recorded.
 from __future__ import annotations
 
 import heapq
+import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import NamedTuple, Protocol
 
 from attrs import define, field
+from crc32c import crc32c
 
+from groupcoord.config.files import read_file
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.storage.log_memory import PRODUCER_BYTES, LogMemory
-from groupcoord.storage.produced_batch import SEQUENCE_END, ProducedBatch
+from groupcoord.storage.files import replace_file
+from groupcoord.storage.log.batches import SEQUENCE_END, ProducedBatch
+from groupcoord.storage.log.index import AbortedTransaction
+from groupcoord.storage.log.settings import PRODUCER_BYTES, LogMemory
 
 REMEMBERED_BATCHES = 5
 """Batches that are recognized as duplicates; a producer has no more in flight."""
@@ -29,6 +36,18 @@ PRODUCERS_MAX = 10_000
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
+
+
+class LastRecord(NamedTuple):
+    """What must stay in the log for a producer that is remembered.
+
+    Attributes:
+        data_offset: the offset of its last record, or None if its last batch was a marker.
+        producer_epoch: the epoch of its last batch.
+    """
+
+    data_offset: int | None
+    producer_epoch: int
 
 
 class RememberedBatch(NamedTuple):
@@ -327,3 +346,53 @@ class ProducerStates:
         self._memory.give_back(PRODUCER_BYTES * len(self._producers))
         self._producers.clear()
         self._open.clear()
+
+
+VERSION = 1
+_HEADER, _COUNT = Struct(">hI"), Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+_NAME = re.compile(r"([0-9]{20})\.snapshot")
+
+
+class BadSnapshotError(ValueError):
+    """A file is not a producer snapshot of a known version."""
+
+
+def snapshot_path(folder: Path, offset: int) -> Path:
+    """Return the path of the snapshot at an offset."""
+    return folder / f"{offset:020d}.snapshot"
+
+
+def list_snapshots(names: Iterable[str]) -> list[int]:
+    """Return the offsets of the snapshots among file names, in order."""
+    return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
+
+
+def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) -> None:
+    """Write the producer state at an offset.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    covered = _COUNT.pack(len(packed)) + b"".join(packed)
+    replace_file(snapshot_path(folder, offset), _HEADER.pack(VERSION, crc32c(covered)) + covered, is_durable=False)
+
+
+def read_snapshot(folder: Path, offset: int) -> Iterator[ProducerEntry]:
+    """Yield the entries of a snapshot.
+
+    Raises:
+        BadSnapshotError: it is incomplete.
+        OSError: it can't be read.
+    """
+    data = read_file(snapshot_path(folder, offset))
+    try:
+        version, crc = _HEADER.unpack_from(data)
+        covered = data[_HEADER.size :]
+        (count,) = _COUNT.unpack_from(covered)
+        if version != VERSION or crc != crc32c(covered) or len(covered) != _COUNT.size + count * _ENTRY.size:
+            raise BadSnapshotError(f"version {version}, {len(data)} bytes")
+        return (ProducerEntry(*entry) for entry in _ENTRY.iter_unpack(covered[_COUNT.size :]))
+    except StructError as error:
+        raise BadSnapshotError(str(error)) from None

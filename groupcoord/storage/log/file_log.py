@@ -28,17 +28,15 @@ from groupcoord.storage.errors import (
     TopicLogError,
     UnwrittenBatchError,
 )
-from groupcoord.storage.file_segment import CHECK_INTERVAL_MS, FileSegment, Room
-from groupcoord.storage.leader_epochs import LeaderEpochs
-from groupcoord.storage.log_directory import segment_path, sync_path
-from groupcoord.storage.log_folder import LogFolder
-from groupcoord.storage.log_memory import LogMemory
-from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
-from groupcoord.storage.lost_segments import NOTHING_ACKNOWLEDGED, Acknowledged, find_loss
-from groupcoord.storage.open_files import OpenFiles
-from groupcoord.storage.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
-from groupcoord.storage.segment import Segment
-from groupcoord.storage.segments import OFFSETS_END, read_batches, recover_log
+from groupcoord.storage.files import OpenFiles, segment_path, sync_path
+from groupcoord.storage.log.file_segment import CHECK_INTERVAL_MS, FileSegment, Room
+from groupcoord.storage.log.folder import LogFolder
+from groupcoord.storage.log.index import LeaderEpochs
+from groupcoord.storage.log.memory_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
+from groupcoord.storage.log.memory_segment import Segment
+from groupcoord.storage.log.recovery import NOTHING_ACKNOWLEDGED, Acknowledged, find_loss, recover_log
+from groupcoord.storage.log.segment_files import OFFSETS_END, read_batches
+from groupcoord.storage.log.settings import LEADER_EPOCH, NO_LEADER_EPOCH, LogMemory, TopicLogSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")

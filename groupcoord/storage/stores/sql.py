@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import logging
 import re
+import sqlite3
 import threading
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
@@ -30,7 +33,7 @@ from groupcoord.log_store import (
     StorageError,
     Ticket,
 )
-from groupcoord.storage.replaced import ReplacedRecords
+from groupcoord.storage.compaction import ReplacedRecords
 
 logger = logging.getLogger("groupcoord")
 
@@ -286,7 +289,7 @@ class SqlLogStore(ABC):
     # ------------------------------------------------------------ compaction
 
     def compact(self) -> None:
-        """Delete the replaced records of all log partitions (:mod:`groupcoord.storage.replaced`).
+        """Delete the replaced records of all log partitions (:mod:`groupcoord.storage.compaction`).
 
         Raises:
             LogStoreError: the database failed, or another process has taken over.
@@ -581,3 +584,149 @@ def _columns(record: LogRecord) -> Row:
 def _seconds(owner: Owner) -> float:
     """Return how long an owner may answer after a look that begins now."""
     return owner.lease_ms * CLOCK_RATE_MARGIN / 1000
+
+
+BUSY_TIMEOUT_S = 5.0
+BUSY_RETRY_S = 0.01
+
+
+class SqliteLogStore(SqlLogStore):
+    """Keeps the records of ``__consumer_offsets`` in an SQLite file; needs only the standard library.
+
+    The file is in WAL mode, and each commit is flushed to the disk (``synchronous = FULL``).
+
+    Args:
+        path: the file, which is created if it does not exist.
+        name: as in :class:`~groupcoord.storage.stores.sql.SqlLogStore`.
+        min_cleanable_ratio: as there.
+        lease_ms: as there.
+        takes_over: as there.
+
+    Raises:
+        ValueError: the name is malformed, or the lease is not positive.
+        StorageError: the file can't be opened, or is no database.
+    """
+
+    begin = "BEGIN IMMEDIATE"
+    lock_owner = ""  # a write transaction of SQLite excludes all others
+    lock_owner_alone = ""
+    hasty = "PRAGMA synchronous = NORMAL"
+    careful = "PRAGMA synchronous = FULL"
+    blob = "BLOB"
+    table_options = "WITHOUT ROWID"
+    placeholder = "?"
+    error = sqlite3.Error
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str = "consumer_offsets",
+        min_cleanable_ratio: float = 0.5,
+        lease_ms: int = LEASE_MS,
+        takes_over: bool = True,
+    ) -> None:
+        self.path = Path(path).absolute()
+        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
+
+    def _connect(self) -> DatabaseConnection:
+        return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+    def _prepare(self, connection: DatabaseConnection) -> None:
+        deadline_s = monotonic() + BUSY_TIMEOUT_S
+        # One connection at a time creates a new file; SQLite refuses the others at once, without waiting.
+        while not self._uses_wal(connection, may_retry=monotonic() < deadline_s):
+            sleep(BUSY_RETRY_S)
+        connection.execute(self.careful)
+
+    def _uses_wal(self, connection: DatabaseConnection, *, may_retry: bool) -> bool:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if may_retry and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                return False
+            raise
+        return True
+
+    def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
+        with closing(connection.execute(query, parameters)) as cursor:
+            yield from cursor
+
+    def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        code = getattr(error, "sqlite_errorcode", None)
+        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
+
+
+ROWS_AT_ONCE = 2_000
+IDLE_IN_TRANSACTION_MAX = "60s"
+"""Ends the transaction of an owner whose machine has failed, so that another one can take over."""
+
+
+class PostgresLogStore(SqlLogStore):
+    """Keeps the records of ``__consumer_offsets`` in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``).
+
+    After a lost connection the next call connects again.
+
+    Args:
+        conninfo: the database, as libpq writes it: ``"postgresql://user@host/database"`` or ``"host=… dbname=…"``. The
+            tables are created in the first schema of its ``search_path``.
+        name: as in :class:`~groupcoord.storage.stores.sql.SqlLogStore`.
+        min_cleanable_ratio: as there.
+
+    Raises:
+        ModuleNotFoundError: psycopg is not installed.
+        ValueError: the name is malformed.
+        StorageError: the database can't be reached, or the user may not create or change tables.
+    """
+
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    lock_owner = "FOR SHARE"
+    lock_owner_alone = "FOR UPDATE"
+    hasty = "SET synchronous_commit = off"
+    careful = "RESET synchronous_commit"
+    blob = "BYTEA"
+    table_options = ""
+    placeholder = "%s"
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        name: str = "consumer_offsets",
+        min_cleanable_ratio: float = 0.5,
+        lease_ms: int = LEASE_MS,
+        takes_over: bool = True,
+    ) -> None:
+        try:
+            import psycopg
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "PostgresLogStore needs psycopg: pip install 'groupcoord[postgres]'", name=error.name
+            ) from error
+        self._psycopg = psycopg
+        self.error = psycopg.Error
+        self._conninfo = conninfo
+        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
+
+    def _connect(self) -> DatabaseConnection:
+        return cast(DatabaseConnection, self._psycopg.connect(self._conninfo, autocommit=True))
+
+    def _prepare(self, connection: DatabaseConnection) -> None:
+        connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_MAX}'")
+
+    def _make_tables(self, connection: DatabaseConnection) -> None:
+        # Two sessions that create the same table concurrently get an error in spite of IF NOT EXISTS.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(self.name.encode()),))
+        super()._make_tables(connection)
+
+    def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
+        reader = cast(Any, connection)
+        with reader.transaction(), reader.cursor(name="groupcoord") as cursor:
+            cursor.itersize = ROWS_AT_ONCE
+            cursor.execute(query, parameters)
+            yield from cursor
+
+    def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
+        return not cast(Any, connection).broken  # the server has reported that itself

@@ -1,30 +1,127 @@
-"""Log of a partition as the compaction sees it, in memory or in files.
-
-The log already knows what Kafka's log cleaner has to look up: open and aborted transactions, and the last record of
-each producer. Sources: ``LogCleanerManager`` and ``LogToClean`` of Apache Kafka 4.4.
-"""
+"""Rewriting of segments: a new file with what compaction keeps of them, and its crash-safe swap."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.records.batches import Batch
-from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
-from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, Rewrite, dirty_part
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings, Extent, Outlook, Rewrite, Work, dirty_part
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.storage.file_segment import FileSegment
-from groupcoord.storage.log_directory import segment_path
-from groupcoord.storage.log_settings import TopicLogSettings
-from groupcoord.storage.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment
-from groupcoord.storage.partition_log import PartitionLog
-from groupcoord.storage.segment import Segment
-from groupcoord.storage.segment_log import SegmentLog
-from groupcoord.storage.segment_rewrite import InterruptedSwapError, SegmentRewrite, Work, sync
-from groupcoord.storage.segments import COMPACTION_CHUNK_BYTES, read_batches
+from groupcoord.storage.files import segment_path, sync_path
+from groupcoord.storage.log.file_log import SegmentLog
+from groupcoord.storage.log.file_segment import FileSegment
+from groupcoord.storage.log.index import AbortedTransaction
+from groupcoord.storage.log.memory_log import PartitionLog
+from groupcoord.storage.log.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment, Segment
+from groupcoord.storage.log.producers import LastRecord
+from groupcoord.storage.log.recovery import CLEANED_SUFFIX, finish_swap, swap_path
+from groupcoord.storage.log.segment_files import COMPACTION_CHUNK_BYTES, read_batches
+from groupcoord.storage.log.settings import TopicLogSettings
+
+SYNC_POLL_S = 0.001
+
+
+class InterruptedSwapError(OSError):
+    """The disk failed during a swap: opening the log again finishes it.
+
+    Attributes:
+        folder: the folder of the log.
+    """
+
+    def __init__(self, folder: Path, cause: OSError) -> None:
+        super().__init__(f"compaction was interrupted: {cause}")
+        self.folder = folder
+
+
+class SegmentRewrite:
+    """New file that replaces some segments.
+
+    Args:
+        folder: the folder of the log.
+        group: the base offsets of the segments; the file gets the name of the first.
+        is_read: returns whether a reader uses the files; the swap waits for it.
+        replaced: is called at the moment of the swap, after which the new file counts, whatever happens.
+
+    Raises:
+        OSError: the file can't be created.
+    """
+
+    def __init__(
+        self, folder: Path, group: Sequence[int], *, is_read: Callable[[], bool], replaced: Callable[[], None]
+    ) -> None:
+        self._folder = folder
+        self._group = group
+        self._is_read = is_read
+        self._replaced = replaced
+        self._cleaned = segment_path(folder, group[0]).with_suffix(f".log{CLEANED_SUFFIX}")
+        self._unfinished: Path | None = self._cleaned
+        self._file = open(self._cleaned, "wb")  # noqa: SIM115 - close() closes it
+
+    def write(self, data: bytes) -> None:
+        """Append a batch.
+
+        Raises:
+            OSError: the disk is full or has failed.
+        """
+        self._file.write(data)
+
+    def swap(self) -> Work:
+        """Make the file durable and replace the segments by it.
+
+        Raises:
+            OSError: it can't be written; the segments are unchanged.
+            InterruptedSwapError: the state of the files is unknown.
+        """
+        self._file.flush()
+        yield from sync(self._cleaned)
+        self._unfinished = self._cleaned.replace(swap_path(self._folder, self._group[0]))
+        yield from sync(self._folder)
+        while self._is_read():
+            yield 0
+        self._unfinished = None
+        self._replaced()
+        try:
+            finish_swap(self._folder, self._group)
+        except OSError as error:
+            raise InterruptedSwapError(self._folder, error) from error
+        yield from sync(self._folder)
+
+    def close(self) -> None:
+        """Discard a file that was not swapped in."""
+        try:
+            self._file.close()
+        finally:
+            if self._unfinished is not None:
+                self._unfinished.unlink(missing_ok=True)
+                self._unfinished = None
+
+
+def sync(path: Path) -> Work:
+    """Sync a file or a folder in another thread, because a slow disk takes long."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            sync_path(path)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="groupcoord-compaction-fsync")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(SYNC_POLL_S)
+            yield 0
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> TopicLog:
@@ -41,7 +138,7 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
 
 
 class TopicLog(ABC):
-    """Implements :class:`~groupcoord.storage.compaction.CompactableLog`.
+    """Implements :class:`~groupcoord.storage.compaction.compaction_pass.CompactableLog`.
 
     Args:
         log: the log.

@@ -1,23 +1,18 @@
-"""Compaction of a log as by Kafka's log cleaner: the last record of each key stays, at its offset.
+"""Transactions and producers in the batches that a compaction pass reads.
 
-A pass is a generator that yields the amount of work done, so that it runs in small portions:
-
-1. Determine how far the log may be compacted and which transactions were aborted.
-2. Note the last offset of each key in the dirty section, as far as memory allows.
-3. Rewrite groups of segments that fit into one, without replaced records and aborted transactions, and swap each in.
-
-A tombstone, and a marker whose transaction has no records left, first gets a delete horizon (KIP-534). A pass after
-that time drops it. Logs in files and in memory are behind :class:`CompactableLog`. Source: ``Cleaner`` of Apache Kafka
-4.4.
+Records of aborted transactions are dropped. A transaction marker stays while a batch of its transaction existed at the
+beginning of a pass; after that it gets a delete horizon. Source: ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import (
     MAGIC_V2,
     Batch,
@@ -28,10 +23,63 @@ from groupcoord.records.batches import (
     raw_records,
     rewritten,
 )
+from groupcoord.records.codec import decode_control
 from groupcoord.records.compression import DecompressionError
-from groupcoord.storage.batch_records import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
-from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions, LastRecord
-from groupcoord.storage.segment_rewrite import Work
+from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
+from groupcoord.storage.log.index import AbortedTransaction
+from groupcoord.storage.log.producers import LastRecord
+
+
+class CleanedTransactions:
+    """Decides for each batch, in order, whether its records are dropped.
+
+    Args:
+        aborted: the aborted transactions.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = [(transaction.first_offset, transaction) for transaction in aborted]
+        heapq.heapify(self._coming)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()  # producers with a batch of their open transaction
+        self._kept: list[AbortedTransaction] = []
+
+    def drops(self, batch: Batch) -> bool:
+        """Return whether a batch belongs to an aborted transaction or is a marker without a transaction; note the
+        batch.
+
+        Raises:
+            CorruptBatchError: a control batch is malformed.
+        """
+        while self._coming and self._coming[0][0] < batch.next_offset:
+            _, transaction = heapq.heappop(self._coming)
+            self._aborted.setdefault(transaction.producer_id, transaction)
+        if batch.is_control:
+            return self._ends(batch)
+        if batch.is_transactional:
+            self._seen.add(batch.producer_id)
+        return batch.is_transactional and batch.producer_id in self._aborted
+
+    def _ends(self, batch: Batch) -> bool:
+        if not batch.record_count:
+            return True
+        for _, _, key, value in batch.records():
+            marker = decode_control(key or b"", value, batch.producer_id, batch.producer_epoch)
+            if not isinstance(marker, TransactionMarker):
+                return False
+            was_seen = batch.producer_id in self._seen
+            self._seen.discard(batch.producer_id)
+            aborted = None if marker.committed else self._aborted.pop(batch.producer_id, None)
+            if aborted is not None and was_seen:
+                self._kept.append(aborted)
+            return not was_seen
+        return True
+
+    def take_kept(self) -> list[AbortedTransaction]:
+        """Return and clear the aborted transactions whose markers were kept."""
+        kept, self._kept = self._kept, []
+        return kept
+
 
 KEY_OVERHEAD_BYTES = 200
 """Approximate cost of a key and its offset in a dict, in addition to the bytes of the key."""
@@ -40,6 +88,9 @@ PORTION_RECORDS = 500
 """Records of a batch after which a pass may pause."""
 RECORD_BYTES = 1_000
 """Bytes that take about as long to decompress as one record takes to examine."""
+
+Work = Generator[int, None, None]
+"""Yields the number of batches and records handled since the last time, or 0 while it waits."""
 
 
 class CompactionSettings(NamedTuple):

@@ -1,11 +1,14 @@
-"""Kafka's log directory: folders of log partitions, and the small files in them."""
+"""Files of a log directory: names, checkpoint and metadata files, atomic replacement, an LRU cache of descriptors."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -13,23 +16,126 @@ from uuid import UUID, uuid4
 
 from groupcoord.config.files import read_text
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.storage.file_names import SEGMENT_SUFFIX
-from groupcoord.storage.whole_files import replace_file
 
+SEGMENT_SUFFIX = ".log"
+SWAP_SUFFIX = ".log.swap"
+OTHER_FILES = re.compile(
+    r".*\.(?:index|timeindex|txnindex|snapshot|checkpoint|metadata)|.*-checkpoint|meta\.properties"
+)
+OFFSETS_FOLDER = re.compile(r"__consumer_offsets-(\d{1,10})")
+PARTITION_FOLDER = re.compile(r".+-(\d{1,10})(?:\.[^.]+)?")
 PathT = TypeVar("PathT")
 FoundT = TypeVar("FoundT")
-
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BROKER_FILE = "meta.properties"  # in the directory of every broker
 START_OFFSET_FILE = "log-start-offset-checkpoint"
-
 _PARTITION_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.log")
 _CHECKPOINT_LINE = re.compile(r"^(\S+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 _TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
+
+
+def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secret: bool = False) -> None:
+    """Replace a file atomically: a reader, or a crash at any point, sees the old content or the new one.
+
+    Args:
+        path: the file, which need not exist.
+        content: the new content.
+        is_durable: whether to wait until the disk has the content; its name is not synced.
+        is_secret: whether only the owner may read it.
+
+    Raises:
+        OSError: it can't be written; the old file is unchanged.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        if is_secret:
+            temporary.unlink(missing_ok=True)  # a file left by a crash may be readable by others
+        with open(temporary, "wb", opener=partial(os.open, mode=0o600) if is_secret else None) as file:
+            file.write(content)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # free its space, which may be the last
+        raise
+
+
+READING = os.O_RDONLY | os.O_CLOEXEC
+WRITING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+
+
+class OpenFiles:
+    """Descriptors by path; the least recently used one is closed when a file is opened beyond the limit.
+
+    Args:
+        count_max: the most files that are open at a time.
+
+    Attributes:
+        closed_count: how many files were closed so far. A descriptor stays valid while it does not change.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self.closed_count = 0
+        self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # with whether it is writable
+
+    def reading(self, path: str) -> int:
+        """Return a descriptor for reading a file.
+
+        Raises:
+            OSError: it can't be opened.
+        """
+        found = self._descriptors.get(path)
+        if found is None:
+            return self._open(path, READING)
+        self._descriptors.move_to_end(path)
+        return found[0]
+
+    def writing(self, path: str, *, creates: bool = False) -> int:
+        """Return a descriptor for appending to a file and reading it.
+
+        Args:
+            path: the file.
+            creates: whether to create it if it does not exist.
+
+        Raises:
+            OSError: it can't be opened.
+        """
+        found = self._descriptors.get(path)
+        if found is not None and found[1]:
+            self._descriptors.move_to_end(path)
+            return found[0]
+        self.close(path)
+        return self._open(path, WRITING | os.O_CREAT if creates else WRITING)
+
+    def find(self, path: str) -> int:
+        """Return the descriptor of an open file, or -1."""
+        return self._descriptors.get(path, (-1, False))[0]
+
+    def close(self, path: str) -> None:
+        """Close a file if it is open."""
+        found = self._descriptors.pop(path, None)
+        if found is not None:
+            self.closed_count += 1
+            os.close(found[0])
+
+    def close_all(self) -> None:
+        """Close all files."""
+        for path in list(self._descriptors):
+            self.close(path)
+
+    def _open(self, path: str, flags: int) -> int:
+        while len(self._descriptors) >= self._count_max:
+            self.close(next(iter(self._descriptors)))
+        descriptor = os.open(path, flags, 0o644)
+        self._descriptors[path] = descriptor, bool(flags & os.O_RDWR)
+        return descriptor
 
 
 def partition_folder(directory: Path, partition: int) -> Path:

@@ -1,0 +1,442 @@
+"""Records inside batches: their sizes, and what stands before the key of each.
+
+The counts that a producer claims are compared with the available bytes before anything is counted or looped over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from groupcoord.core.log.records import NO_PRODUCER_ID, NO_TIMESTAMP
+from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    BadRecordError,
+    Batch,
+    CorruptBatchError,
+    read_varint,
+)
+from groupcoord.records.compression import Compression, DecompressionError
+from groupcoord.storage.errors import RefusedBatchError
+from groupcoord.storage.log.memory_segment import Pieces
+from groupcoord.storage.log.settings import TopicLogSettings
+
+DECOMPRESSED_BYTES_MAX = 33_554_432
+"""Batches that decompress to more are not read, because that would take too long."""
+BATCH_RECORDS_MAX = 500_000
+"""Batches with more records are not read where each record must be examined and none is searched by time."""
+
+UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
+"""Errors raised for a batch whose content is not records."""
+
+_SIZE_MIN = RECORD_BYTES_MIN - 1
+_INT32_BYTES_MAX = 5
+_NOWHERE = -(2**40)
+"""Added to a position, gives a position outside any data."""
+_ONE_BYTE_STEPS = tuple(
+    1 + (byte >> 1) if byte < 0x80 and not byte & 1 and byte >> 1 >= _SIZE_MIN else 0 for byte in range(256)
+)
+"""Length of a record by its first byte; 0 if its size has more bytes or is invalid."""
+_FIRST_STEPS = tuple(2 + (byte & 0x7F) // 2 if byte >= 0x80 and not byte & 1 else _NOWHERE for byte in range(256))
+_SECOND_STEPS = tuple(byte << 6 if byte < 0x80 else _NOWHERE for byte in range(256))
+"""What the two bytes of a size add to the length of a record; far below 0 if the size has more bytes or is invalid."""
+
+
+class LongSizeError(BadRecordError):
+    """The size of a record has more bytes than Kafka reads; Kafka answers it with an error code of its own."""
+
+
+class RecordHead(NamedTuple):
+    """Beginning of a record.
+
+    Attributes:
+        timestamp_delta_ms: its timestamp relative to the base timestamp of the batch.
+        offset_delta: its offset relative to the base offset of the batch.
+        key_position: the position of the length of its key.
+        end: the position after the record.
+    """
+
+    timestamp_delta_ms: int
+    offset_delta: int
+    key_position: int
+    end: int
+
+
+def read_payload(batch: Batch) -> bytes:
+    """Return the decompressed records of a batch.
+
+    Raises:
+        CorruptBatchError, DecompressionError: it can't be decompressed, or exceeds ``DECOMPRESSED_BYTES_MAX``.
+    """
+    return b"".join(batch.payload_parts(DECOMPRESSED_BYTES_MAX))
+
+
+def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
+    """Yield the beginning of each record.
+
+    Args:
+        payload: the decompressed records of a batch.
+        record_count: the number of records by the header of the batch.
+
+    Raises:
+        BadRecordError, IndexError: the payload does not hold that many records.
+    """
+    position, size_bytes = 0, len(payload)
+    _check_count(record_count, size_bytes)
+    for _ in range(record_count):
+        size, start = read_varint(payload, position)
+        position = start + size
+        if size < _SIZE_MIN or position > size_bytes:
+            raise BadRecordError(f"a record of {size} bytes, {size_bytes - start} left")
+        timestamp_delta_ms, behind = read_varint(payload, start + 1)  # after the attributes of the record
+        offset_delta, behind = read_varint(payload, behind)
+        yield RecordHead(timestamp_delta_ms, offset_delta, behind, position)
+
+
+def check_sizes(data: bytes | memoryview, record_count: int) -> None:
+    """Check that the sizes of the records in a batch match their number and the end of the batch.
+
+    The contents of the records are not checked.
+
+    Args:
+        data: a whole, uncompressed batch.
+        record_count: the number of records by its header.
+
+    Raises:
+        BadRecordError: they don't match.
+    """
+    size_bytes = len(data)
+    _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
+    try:
+        if _usual_end(data, BATCH_HEADER_BYTES, record_count) == size_bytes:
+            return
+    except IndexError:
+        pass  # or a size has more than two bytes
+    try:
+        end = _any_end(data, BATCH_HEADER_BYTES, record_count)
+    except IndexError:
+        raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes") from None
+    if end != size_bytes:
+        raise BadRecordError(f"{record_count} records end at {end}, and the batch at {size_bytes}")
+
+
+def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:
+    """Return the end of records whose sizes have one or two bytes: the hottest loop of a Produce.
+
+    Raises:
+        IndexError: they end beyond the data or have longer sizes.
+    """
+    steps, first_steps, second_steps = _ONE_BYTE_STEPS, _FIRST_STEPS, _SECOND_STEPS
+    for _ in range(record_count):
+        first = data[position]
+        position += steps[first] or first_steps[first] + second_steps[data[position + 1]]
+    return position
+
+
+def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
+    """Return the end of records.
+
+    Raises:
+        IndexError: they end beyond the data.
+        BadRecordError: a size is invalid.
+    """
+    for _ in range(record_count):
+        behind = position + 1
+        while data[behind - 1] > 0x7F:
+            behind += 1
+            if behind - position > _INT32_BYTES_MAX:
+                raise LongSizeError(f"the size of a record has more than {_INT32_BYTES_MAX} bytes")
+        size, _ = read_varint(data, position)
+        if size < _SIZE_MIN:
+            raise BadRecordError(f"a record of {size} bytes")
+        position = behind + size
+    return position
+
+
+def _check_count(record_count: int, size_bytes: int) -> None:
+    if record_count * RECORD_BYTES_MIN > size_bytes:
+        raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes")
+
+
+_HEADER_BYTES_MIN = 2
+
+
+def check_keys(batch: Batch) -> None:
+    """Check that the records of a batch are well-formed and that each has a key, which may be empty.
+
+    Raises:
+        RefusedBatchError: INVALID_RECORD with the indexes of the records without a key, and without indexes if the
+            batch does not hold records. UNKNOWN_SERVER_ERROR if they can't be decompressed or do not have the offsets
+            0, 1, 2, ….
+    """
+    without_key, is_in_order = [], True
+    try:
+        payload = read_payload(batch)
+        end = 0
+        for number, (_, offset_delta, key_position, end) in enumerate(record_heads(payload, batch.record_count)):
+            if not _has_key(payload, key_position, end):
+                without_key.append(number)
+            is_in_order = is_in_order and offset_delta == number
+        if end != len(payload):
+            raise BadRecordError(f"{len(payload) - end} bytes are left behind its {batch.record_count} records")
+    except UNREADABLE as error:
+        is_packed_badly = isinstance(error, DecompressionError)
+        error_code = ErrorCode.UNKNOWN_SERVER_ERROR if is_packed_badly else ErrorCode.INVALID_RECORD
+        raise RefusedBatchError(error_code, f"a batch can't be read: {error}") from None
+    if without_key:
+        reason = f"{len(without_key)} records have no key, and the topic is compacted"
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, reason, records=tuple(without_key))
+    if batch.attributes & CODEC_MASK and not is_in_order:
+        raise RefusedBatchError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets in a compressed batch have gaps")
+
+
+def _has_key(payload: bytes, position: int, end: int) -> bool:
+    """Return whether a record has a key.
+
+    Args:
+        payload: the decompressed records.
+        position: the position of the length of the key.
+        end: the end of the record.
+
+    Raises:
+        BadRecordError, IndexError: key, value and headers do not end there.
+    """
+    key_size = payload[position]
+    if key_size & 0x81:
+        key_size, position = read_varint(payload, position)
+    else:
+        key_size >>= 1
+        position += 1
+    if key_size > 0:
+        position += key_size
+    value_size, position = read_varint(payload, position)
+    if value_size > 0:
+        position += value_size
+    position = _behind_headers(payload, position) if payload[position] else position + 1
+    if key_size < -1 or value_size < -1 or position != end:
+        raise BadRecordError("a record's length is not that of its fields")
+    return key_size >= 0
+
+
+def _behind_headers(payload: bytes, position: int) -> int:
+    """Return the position after the headers of a record: each has a name and an optional value.
+
+    Raises:
+        BadRecordError, IndexError: the headers are malformed.
+    """
+    count, position = read_varint(payload, position)
+    if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:
+        raise BadRecordError(f"{count} headers in {len(payload) - position} bytes")
+    for _ in range(count):
+        name_size, position = read_varint(payload, position)
+        value_size, position = read_varint(payload, position + max(name_size, 0))
+        position += max(value_size, 0)
+        if name_size < 0 or value_size < -1:
+            raise BadRecordError(f"a header with a name of {name_size} bytes and a value of {value_size}")
+    return position
+
+
+class FoundRecord(NamedTuple):
+    """Result of a search by timestamp."""
+
+    timestamp_ms: int
+    offset: int
+
+
+def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | None:
+    """Return the first record of a batch with at least this timestamp and this offset, or None.
+
+    Args:
+        data: the batch as stored in the log.
+        timestamp_ms: the timestamp.
+        offset: the start of the log, which may lie inside of the batch.
+
+    Raises:
+        RefusedBatchError: UNKNOWN_SERVER_ERROR, the batch does not hold records.
+    """
+    batch = Batch(data, 0, 0)
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
+    if append_time_ms is not None and batch.record_count > batch.last_offset_delta:
+        return FoundRecord(append_time_ms, max(batch.base_offset, offset))
+    try:
+        for head in record_heads(read_payload(batch), batch.record_count):
+            found_ms = batch.base_timestamp_ms + head.timestamp_delta_ms if append_time_ms is None else append_time_ms
+            found_offset = batch.base_offset + head.offset_delta
+            if found_ms >= timestamp_ms and found_offset >= offset:
+                return FoundRecord(found_ms, found_offset)
+    except UNREADABLE as error:
+        raise RefusedBatchError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch can't be read: {error}") from None
+    return None
+
+
+SHORT_BYTES = 2_048
+"""Batches up to this size are validated without yielding."""
+
+SEQUENCE_END = 2**31
+"""Sequence numbers wrap to 0 here."""
+
+COPIED_BYTES = 8_192
+"""Smaller batches are copied, which takes no longer than writing two pieces."""
+
+_length_from = Struct(">iiB").unpack_from  # followed by the leader epoch and the magic byte
+_PACK_PLACE = Struct(">qii").pack_into
+_PACK_ATTRIBUTES = Struct(">h").pack_into
+_PACK_TIMESTAMP = Struct(">q").pack_into
+_PACK_CRC = Struct(">I").pack_into
+_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
+
+
+class ProducedBatch(Batch):
+    """A batch as received; its base offset is what the producer wrote, usually 0.
+
+    Attributes:
+        data: all of its bytes.
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        super().__init__(data, 0, 0)
+        self.data = data
+
+    @property
+    def has_producer(self) -> bool:
+        """True if the batch has a producer id."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record."""
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_END
+
+    @property
+    def uses_zstd(self) -> bool:
+        """True if it is compressed with zstd, which Produce requests before version 7 must not use."""
+        return self.attributes & CODEC_MASK == Compression.ZSTD
+
+
+def read_produced(data: bytes | memoryview | None) -> ProducedBatch:
+    """Parse the header of the single batch for a partition.
+
+    Raises:
+        RefusedBatchError: INVALID_RECORD if there is not exactly one batch of message format v2, CORRUPT_MESSAGE if the
+            bytes can't be a batch.
+    """
+    if not data or len(data) <= MAGIC_POSITION:
+        raise _malformed(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
+    length, _, magic = _length_from(data, 8)
+    size = length + LOG_OVERHEAD_BYTES
+    if magic > MAGIC_V2 or size < BATCH_HEADER_BYTES:
+        raise _malformed(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic} and {size} bytes")
+    if magic < MAGIC_V2:
+        raise _malformed(ErrorCode.INVALID_RECORD, f"message format v{magic} is not taken any more")
+    if size != len(data):
+        raise _malformed(ErrorCode.INVALID_RECORD, "there must be exactly one record batch for a partition")
+    return ProducedBatch(data)
+
+
+def _malformed(error_code: ErrorCode, reason: str) -> RefusedBatchError:
+    return RefusedBatchError(error_code, reason, tells_start=False)
+
+
+def is_compressed(data: bytes | memoryview) -> bool:
+    """Return whether the attributes in the header of a batch name a compression codec."""
+    return len(data) > _ATTRIBUTES_POSITION + 1 and data[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != 0
+
+
+def is_short(data: bytes | memoryview) -> bool:
+    """Return whether a batch is uncompressed and small enough to validate each record without yielding."""
+    return len(data) <= SHORT_BYTES and not is_compressed(data)
+
+
+def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
+    """Validate a batch before it is appended.
+
+    Raises:
+        RefusedBatchError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, or
+            UNKNOWN_SERVER_ERROR for an unknown codec.
+    """
+    if batch.base_offset:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, f"the base offset is {batch.base_offset}, and must be 0")
+    if len(batch.data) > settings.max_message_bytes:
+        reason = f"a batch of {len(batch.data)} bytes is larger than max.message.bytes ({settings.max_message_bytes})"
+        raise RefusedBatchError(ErrorCode.MESSAGE_TOO_LARGE, reason, tells_start=False)
+    if crc32c(memoryview(batch.data)[_ATTRIBUTES_POSITION:]) != batch.crc:
+        raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong", tells_start=False)
+    if batch.attributes & CODEC_MASK > Compression.ZSTD:
+        raise RefusedBatchError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {batch.attributes & CODEC_MASK}")
+    contradiction = _contradiction(batch)
+    if contradiction is not None:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
+    if not batch.attributes & CODEC_MASK:
+        _check_sizes(batch)
+    if settings.is_compacted:
+        check_keys(batch)
+    if not settings.uses_append_time:
+        _check_timestamps(batch, settings, now_ms)
+
+
+def _contradiction(batch: ProducedBatch) -> str | None:
+    """Return which numbers of the header contradict each other, or None."""
+    if batch.last_offset_delta < 0 or batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
+        return f"{batch.record_count} records in {batch.last_offset_delta + 1} offsets"
+    if batch.attributes & CONTROL:
+        return "clients may not write control records"
+    if batch.has_producer and batch.base_sequence < 0:
+        return f"the sequence is {batch.base_sequence} in a batch with a producer id"
+    return None
+
+
+def _check_sizes(batch: ProducedBatch) -> None:
+    try:
+        check_sizes(batch.data, batch.record_count)
+    except BadRecordError as error:
+        is_long = isinstance(error, LongSizeError)
+        error_code = ErrorCode.UNKNOWN_SERVER_ERROR if is_long else ErrorCode.INVALID_RECORD
+        raise RefusedBatchError(error_code, str(error)) from None
+
+
+def _check_timestamps(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
+    earliest_ms, latest_ms = batch.base_timestamp_ms, batch.max_timestamp_ms
+    is_early = earliest_ms != NO_TIMESTAMP and now_ms - earliest_ms > settings.timestamp_before_max_ms
+    if is_early or latest_ms - now_ms > settings.timestamp_after_max_ms:
+        reason = f"the timestamps {earliest_ms} to {latest_ms} are not around {now_ms}, as the topic's settings want"
+        raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, reason)
+
+
+def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> Pieces:
+    """Return the bytes of a batch for the log: a new header and the records as they came.
+
+    Args:
+        batch: the batch.
+        base_offset: the offset of its first record.
+        leader_epoch: the leader epoch of the log.
+        append_time_ms: the timestamp of all records, which the CRC covers, or None to keep their own.
+    """
+    data, size_bytes = batch.data, len(batch.data)
+    records: bytes | memoryview = b""
+    if size_bytes >= COPIED_BYTES:
+        view = memoryview(data)
+        data, records = view[:BATCH_HEADER_BYTES], view[BATCH_HEADER_BYTES:]
+    header = bytearray(data)
+    _PACK_PLACE(header, 0, base_offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
+    is_append_time = append_time_ms is not None
+    if is_append_time or batch.attributes & LOG_APPEND_TIME:
+        attributes = batch.attributes | LOG_APPEND_TIME if is_append_time else batch.attributes & ~LOG_APPEND_TIME
+        _PACK_ATTRIBUTES(header, _ATTRIBUTES_POSITION, attributes)
+        if append_time_ms is not None:
+            _PACK_TIMESTAMP(header, _MAX_TIMESTAMP_POSITION, append_time_ms)
+        crc = crc32c(records, crc32c(memoryview(header)[_ATTRIBUTES_POSITION:]))
+        _PACK_CRC(header, _CRC_POSITION, crc)
+    return (header, records) if records else (header,)

@@ -1,0 +1,200 @@
+"""Indexes of a log: offsets, timestamps, aborted transactions and leader epochs, in memory or in Kafka's index files.
+
+``.index`` holds the relative offset of the last record of a batch and the position of the batch. ``.timeindex`` holds
+the largest timestamp so far and the relative offset of its batch. ``.txnindex`` holds the aborted transactions whose
+markers are in the segment. Sources: ``OffsetIndex``, ``TimeIndex``, ``AbortedTxn`` and ``LeaderEpochFileCache`` of
+Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import itemgetter
+from struct import Struct
+from typing import NamedTuple
+
+from groupcoord.storage.files import OpenFiles
+from groupcoord.storage.log.settings import LEADER_EPOCH, NO_LEADER_EPOCH
+
+OFFSET_ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")
+_ABORTED_ENTRY = Struct(">hqqqq")
+_ABORTED_VERSION = 0
+
+Entry = tuple[int, int]
+
+
+class AbortedTransaction(NamedTuple):
+    """Transaction whose records read-committed consumers skip.
+
+    Attributes:
+        last_offset: the offset of its marker.
+        last_stable_offset: the last stable offset right after the marker; grows from one aborted transaction to the
+            next.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class MemoryEntries:
+    """Index in memory, which entries can be added to."""
+
+    def __init__(self, layout: Struct, data: bytes = b"") -> None:
+        self._layout = layout
+        self.data = bytearray(data)
+
+    def __len__(self) -> int:
+        return len(self.data) // self._layout.size
+
+    def __getitem__(self, index: int) -> Entry:
+        first, second = self._layout.unpack_from(self.data, self._layout.size * (index % len(self)))
+        return first, second
+
+    def append(self, first: int, second: int) -> None:
+        """Append an entry."""
+        self.data += self._layout.pack(first, second)
+
+
+class FileEntries:
+    """Index in a file; each entry is read on access.
+
+    Args:
+        files: the open files.
+        path: the file.
+        layout: the layout of one entry.
+        count: the number of entries.
+    """
+
+    def __init__(self, files: OpenFiles, path: str, layout: Struct, count: int) -> None:
+        self._files = files
+        self._path = path
+        self._layout = layout
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Entry:
+        size = self._layout.size
+        first, second = self._layout.unpack(os.pread(self._files.reading(self._path), size, size * index % self._end))
+        return first, second
+
+    @property
+    def _end(self) -> int:
+        return self._layout.size * self._count
+
+
+Entries = MemoryEntries | FileEntries
+
+
+class AbortedEntries:
+    """Aborted transactions in a file, which is created with the first one.
+
+    Args:
+        files: the open files.
+        path: the file.
+        count: the number of entries.
+    """
+
+    def __init__(self, files: OpenFiles, path: str, count: int = 0) -> None:
+        self._files = files
+        self._path = path
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> AbortedTransaction:
+        size = _ABORTED_ENTRY.size
+        return AbortedTransaction(
+            *_ABORTED_ENTRY.unpack(os.pread(self._files.reading(self._path), size, size * index))[1:]
+        )
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Append an aborted transaction.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        entry = _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
+        written = os.write(self._files.writing(self._path, creates=True), entry)
+        if written != len(entry):
+            raise OSError(0, "only a part could be written", self._path)
+        self._count += 1
+
+
+def aborted_count(size_bytes: int) -> int:
+    """Return the number of aborted transactions in a file of this size."""
+    return size_bytes // _ABORTED_ENTRY.size
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch and the offset after its last record."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochs:
+    """Leader epochs of a log in order, with their start offsets.
+
+    Args:
+        entries: epochs and the offsets of their first records, in order.
+    """
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._entries = list(entries) or [(LEADER_EPOCH, 0)]
+
+    @property
+    def latest(self) -> int:
+        """The epoch of appended records."""
+        return self._entries[-1][0]
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """All epochs with their start offsets, oldest first."""
+        return tuple(self._entries)
+
+    def begin(self, epoch: int, offset: int) -> None:
+        """Begin a newer epoch at an offset. It replaces an epoch without records."""
+        self._entries = [entry for entry in self._entries if entry[1] < offset]
+        self._entries.append((epoch, offset))
+
+    def trim(self, start_offset: int, end_offset: int) -> bool:
+        """Remove epochs without records between two offsets, except the latest epoch.
+
+        Returns:
+            Whether anything has changed.
+        """
+        before, latest = self._entries, self.latest
+        first = max(bisect_right(before, start_offset, key=itemgetter(1)) - 1, 0)
+        kept = [(epoch, max(offset, start_offset)) for epoch, offset in before[first:] if offset < end_offset]
+        if not kept or kept[-1][0] != latest:
+            kept.append((latest, end_offset))
+        self._entries = kept
+        return kept != before
+
+    def end_of(self, epoch: int, end_offset: int) -> EpochEnd | None:
+        """Return the last epoch up to the given one and the end of its records, or None if no such epoch is known.
+
+        An epoch before the first one ends where the first begins, as in Kafka.
+
+        Args:
+            epoch: the epoch.
+            end_offset: the end of the log.
+        """
+        if epoch == self.latest:
+            return EpochEnd(epoch, end_offset)
+        following = bisect_right(self._entries, epoch, key=itemgetter(0))
+        if epoch == NO_LEADER_EPOCH or following == len(self._entries):
+            return None
+        return EpochEnd(self._entries[following - 1][0] if following else epoch, self._entries[following][1])
+
+    def at(self, offset: int) -> int:
+        """Return the epoch of the record at an offset, or -1 if it is unknown."""
+        number = bisect_right(self._entries, offset, key=itemgetter(1))
+        return self._entries[number - 1][0] if number else NO_LEADER_EPOCH

@@ -1,0 +1,236 @@
+"""Recovery of a log: truncation of torn tails, completion of interrupted swaps, detection of lost segments.
+
+A write that a crash interrupts leaves a torn tail, which is truncated when the log is opened.
+
+Compaction replaces segments with Kafka's steps and file names. ``N.log.cleaned`` is being written and is ignored by a
+load. ``N.log.swap`` is complete and durable, and replaces all segments whose base offset lies in it. Then these are
+deleted and it becomes ``N.log``. Opening a partition finishes what a crash interrupted. Source: Kafka's
+``LocalLog.replaceSegments`` and ``LogLoader``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from groupcoord.config.files import open_file
+from groupcoord.records.batches import MAGIC_POSITION, MAGIC_V2, InvalidBatchError
+from groupcoord.records.salvage import find_batch
+from groupcoord.storage.errors import CorruptLogError
+from groupcoord.storage.files import list_segments, segment_path, sync_path
+from groupcoord.storage.log.segment_files import OFFSETS_END, offsets_end, read_at_most, read_batches
+from groupcoord.storage.log.settings import LEADER_EPOCH
+
+logger = logging.getLogger(__name__)
+
+DISK_SECTOR_BYTES = 512
+"""Smallest unit that a power failure keeps or loses."""
+
+
+def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:
+    """Find the end of a segment after a crash, and truncate a torn tail.
+
+    Args:
+        path: the file.
+        base_offset: its base offset.
+        end_offset: the base offset of the next segment.
+
+    Returns:
+        The size of the file in bytes, and the offset after its last record, or ``base_offset`` if it has none.
+
+    Raises:
+        CorruptLogError: a batch is malformed and an intact one follows it, or the file is not a segment.
+        OSError: the file can't be read or truncated.
+    """
+    size, next_offset = 0, base_offset
+    try:
+        for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
+            size, next_offset = batch.position + batch.size_bytes, batch.next_offset
+    except InvalidBatchError as error:
+        if _holds_batch(path, size):
+            raise CorruptLogError(path, error.position, error.reason) from error
+        if not size and not _may_be_torn(path, base_offset):
+            raise CorruptLogError(path, 0, f"it does not begin as a segment does ({error.reason})") from error
+        file_size = path.stat().st_size
+        logger.warning(
+            "%s: cut %d bytes at position %d, the torn tail of an interrupted write (%s)",
+            path,
+            file_size - size,
+            size,
+            error.reason,
+        )
+        os.truncate(path, size)
+    return size, next_offset
+
+
+def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
+    """Find the end of a log after a crash, and truncate torn tails.
+
+    Only the last segment that holds a batch and those after it can have been written when the power failed.
+
+    Args:
+        folder: the folder of the log.
+        segments: the base offsets of its segments, in order.
+
+    Returns:
+        The size of the last segment and the offset after the last record.
+
+    Raises:
+        CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
+        OSError: a file can't be read or truncated.
+    """
+    last_size_bytes = next_offset = 0
+    following = OFFSETS_END
+    for base_offset in reversed(segments):
+        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
+        next_offset = max(next_offset, end_offset)
+        if base_offset == segments[-1]:
+            last_size_bytes = size_bytes
+        if size_bytes:
+            break
+        following = base_offset
+    return last_size_bytes, next_offset
+
+
+def _holds_batch(path: Path, position: int) -> bool:
+    """Return whether an intact batch starts at or after ``position``, so that there is no torn tail.
+
+    An intact batch with decreasing offsets counts, too, because no interrupted write leaves one.
+    """
+    with open(path, "rb", buffering=0, opener=open_file) as file:
+        descriptor = file.fileno()
+        size_bytes = os.fstat(descriptor).st_size
+        return find_batch(lambda start, size: read_at_most(descriptor, size, start), position, size_bytes) < size_bytes
+
+
+def _may_be_torn(path: Path, base_offset: int) -> bool:
+    """Return whether a file without an intact batch may be a partial first write.
+
+    A killed process leaves the beginning of the batch; a power failure may leave zeros for what was not on the disk.
+    Any other file belongs to another program, or its beginning was overwritten.
+    """
+    with open(path, "rb", opener=open_file) as file:
+        head = file.read(DISK_SECTOR_BYTES)
+    if not any(head):
+        return True
+    # The available bytes of the base offset bound its value.
+    lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
+    highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
+    is_offset = lowest < offsets_end(base_offset) and base_offset <= highest
+    return is_offset and (len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] <= MAGIC_V2)
+
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+"""Index files of a segment. A broker rebuilds missing ones and trusts existing ones."""
+
+_UNFINISHED_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)\.(cleaned|swap)")
+
+
+def swap_path(folder: Path, base_offset: int) -> Path:
+    """Return the path of the swap file that replaces segments from ``base_offset`` on."""
+    return segment_path(folder, base_offset).with_suffix(f".log{SWAP_SUFFIX}")
+
+
+def finish_swaps(folder: Path) -> None:
+    """Finish or undo the swaps that a crash interrupted, also a broker's. Other files stay.
+
+    Raises:
+        CorruptLogError: a swap file is incomplete.
+        OSError: a file can't be read, renamed or deleted.
+    """
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    matches = [match for match in map(_UNFINISHED_FILE.fullmatch, names) if match]
+    first_cleaned = min((int(match[1]) for match in matches if match.groups()[1:] == ("log", "cleaned")), default=None)
+    swaps = []
+    for match in matches:
+        kind, state = match[2], match[3]
+        is_undone = state == "cleaned" or (first_cleaned is not None and int(match[1]) >= first_cleaned)
+        if kind == "log" and not is_undone:
+            swaps.append(int(match[1]))
+        else:
+            (folder / match[0]).unlink()
+    for base_offset in swaps:
+        swap = swap_path(folder, base_offset)
+        end_offset = base_offset
+        try:
+            for batch in read_batches(swap, base_offset=base_offset):
+                end_offset = batch.next_offset
+        except InvalidBatchError as error:
+            raise CorruptLogError(swap, error.position, error.reason) from error
+        segments = [base for base in list_segments(folder) if base_offset < base < end_offset]
+        replaced = [base_offset, *segments]
+        finish_swap(folder, replaced)
+        sync_path(folder)
+        logger.warning("%s: finished the compaction that was interrupted there", swap)
+
+
+def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
+    """Delete segments and rename the swap file, which holds their records and is durable.
+
+    Args:
+        folder: the folder of the partition.
+        replaced: the base offsets of the segments; the swap file is named after the first.
+
+    Raises:
+        OSError: a file can't be renamed or deleted; opening the partition again finishes the swap.
+    """
+    for base_offset in replaced:
+        path = segment_path(folder, base_offset)
+        if base_offset != replaced[0]:
+            path.unlink(missing_ok=True)
+        for suffix in INDEX_SUFFIXES:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+    swap_path(folder, replaced[0]).replace(segment_path(folder, replaced[0]))
+
+
+class Acknowledged(NamedTuple):
+    """What a failed log must hold when it is opened again; otherwise acknowledged records are lost."""
+
+    end_offset: int
+    bases: frozenset[int]
+    leader_epoch: int
+
+
+NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
+
+
+def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:
+    """Compare the files of a log partition with what was left there.
+
+    Disk errors are ignored here; they show when a file is read or written.
+
+    Args:
+        folder: the folder of the partition.
+        segments: the base offsets of its segments.
+        size_bytes: the size of the last segment.
+        descriptor: the descriptor of the last segment, or -1 if it is not open.
+
+    Returns:
+        What is wrong, with the path of the file, or None.
+    """
+    if not segments:
+        return None
+    path = folder
+    try:
+        for base_offset in segments:
+            path = segment_path(folder, base_offset)
+            found = path.stat()
+        written = found if descriptor < 0 else os.fstat(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path} was deleted or moved away"
+    except OSError:
+        return None
+    if not os.path.samestat(found, written):
+        return f"{path} was replaced by another file"
+    if found.st_size != size_bytes:
+        return f"{path} has {found.st_size} bytes, but {size_bytes} were there"
+    return None
