@@ -8,7 +8,7 @@ driver without threads does it in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -158,6 +158,13 @@ def run_in_executor(function: Callable[..., T], *arguments: Any) -> Work[T]:
         job.drop()
     result: T = job.result()
     return result
+
+
+def run_on_entries(function: Callable[..., T], entries: Collection[Any], *arguments: Any) -> Work[T]:
+    """Call a pure function of entries and other arguments; of many entries perhaps in another thread."""
+    if len(entries) <= PORTION:
+        return function(entries, *arguments)
+    return (yield from run_in_executor(function, entries, *arguments))
 
 
 def do_whole(work: Work[T]) -> T:

@@ -160,7 +160,7 @@ def test_absent_and_empty_paths_are_refused(tmp_path: Path) -> None:
 def test_packaged_transcripts_lie_under_their_names() -> None:
     """Every packaged transcript loads, is named like its file and folder, and says what it shows."""
     transcripts = load_transcripts()
-    assert len(transcripts) == 644
+    assert len(transcripts) == 645
     for transcript in transcripts:
         path = Path(transcript.source)
         assert (path.stem, path.parent.name) == (transcript.name, transcript.area)

@@ -9,7 +9,8 @@ from uuid import UUID
 from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
-from groupcoord.broker.work import Work, each
+from groupcoord.broker.work import Work, each, run_on_entries
+from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, scala_set_order, string_hash
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -80,6 +81,7 @@ def answer_metadata(
     """Describe the cluster and the topics that are asked for.
 
     As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
+    More than four names are in the order of Scala's hash set.
     Unknown ids come before known ones, unknown names behind, and what may not be described last; where all topics are
     asked for, that is left out.
 
@@ -104,10 +106,9 @@ def answer_metadata(
         asked = dict.fromkeys([reference.topic_id for reference in references if reference.topic_id != ZERO_UUID])
         found = yield from each(asked, view.by_id)
     else:
-        named = dict.fromkeys([reference.name for reference in references if reference.name is not None])
-        found = yield from each(named, view.by_name)
-    described = [topic for topic in found if topic is not None]
-    described.sort(key=lambda topic: _PLACES.get(topic.error_code, 2))
+        named = [reference.name for reference in references if reference.name is not None]
+        found = yield from each((yield from run_on_entries(scala_set_order, named)), view.by_name)
+    described = yield from run_on_entries(_in_order, [topic for topic in found if topic is not None])
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
@@ -118,6 +119,18 @@ def answer_metadata(
         controller_id=leadership.controller_id,
         cluster_authorized_operations=operations,
     )
+
+
+def _in_order(topics: list[MetadataTopic]) -> list[MetadataTopic]:
+    """Return topics by what is said of them; Kafka collects the names of missing ones in a ``HashSet``."""
+    topics.sort(key=lambda topic: _PLACES.get(topic.error_code, 2))
+    missing = {topic.name: topic for topic in topics if topic.name is not None and topic.error_code not in _PLACES}
+    if len(missing) > 1:
+        start = next(index for index, topic in enumerate(topics) if topic.error_code not in _PLACES)
+        allowed_count = sum(topic.error_code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in topics)
+        names = HashTable(string_hash, missing, max(16, buckets_of_copy(allowed_count)))
+        topics[start : start + len(missing)] = [missing[name] for name in names]
+    return topics
 
 
 def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:

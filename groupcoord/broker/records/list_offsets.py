@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from groupcoord.broker.records.node_data import log_error
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
-from groupcoord.broker.work import Work, each, each_long, portions, run_in_executor
+from groupcoord.broker.work import Work, each, each_long, portions, run_in_executor, run_on_entries
+from groupcoord.core.javacompat.hashing import scala_map_order, scala_trie_order, string_hash, topic_partition_hash
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -37,7 +38,10 @@ NOT_HELD = (-5, -6)
 def answer_list_offsets(
     request: ListOffsets, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListOffsetsResponse]:
-    """Look up offsets by time. Topics that may not be described come last."""
+    """Look up offsets by time.
+
+    Topics and partitions are in the order of Kafka's hash maps; topics that the client may not describe come last.
+    """
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         refused = yield from each_long(request.topics, lambda topic: _refused_listing(topic, error_code))
@@ -51,7 +55,8 @@ def answer_list_offsets(
             yield from _gather(topic, asked.setdefault(topic.name, {}))
         else:
             denied.append((yield from _refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
-    listed = yield from each_long(asked, lambda name: _list_topic(name, asked[name], request, data))
+    names = yield from run_on_entries(scala_trie_order, asked, string_hash)
+    listed = yield from each_long(names, lambda name: _list_topic(name, asked[name], request, data))
     return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *denied))
 
 
@@ -80,7 +85,8 @@ def _list_topic(
             return ListedOffsetsPartition(index, ErrorCode.INVALID_REQUEST)
         return (yield from _list(partition, name, request, data))
 
-    return ListedOffsetsTopic(name, (yield from each_long(asked, list_partition)))
+    indexes = yield from run_on_entries(scala_map_order, asked, lambda index: topic_partition_hash((name, index)))
+    return ListedOffsetsTopic(name, (yield from each_long(indexes, list_partition)))
 
 
 def _list(

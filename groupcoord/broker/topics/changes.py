@@ -30,6 +30,7 @@ from groupcoord.broker.topics.registry import (
 )
 from groupcoord.broker.work import Work, portions
 from groupcoord.config import Config
+from groupcoord.core.javacompat.hashing import HashTable, string_hash
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode
@@ -77,7 +78,8 @@ def answer_create_topics(
 
     ``total`` is the number of partitions of all topics, where these are a portion of a larger request.
     """
-    asked = Counter(topic.name for topic in request.topics)
+    names = [topic.name for topic in request.topics]
+    asked = Counter(names)
     refusals = _creation_refusals(asked, permissions)
     distinct = {topic.name: topic for topic in request.topics}
     counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
@@ -102,8 +104,17 @@ def answer_create_topics(
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
 
-    ordered = sorted(distinct.values(), key=lambda topic: topic.name in refusals)
+    refused_names = [name for name in _refusal_order(names) if name in refusals]
+    ordered = [distinct[name] for name in distinct if name not in refusals] + [distinct[name] for name in refused_names]
     return CreateTopicsResponse(_change(topics, ordered, create, refused, dry_run=request.validate_only))
+
+
+def _refusal_order(names: list[str]) -> list[str]:
+    """Return distinct names of a request in the order of Kafka's hash sets: duplicates, then all others."""
+    first, duplicates = HashTable(string_hash), HashTable(string_hash)
+    for name in names:
+        (duplicates if name in first else first).put(name)
+    return [*duplicates, *(name for name in first if name not in duplicates)]
 
 
 def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[str, TopicError]:
@@ -131,7 +142,8 @@ def answer_create_partitions(
 
     ``total`` is the number of new partitions of all topics, where these are a portion of a larger request.
     """
-    asked = Counter(topic.name for topic in request.topics)
+    names = [topic.name for topic in request.topics]
+    asked = Counter(names)
     refusals = {}
     for name, times in asked.items():
         if times > 1:
@@ -162,7 +174,7 @@ def answer_create_partitions(
     def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
         return CreatedPartitions(topic.name, error.error_code, error.message)
 
-    ordered = sorted(distinct.values(), key=lambda topic: topic.name not in refusals)
+    ordered = [distinct[name] for name in sorted(_refusal_order(names), key=lambda name: name not in refusals)]
     return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -31,10 +31,11 @@ from groupcoord.broker.transactions.state import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Token, Waker, Work, each, each_long
+from groupcoord.broker.work import Token, Waker, Work, each, each_long, run_on_entries
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.javacompat.hashing import HashTable, hash_map_order, scala_map_order, topic_partition_hash
 from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
@@ -298,12 +299,18 @@ class TransactionCoordinator(Waker):
         version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
         errors = self._add_existing(wanted, existence_errors, version)
 
+        topics: Sequence[TopicPartitions] = wanted.topics
+        if any(existence_errors.values()):
+            topics = yield from run_on_entries(_in_scala_order, errors)
+        elif wanted.verify_only:
+            topics = yield from run_on_entries(_in_java_order, errors)
+
         def results(topic: TopicPartitions) -> Work[TopicResult]:
             name, indexes = topic
             found = yield from each(indexes, lambda index: PartitionResult(index, errors[TopicPartition(name, index)]))
             return TopicResult(name, ZERO_UUID, found)
 
-        return (yield from each_long(wanted.topics, results))
+        return (yield from each_long(topics, results))
 
     def _add_existing(
         self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int
@@ -589,3 +596,21 @@ def _ended(transaction: Transaction) -> EndTxnResponse:
 def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
     """Return the first moment after now of those that are whole intervals from a given one."""
     return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms
+
+
+def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
+    """Return partitions by topic as ``KafkaApis`` collects them: in a Scala map that is made for their number."""
+    capacity = int((len(partitions) + 1) / 0.75)
+    return _by_topic(scala_map_order(partitions, topic_partition_hash, 1 << max(capacity - 1, 4).bit_length()))
+
+
+def _in_java_order(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
+    """Return partitions by topic as Kafka's transaction coordinator collects those that it verifies."""
+    return _by_topic(HashTable(topic_partition_hash, partitions))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        indexes.setdefault(topic, []).append(index)
+    return [TopicPartitions(topic, tuple(indexes[topic])) for topic in hash_map_order(indexes)]

@@ -187,10 +187,66 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     return HashTable(string_hash, keys).in_order()
 
 
+def scala_map_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], buckets: int = 16) -> list[KeyT]:
+    """Return distinct keys in the order of a Scala 2.13 ``mutable.HashMap`` that began with so many buckets.
+
+    The table doubles before it is three quarters full. A bucket is sorted by hash code.
+    """
+    hashes = {key: _spread(hash_of(key)) for key in keys}
+    while len(hashes) >= buckets * 3 // 4:
+        buckets *= 2
+    return sorted(hashes, key=lambda key: (hashes[key] & buckets - 1, hashes[key] ^ 0x80000000))
+
+
+def scala_trie_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int]) -> list[KeyT]:
+    """Return distinct keys in the order of a Scala 2.13 ``immutable.HashMap`` or ``HashSet``.
+
+    A node of the trie has a slot for each value of five bits of the hash. Its keys come before its child nodes.
+    """
+
+    def walk(node: list[tuple[int, KeyT]]) -> list[KeyT]:
+        slots: dict[int, list[tuple[int, KeyT]]] = {}
+        for hash_code, key in node:
+            slots.setdefault(hash_code & 31, []).append((hash_code >> 5, key))
+        in_order = [slots[slot] for slot in sorted(slots)]
+        own = [slot[0][1] for slot in in_order if len(slot) == 1]
+        for slot in in_order:
+            if len(slot) > 1:
+                same = len({hash_code for hash_code, _ in slot}) == 1
+                own += [key for _, key in slot] if same else walk(slot)
+        return own
+
+    return walk([(_improved(hash_of(key)), key) for key in dict.fromkeys(keys)])
+
+
+def scala_set_order(keys: Iterable[str]) -> list[str]:
+    """Return distinct keys in the order of Scala's ``toSet``: of up to four as given, else of a ``HashSet``."""
+    distinct = list(dict.fromkeys(keys))
+    return distinct if len(distinct) <= 4 else scala_trie_order(distinct, string_hash)
+
+
+def topic_partition_hash(partition: tuple[str, int]) -> int:
+    """Return ``TopicPartition.hashCode`` of Kafka's clients, as an unsigned 32-bit number."""
+    topic, index = partition
+    return ((31 + index) * 31 + string_hash(topic)) & 0xFFFFFFFF
+
+
+def _spread(hash_code: int) -> int:
+    value = hash_code & 0xFFFFFFFF
+    return value ^ value >> 16
+
+
+def _improved(hash_code: int) -> int:
+    """Return ``scala.collection.Hashing.improve`` of a hash code."""
+    value = (hash_code + ~(hash_code << 9)) & 0xFFFFFFFF
+    value ^= value >> 14
+    value = (value + (value << 4)) & 0xFFFFFFFF
+    return value ^ value >> 10
+
+
 def hash_bucket(hash_code: int, buckets: int) -> int:
     """Return the bucket of a ``HashMap`` with this many, a power of two, in which a key with this hash lies."""
-    value = hash_code & 0xFFFFFFFF
-    return (value ^ value >> 16) & (buckets - 1)
+    return _spread(hash_code) & (buckets - 1)
 
 
 def timeline_map_order(keys: Iterable[str]) -> list[str]:
