@@ -23,8 +23,8 @@ from groupcoord import MemoryLogStore
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
-from groupcoord.storage import segment_rewrite
-from groupcoord.storage.compaction import CompactionSettings
+from groupcoord.storage.compaction import compactable_logs
+from groupcoord.storage.compaction.compaction_pass import CompactionSettings
 from groupcoord.storage.files import segment_path, sync_path
 from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.testing.machine.consumers import PARTITIONS
@@ -75,7 +75,7 @@ class CompactionMachine(FullMachine):
         self.roll_bytes = self.random.choice([1, 300, 1_000])
         self.durable: dict[Path, int] = {}
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(segment_rewrite, "sync_path", self.sync)
+        self.patch.setattr(compactable_logs, "sync_path", self.sync)
         self.group_bytes = self.random.choice([1, 1_000, 10**6])
         self.compaction = CompactionSettings(
             min_cleanable_ratio=0.0,

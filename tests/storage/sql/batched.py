@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from groupcoord.storage.sql import BatchingLogStore, SqlLogStore
-
 from groupcoord.log_store import LogStoreError, Ticket
+from groupcoord.storage.stores import BatchingLogStore, SqlLogStore
 from groupcoord.testing.contracts.faulty_store import Answer
 
 
