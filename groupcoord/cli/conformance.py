@@ -291,7 +291,7 @@ def _run(
 
 
 def _load_run(path: Path) -> Mapping[str, Any]:
-    from groupcoord.conformance.comparison import RunFileError, load_run
+    from groupcoord.conformance.report import RunFileError, load_run
 
     try:
         return load_run(path)
@@ -319,7 +319,7 @@ def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool
 
 def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFacts) -> None:
     """Print a line about what the transcripts were recorded with and the server has otherwise."""
-    from groupcoord.conformance.needs import unmet_settings
+    from groupcoord.conformance.requirements import unmet_settings
     from groupcoord.conformance.targets import USUAL_SETTINGS
 
     if facts.why_unknown:
@@ -427,7 +427,7 @@ def _print_table(console: Console, report: Report) -> None:
 
 def _print_server(console: Console, report: Report) -> None:
     """Print what the server lists of what the transcripts send."""
-    from groupcoord.conformance.needs import unlisted_versions
+    from groupcoord.conformance.requirements import unlisted_versions
 
     if report.server is None or not report.server.apis:
         return

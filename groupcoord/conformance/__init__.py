@@ -17,16 +17,24 @@ Needs the ``wire`` extra (kio).
 
 from __future__ import annotations
 
-from groupcoord.conformance.causes import Cause, causes_of
-from groupcoord.conformance.comparison import Change, compare_runs
-from groupcoord.conformance.expectations import Expectations, ExpectationsError
+from groupcoord.conformance.client import ServerFacts
 from groupcoord.conformance.in_process import InProcessTarget
-from groupcoord.conformance.junit import junit_xml
 from groupcoord.conformance.launched import LaunchTarget
 from groupcoord.conformance.matching import Difference
-from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
+from groupcoord.conformance.report import (
+    Cause,
+    Change,
+    Expectations,
+    ExpectationsError,
+    Failure,
+    Outcome,
+    Report,
+    Verdict,
+    causes_of,
+    compare_runs,
+    junit_xml,
+)
 from groupcoord.conformance.runner import run
-from groupcoord.conformance.server_facts import ServerFacts
 from groupcoord.conformance.sockets import AddressTarget
 from groupcoord.conformance.targets import Server, Stream, Target, TargetError, Tolerance
 from groupcoord.conformance.transcript import Transcript, TranscriptError, load_transcripts, parse_transcript

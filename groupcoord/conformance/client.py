@@ -1,19 +1,126 @@
-"""The client's end of one connection: requests out, responses in, in order."""
+"""Client of a server under test: frames, log-in, requests and responses, and facts about the server."""
 
 from __future__ import annotations
 
+import struct
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
-from groupcoord.conformance.entities import Plain, ResponseError, decode_response, encode_request
-from groupcoord.conformance.frames import Frames
-from groupcoord.conformance.targets import Server
+from groupcoord.client import LoginRefusedError, sasl_exchange
+from groupcoord.config.client_properties import ClientProperties
+from groupcoord.conformance.entities import API_KEYS, BodyError, Plain, ResponseError, decode_response, encode_request
+from groupcoord.conformance.targets import ConnectionClosedError, Server, Stream
 from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
+
+_LENGTH = struct.Struct(">i")
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+class Frames:
+    """Frames of one connection, in both directions.
+
+    Args:
+        stream: the connection.
+        now_ms: returns the time that passes for it, in milliseconds.
+    """
+
+    def __init__(self, stream: Stream, now_ms: Callable[[], float]) -> None:
+        self._stream = stream
+        self._now_ms = now_ms
+        self._buffer = bytearray()
+
+    @property
+    def begun_bytes(self) -> int:
+        """How many bytes have arrived of a frame that is not whole yet."""
+        return len(self._buffer)
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame.
+
+        Raises:
+            ConnectionClosedError: the connection is gone.
+        """
+        self._stream.send(_LENGTH.pack(len(frame)) + frame)
+
+    def receive(self, timeout_ms: float) -> bytes | None:
+        """Return the next frame; None if it is not there in time.
+
+        Args:
+            timeout_ms: how long to wait for it.
+
+        Raises:
+            ConnectionClosedError: the connection is gone.
+            ResponseError: what came can't be a frame.
+        """
+        deadline_ms = self._now_ms() + timeout_ms
+        while (size := self._size()) is None or len(self._buffer) < size:
+            data = self._stream.receive(max(deadline_ms - self._now_ms(), 0))
+            if not data:
+                return None
+            self._buffer += data
+        frame = bytes(self._buffer[_LENGTH.size : size])
+        del self._buffer[:size]
+        return frame
+
+    def _size(self) -> int | None:
+        """Return how many bytes the next frame takes with its length, or None if that is not known yet."""
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if not 4 <= length <= _MAX_BYTES:
+            raise ResponseError(f"a response can't be {length} bytes long; is TLS expected there?")
+        return _LENGTH.size + int(length)
+
+
+_TIMEOUT_MS = 20_000
+_CLIENT_ID = "groupcoord-conformance"
+
+
+class LoginFailedError(ConnectionClosedError):
+    """The server refuses the log-in; the message holds its reason."""
+
+
+def log_in(stream: Stream, properties: ClientProperties) -> None:
+    """Log in on a connection that was just opened.
+
+    Raises:
+        LoginFailedError: the server refuses the mechanism or the credentials, or is not who it should be.
+        ConnectionClosedError: the connection is gone, or no answer came in time.
+    """
+    mechanism = properties.sasl_mechanism
+    frames = Frames(stream, lambda: time.monotonic() * 1000)
+    try:
+        handshake = _ask(frames, "SaslHandshake", 1, {"mechanism": mechanism})
+        if handshake["error_code"] != "NONE":
+            offered = ", ".join(handshake["mechanisms"]) or "none"
+            raise LoginFailedError(f"the server refuses {mechanism}; it has {offered}")
+        exchange = sasl_exchange(mechanism, properties.credentials)
+        token = next(exchange)
+        while token is not None:
+            answered = _ask(frames, "SaslAuthenticate", 2, {"auth_bytes": {"hex": token.hex()}})
+            if answered["error_code"] != "NONE":
+                words = answered["error_message"] or answered["error_code"]
+                raise LoginFailedError(f"the server refuses the log-in: {words}")
+            token = exchange.send(bytes.fromhex(answered["auth_bytes"]["hex"]))
+    except LoginRefusedError as error:
+        raise LoginFailedError(str(error)) from error
+    except ResponseError as error:
+        raise ConnectionClosedError(f"the log-in failed: {error}") from error
+
+
+def _ask(frames: Frames, api: str, version: int, body: dict[str, Plain]) -> Any:
+    frames.send(encode_request(api, version, 0, _CLIENT_ID, body))
+    answered = frames.receive(_TIMEOUT_MS)
+    if answered is None:
+        raise ConnectionClosedError(f"no answer to {api} within {_TIMEOUT_MS // 1000} s")
+    return decode_response(api, version, answered)[1]
+
 
 _ASK_TIMEOUT_MS = 20_000
 
@@ -131,3 +238,102 @@ def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
         yield client
     finally:
         client.close()
+
+
+BROKER_RESOURCE = 4
+_NAMES = {key: name for name, key in API_KEYS.items()}
+_SOFTWARE = {"client_software_name": "groupcoord-conformance", "client_software_version": "1"}
+_NO_ANSWER = (BodyError, ConnectionClosedError, NoResponseError, ResponseError)
+
+
+@frozen
+class ServerFacts:
+    """What is known of a server.
+
+    Attributes:
+        apis: the APIs that it lists, with the lowest and the highest version.
+        settings: its settings under Kafka's keys, of those that were asked for and are known.
+        why_unknown: why it didn't tell its settings; empty if it did, or wasn't asked.
+    """
+
+    apis: Mapping[str, tuple[int, int]] = field(factory=dict)
+    settings: Mapping[str, str] = field(factory=dict)
+    why_unknown: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as JSON data."""
+        apis = {name: list(versions) for name, versions in sorted(self.apis.items())}
+        return {"apis": apis, "settings": dict(sorted(self.settings.items())), "why_unknown": self.why_unknown}
+
+
+def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
+    """Return the APIs that a server lists, with the lowest and the highest version.
+
+    Raises:
+        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
+    """
+    answered = client.ask("ApiVersions", 3, _SOFTWARE)["api_keys"]
+    return {
+        _NAMES.get(api["api_key"], str(api["api_key"])): (api["min_version"], api["max_version"]) for api in answered
+    }
+
+
+def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) -> ServerFacts:
+    """Ask a server for its APIs and for some of its settings.
+
+    Args:
+        server: whom.
+        keys: the settings to ask for, under Kafka's keys; without any none is asked for.
+        told: settings that are known without asking; they count for more than the answer.
+
+    Raises:
+        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say what it lists.
+    """
+    with open_client(server) as client:
+        apis = listed_apis(client)
+    if not keys:
+        return ServerFacts(apis, told)
+    if "DescribeConfigs" not in apis:
+        return ServerFacts(apis, told, "it doesn't list DescribeConfigs")
+    try:
+        found, why_unknown = _ask_settings(server, keys)
+    except _NO_ANSWER as error:
+        found, why_unknown = {}, f"DescribeConfigs: {error}"
+    return ServerFacts(apis, {**found, **told}, why_unknown)
+
+
+def ask_topics(client: Client) -> dict[str, int]:
+    """Return the names of all topics, with how many partitions each has.
+
+    Raises:
+        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
+    """
+    answered = client.ask("Metadata", 4, {"topics": None, "allow_auto_topic_creation": False})["topics"]
+    return {topic["name"]: len(topic["partitions"]) for topic in answered}
+
+
+def ask_groups(client: Client) -> set[str]:
+    """Return the ids of all groups that a server lists.
+
+    Raises:
+        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
+    """
+    return {group["group_id"] for group in client.ask("ListGroups", 4, {"states_filter": []})["groups"]}
+
+
+def _ask_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str], str]:
+    with open_client(server) as client:
+        # Any broker will do: the nodes of a cluster are set up alike where it matters to groups.
+        query = {"topics": [], "allow_auto_topic_creation": False}
+        brokers = client.ask("Metadata", 4, query)["brokers"]
+        if not brokers:
+            return {}, "it lists no brokers"
+        resource = {
+            "resource_type": BROKER_RESOURCE,
+            "resource_name": str(brokers[0]["node_id"]),
+            "configuration_keys": sorted(keys),
+        }
+        (result,) = client.ask("DescribeConfigs", 1, {"resources": [resource], "include_synonyms": False})["results"]
+    if result["error_code"] != "NONE":
+        return {}, f"DescribeConfigs: {result['error_code']}"
+    return {config["name"]: config["value"] for config in result["configs"] if config["value"] is not None}, ""

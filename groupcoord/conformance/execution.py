@@ -24,7 +24,6 @@ from groupcoord.conformance.preparation import (
     wait_for_topics,
     wait_until_ready,
 )
-from groupcoord.conformance.record_batches import has_bytes, with_batches, with_bytes
 from groupcoord.conformance.report import Failure
 from groupcoord.conformance.targets import ConnectionClosedError, Server, TargetError, Tolerance
 from groupcoord.conformance.transcript import (
@@ -38,6 +37,9 @@ from groupcoord.conformance.transcript import (
     Sleep,
     Step,
     Transcript,
+    has_bytes,
+    with_batches,
+    with_bytes,
 )
 from groupcoord.core.messages import Node
 

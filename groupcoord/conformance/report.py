@@ -1,18 +1,24 @@
-"""What came of a run: outcomes, counts, and failures in words."""
+"""Results of a run: outcomes, groups of failures with one cause, expected failures, JUnit XML, comparison of runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as Xml
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from groupcoord.config.files import parse_json, read_text
+from groupcoord.conformance.client import ServerFacts
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import Difference
-from groupcoord.conformance.server_facts import ServerFacts
 from groupcoord.conformance.transcript import Transcript
+from groupcoord.errors import GroupcoordError
 
 _SHORT = 400
 _LONG = 20_000
@@ -173,3 +179,314 @@ class Report:
 def _json(value: Plain, limit: int) -> str:
     text = value if isinstance(value, str) and value.startswith("(") else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+_INDEX = re.compile(r"\[\d+\]")
+_REQUEST = re.compile(r"^(?:receive|send) (\w+)")
+_NUMBER = re.compile(r"\d+")
+_SAME_DELAY = 0.2
+
+
+@frozen
+class Cause:
+    """What several failures have in common.
+
+    Attributes:
+        text: the difference, in a sentence.
+        outcomes: the transcripts that failed by it, in the order of the run.
+    """
+
+    text: str
+    outcomes: tuple[Outcome, ...]
+
+
+def causes_of(outcomes: Iterable[Outcome]) -> list[Cause]:
+    """Sort failures by what differs, the most frequent difference first; among equals the order is that of the run.
+
+    Two failures have one cause if the same API answered another value in the same field, or if it answered late.
+    """
+    found: dict[tuple[object, ...], list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            found.setdefault(_kind(outcome.failure), []).append(outcome)
+    causes = [Cause(_text(alike), tuple(alike)) for alike in found.values()]
+    return sorted(causes, key=lambda cause: -len(cause.outcomes))
+
+
+def _kind(failure: Failure) -> tuple[object, ...]:
+    api = _api(failure)
+    if failure.late_by_ms is not None:
+        return ("late", api)
+    if failure.difference is not None:
+        difference = failure.difference
+        path = _INDEX.sub("[]", difference.path)
+        return ("differs", api, path, shown(difference.expected), shown(difference.got))
+    return ("other", api, _NUMBER.sub("#", failure.message))
+
+
+def _text(alike: list[Outcome]) -> str:
+    failures = [outcome.failure for outcome in alike if outcome.failure is not None]
+    first = failures[0]
+    delays = [failure.late_by_ms for failure in failures if failure.late_by_ms is not None]
+    if delays:
+        least, most = min(delays), max(delays)
+        by = f"{least} ms" if least == most else f"{least} to {most} ms"
+        text = f"{_api(first)} is answered {by} later than Kafka does"
+        if _api(first) == "JoinGroup" and most - least <= _SAME_DELAY * most:
+            round_ms = round(least, -2)
+            text += f", as with group.initial.rebalance.delay.ms={round_ms}"
+        return text
+    if first.difference is not None:
+        path = _INDEX.sub("[]", first.difference.path) or "the body"
+        return f"{_api(first)}: {path} is {shown(first.difference.got)}, not {shown(first.difference.expected)}"
+    return f"{_api(first)}: {first.message.splitlines()[0]}"
+
+
+def _api(failure: Failure) -> str:
+    found = _REQUEST.match(failure.action)
+    return found[1] if found is not None else failure.action
+
+
+def shown(value: object) -> str:
+    """Return a value in short; of a variable only its name, since its value is another in each transcript."""
+    text = value.split(" = ")[0] if isinstance(value, str) and value.startswith("$") else str(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+class ExpectationsError(GroupcoordError):
+    """A file of expected failures can't be read, or names what there isn't; the message names the line."""
+
+
+@frozen
+class Expectations:
+    """Which transcripts are expected to fail, by patterns such as ``static/*``, each with a reason or none."""
+
+    patterns: dict[str, str]
+
+    @classmethod
+    def load(cls, path: Path, transcripts: Iterable[Transcript]) -> Expectations:
+        """Read a file: a name or pattern on each line, and after ``#`` the reason.
+
+        Args:
+            path: the file.
+            transcripts: what the names may stand for.
+
+        Raises:
+            ExpectationsError: the file can't be read, or a line matches no transcript.
+        """
+        try:
+            lines = read_text(path).splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ExpectationsError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from None
+        names = [str(transcript) for transcript in transcripts]
+        patterns = {}
+        for number, line in enumerate(lines, 1):
+            pattern, _, reason = (part.strip() for part in line.partition("#"))
+            if not pattern:
+                continue
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise ExpectationsError(f"{path}: line {number}: there is no transcript {pattern!r}")
+            patterns[pattern] = reason
+        return cls(patterns)
+
+    def expects(self, transcript: Transcript) -> bool:
+        """Tell whether a transcript is expected to fail."""
+        return self._pattern(transcript) is not None
+
+    def apply(self, report: Report) -> Report:
+        """Return a report in which failures that were expected are no failures."""
+        return evolve(report, outcomes=[self._judge(outcome) for outcome in report.outcomes])
+
+    def passed_unexpectedly(self, report: Report) -> list[Transcript]:
+        """Return the transcripts that were expected to fail, and passed."""
+        passed = (outcome.transcript for outcome in report.outcomes if outcome.verdict is Verdict.PASSED)
+        return [transcript for transcript in passed if self.expects(transcript)]
+
+    def _judge(self, outcome: Outcome) -> Outcome:
+        pattern = self._pattern(outcome.transcript)
+        if outcome.verdict is not Verdict.FAILED or pattern is None:
+            return outcome
+        return evolve(outcome, verdict=Verdict.EXPECTED, reason=self.patterns[pattern])
+
+    def _pattern(self, transcript: Transcript) -> str | None:
+        return next((pattern for pattern in self.patterns if fnmatchcase(str(transcript), pattern)), None)
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@frozen
+class Case:
+    """One thing that was tried.
+
+    Attributes:
+        suite: its suite.
+        name: its name in the suite.
+        seconds: how long it took.
+        failure: why it failed, in a line; empty if it did not.
+        details: the same at length.
+        skipped: why it was skipped; empty if it was not.
+    """
+
+    suite: str
+    name: str
+    seconds: float
+    failure: str = ""
+    details: str = ""
+    skipped: str = ""
+
+
+def junit_xml(report: Report) -> str:
+    """Return a report as JUnit XML. A failure that was expected counts as skipped, as in pytest."""
+    outcomes = sorted(report.outcomes, key=lambda outcome: outcome.transcript.area)
+    return to_junit("groupcoord conformance", map(_case, outcomes))
+
+
+def to_junit(title: str, cases: Iterable[Case]) -> str:
+    """Return cases as JUnit XML, with a suite for each name of a suite, in the order in which they come."""
+    by_suite: dict[str, list[Case]] = {}
+    for case in cases:
+        by_suite.setdefault(case.suite, []).append(case)
+    every = [case for of_suite in by_suite.values() for case in of_suite]
+    root = Xml.Element("testsuites", {"name": title, **_counts(every)})
+    for name, of_suite in by_suite.items():
+        suite = Xml.SubElement(root, "testsuite", {"name": name, **_counts(of_suite)})
+        for case in of_suite:
+            made = Xml.SubElement(suite, "testcase", classname=name, name=case.name, time=f"{case.seconds:.3f}")
+            if case.failure:
+                failure = Xml.SubElement(made, "failure", message=_clean(case.failure), type="failed")
+                failure.text = _clean(case.details)
+            elif case.skipped:
+                Xml.SubElement(made, "skipped", message=_clean(case.skipped))
+    Xml.indent(root)
+    return Xml.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def _counts(cases: list[Case]) -> dict[str, str]:
+    return {
+        "tests": str(len(cases)),
+        "failures": str(sum(bool(case.failure) for case in cases)),
+        "errors": "0",
+        "skipped": str(sum(bool(case.skipped) for case in cases)),
+        "time": f"{sum(case.seconds for case in cases):.3f}",
+    }
+
+
+def _case(outcome: Outcome) -> Case:
+    transcript = outcome.transcript
+    case = Case(transcript.area, transcript.name, outcome.seconds)
+    match outcome.verdict:
+        case Verdict.FAILED if outcome.failure is not None:
+            shows = f" ({transcript.shows})" if transcript.shows else ""
+            lines = (transcript.shows or str(transcript), outcome.failure.describe(verbose=True), *outcome.hints)
+            return evolve(case, failure=_in_a_sentence(outcome.failure) + shows, details="\n".join(lines))
+        case Verdict.SKIPPED:
+            return evolve(case, skipped=outcome.reason)
+        case Verdict.EXPECTED:
+            return evolve(case, skipped=f"failed as expected: {outcome.reason}".rstrip(": "))
+        case _:
+            return case
+
+
+def _in_a_sentence(failure: Failure) -> str:
+    """Return what went wrong, with what was expected and what came, as build servers show it in a list."""
+    difference = failure.difference
+    if difference is None:
+        return failure.message
+    expected, got = shown(difference.expected), shown(difference.got)
+    return f"{failure.message} at {difference.path or 'the body'}: expected {expected}, got {got}"
+
+
+def _clean(text: str) -> str:
+    """Replace characters that XML can't hold."""
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
+FAILED = "failed"
+
+
+class RunFileError(GroupcoordError):
+    """A file is not what ``groupcoord conformance --json`` printed."""
+
+
+@frozen
+class Change:
+    """A transcript that fared otherwise in the second run.
+
+    Attributes:
+        name: the transcript's area and name.
+        before: its verdict in the first run, with the reason; empty if it wasn't there.
+        after: its verdict in the second run, with the reason; empty if it wasn't there.
+        is_worse: it fails, and did not.
+        is_better: it failed, and doesn't any more.
+    """
+
+    name: str
+    before: str
+    after: str
+    is_worse: bool
+    is_better: bool
+
+
+def load_run(path: Path) -> dict[str, Any]:
+    """Read what ``groupcoord conformance --json`` printed.
+
+    Raises:
+        RunFileError: the file can't be read, or holds something else.
+    """
+    try:
+        found = parse_json(read_text(path))
+        _by_name(found)
+    except OSError as error:
+        raise RunFileError(f"{path} can't be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RunFileError(f"{path} is not what groupcoord conformance --json printed") from None
+    return dict(found)
+
+
+def compare_runs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """Return what fared otherwise, or failed otherwise, by name.
+
+    Args:
+        before: the first run, as JSON data of :meth:`Report.to_json`.
+        after: the second.
+    """
+    old, new = _by_name(before), _by_name(after)
+    changes = []
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if _essence(was) == _essence(now):
+            continue
+        failed_before, fails_now = _verdict(was) == FAILED, _verdict(now) == FAILED
+        is_worse, is_better = fails_now and not failed_before, failed_before and not fails_now and now is not None
+        changes.append(Change(name, _words(was), _words(now), is_worse, is_better))
+    return changes
+
+
+def _by_name(run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found = {f"{outcome['area']}/{outcome['name']}": outcome for outcome in run["outcomes"]}
+    for outcome in found.values():
+        _essence(outcome)
+    return found
+
+
+def _verdict(outcome: Mapping[str, Any] | None) -> str:
+    return str(outcome["verdict"]) if outcome is not None else ""
+
+
+def _essence(outcome: Mapping[str, Any] | None) -> tuple[object, ...]:
+    """Return what doesn't depend on the moment: not the milliseconds that an answer took, nor ids of the run."""
+    if outcome is None:
+        return ()
+    failure = outcome.get("failure") or {}
+    return (outcome["verdict"], failure.get("step"), failure.get("path"))
+
+
+def _words(outcome: Mapping[str, Any] | None) -> str:
+    if outcome is None:
+        return ""
+    failure = outcome.get("failure")
+    if failure is not None:
+        return f"{outcome['verdict']} at step {failure['step']}, {failure['action']}: {failure['message']}"
+    reason = outcome.get("reason")
+    return f"{outcome['verdict']} ({reason})" if reason else str(outcome["verdict"])

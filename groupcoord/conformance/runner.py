@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from attrs import evolve, field, frozen
 
-from groupcoord.conformance.cleaning import Cleaner
-from groupcoord.conformance.client import open_client
+from groupcoord.conformance.client import ServerFacts, ask_facts, ask_groups, ask_topics, open_client
 from groupcoord.conformance.execution import TROUBLE, replay
-from groupcoord.conformance.needs import (
+from groupcoord.conformance.preparation import Cleaner, group_ids
+from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
+from groupcoord.conformance.requirements import (
     alters_broker,
     groups_named_by,
     initial_delay_ms,
@@ -24,9 +25,6 @@ from groupcoord.conformance.needs import (
     unlisted_versions,
     unmet_settings,
 )
-from groupcoord.conformance.preparation import group_ids
-from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
-from groupcoord.conformance.server_facts import ServerFacts, ask_facts, ask_groups, ask_topics
 from groupcoord.conformance.targets import (
     USUAL_SETTINGS,
     ConnectionClosedError,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from groupcoord.config.client_properties import ClientProperties, parse_address
-from groupcoord.conformance.login import log_in
+from groupcoord.conformance.client import log_in
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
 from groupcoord.core.messages import Node
 

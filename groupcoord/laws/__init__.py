@@ -1,6 +1,6 @@
 """Laws: invariants of every coordinator and its log, for random tests, the simulator, and users."""
 
-from groupcoord.laws.answers import check_answer
+from groupcoord.laws.answers import OwnerLaws, check_answer, check_reaction
 from groupcoord.laws.consumer_groups import (
     OF_NO_GROUP,
     STRANGER,
@@ -42,7 +42,6 @@ from groupcoord.laws.coordinator import (
     served_partitions,
 )
 from groupcoord.laws.expiry import check_expiry, check_forgets_topic, offsets_of_topic
-from groupcoord.laws.members import check_reaction
 from groupcoord.laws.membership import (
     check_every_wait_ends,
     check_fenced,
@@ -51,7 +50,6 @@ from groupcoord.laws.membership import (
     ids_taken_back,
 )
 from groupcoord.laws.modern_groups import check_sound_streams_group, check_writes_in_flight
-from groupcoord.laws.owners import OwnerLaws
 from groupcoord.laws.share_partitions import ShareLedger, check_share_partition, check_states_are_the_log
 
 __all__ = [

@@ -1,27 +1,32 @@
-"""Laws of single responses, for random tests and histories."""
+"""Laws of responses: allowed errors, reactions of members, responses of a coordinator that is not the owner."""
 
 from __future__ import annotations
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.events import Cause, Event, GroupRemoved, OwnershipLost
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord
 from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.messages import (
+    UNKNOWN_GENERATION_ID,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
+    Heartbeat,
     JoinGroup,
     JoinGroupResponse,
+    OffsetCommit,
     Request,
     Response,
+    SyncGroup,
     TxnOffsetCommit,
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.laws.coordinator import error_codes, require
 
-__all__ = ["check_answer"]
+__all__ = ["check_answer", "check_reaction"]
 
 OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH})
 
@@ -100,3 +105,108 @@ def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
     }
     is_waiting = not target.isdisjoint(of_others)
     require(is_waiting, f"{member_id!r} of {group!r} waits for partitions that nobody else has")
+
+
+OF_STRANGERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""Errors for a client that is no member, or not of this generation."""
+
+PUT_OUT = OF_STRANGERS | {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.MEMBER_ID_REQUIRED}
+
+
+def check_reaction(
+    request: Request, response: Response, before: tuple[int, str], after: tuple[int, str] | None
+) -> None:
+    """Check that a fenced member stops (franz-go #1326), no other member does, and a member id in a response is used.
+
+    A rebalance ends no membership (librdkafka #4059), and an error about another generation does not concern this one
+    (aiokafka #88), except that of a commit, after which the Java consumer of Kafka 4.4 rejoins if no rebalance is in
+    progress. If a member requests an id again, the group waits for the first id in vain (librdkafka #5569).
+
+    Args:
+        request: the member's request.
+        response: the response.
+        before: the generation and the member id before the response.
+        after: the same after the response. The generation is -1 if it is in none any more; None if the member has ended
+            or is about to leave.
+
+    Raises:
+        LawBrokenError: it continues in a lost generation, has left a valid one, or ignores its id.
+    """
+    generation_id, member_id = before
+    if after is None:
+        return
+    errors = frozenset(error_codes(response))
+    if not member_id and isinstance(response, JoinGroupResponse) and ErrorCode.MEMBER_ID_REQUIRED in errors:
+        require(after[1] == response.member_id, "it is given {!r}, and is {!r}", response.member_id, after[1])
+    if generation_id == UNKNOWN_GENERATION_ID:
+        return
+    is_own = isinstance(request, Heartbeat | SyncGroup | OffsetCommit) and (
+        (request.generation_id, request.member_id) == before
+    )
+    may_be_out = is_own or isinstance(request, OffsetCommit)
+    if isinstance(request, JoinGroup):
+        may_be_out = request.member_id == member_id
+    if is_own and errors <= OF_STRANGERS:
+        goes_on = after[0] == generation_id
+        require(not goes_on, "{} is answered that it is out of its group, and goes on: {!r}", before, request)
+    elif not (may_be_out and errors & PUT_OUT):
+        is_lost = after[0] == UNKNOWN_GENERATION_ID
+        require(not is_lost, "{} is answered {}, and gives all up: {!r}", before, errors, request)
+
+
+NOT_AS_OWNER = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        # detected before the group is looked up
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""Responses that claim no ownership."""
+
+
+class OwnerLaws:
+    """Watches the looks and responses of owners of a log, and raises at the first breach.
+
+    Owners have numbers that grow with each take-over, as epochs do. Times are true times, whatever the owners believe.
+
+    Args:
+        lease_ms: how long an owner may answer after a look.
+    """
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._looked_ms: dict[int, int] = {}
+        self._newest = 0
+
+    def looked(self, owner: int, began_ms: int) -> None:
+        """Record a look or a read, begun at ``began_ms``, that found the log to be this owner's."""
+        self._looked_ms[owner] = max(began_ms, self._looked_ms.get(owner, began_ms))
+
+    def told(self, owner: int, said: Response | Event, now_ms: int) -> None:
+        """Check a response or event of an owner: its lease lasts, and no later owner has responded.
+
+        Raises:
+            LawBrokenError: it breaks the law.
+        """
+        if _claims_nothing(said):
+            return
+        looked_ms = self._looked_ms.get(owner)
+        require(
+            looked_ms is not None and now_ms < looked_ms + self._lease_ms,
+            f"owner {owner} says {said!r} at {now_ms}, but its last look began at {looked_ms}: its lease is over",
+        )
+        require(owner >= self._newest, f"owner {owner} says {said!r}, but owner {self._newest} has answered already")
+        self._newest = owner
+
+
+def _claims_nothing(said: Response | Event) -> bool:
+    if isinstance(said, Event):
+        return isinstance(said, OwnershipLost) or (isinstance(said, GroupRemoved) and said.cause is Cause.UNLOAD)
+    return NOT_AS_OWNER.issuperset(error_codes(said))

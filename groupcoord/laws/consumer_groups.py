@@ -1,17 +1,14 @@
-"""Laws of consumer groups (KIP-848), in addition to those of :mod:`groupcoord.laws`.
-
-Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding. That hard state is the replay of the
-log, also of a compacted one, and that a group equals its records, are laws for all groups:
-:func:`~groupcoord.laws.check_hard_state_is_the_log`, :meth:`GroupCoordinator.check`.
-"""
+"""Laws of consumer groups (KIP-848), and of the epochs of every group with logged members."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.base.environment import RefusedError
+from groupcoord.core.groups.base.state import ModernGroupState
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerState
@@ -31,7 +28,6 @@ from groupcoord.core.log.records import (
 )
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
 from groupcoord.laws.coordinator import require
-from groupcoord.laws.epochs import check_sound_epochs
 from groupcoord.log_store import LogStore
 
 __all__ = [
@@ -44,6 +40,24 @@ __all__ = [
     "check_sound_consumer_group",
     "consumer_group_of",
 ]
+
+
+def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
+    """Check that members are not ahead of the target nor the target of the group, and nothing of former members is
+    kept.
+
+    Raises:
+        LawBrokenError: this does not hold.
+    """
+    for member in state.members.values():
+        epochs = member.member_epoch, state.assignment_epoch, state.epoch
+        is_in_order = tuple(sorted(epochs)) == epochs
+        require(is_in_order, "epochs of group {!r} are {}, of {}", state.group_id, epochs, member)
+    require(
+        state.targets.keys() <= state.members.keys(),
+        f"group {state.group_id!r} remembers {[*state.targets]} of members {[*state.members]}",
+    )
+
 
 UNIFORM = "uniform"
 STRANGER = "a-stranger"

@@ -28,9 +28,9 @@ from groupcoord.laws.consumer_groups import (
     check_is_no_classic_group,
     check_is_not_ahead_when_empty,
     check_sound_consumer_group,
+    check_sound_epochs,
 )
 from groupcoord.laws.coordinator import require, served_partitions
-from groupcoord.laws.epochs import check_sound_epochs
 
 
 def check_sound_streams_group(state: StreamsState) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from groupcoord import Config
 from groupcoord.clock import LeapingClock
-from groupcoord.conformance.free_ports import FreePorts
+from groupcoord.conformance.launched import FreePorts
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 from groupcoord.testing.faults import control_server

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from groupcoord.analysis.report.html.elements import Html, element, joined
 from groupcoord.analysis.report.html.layout import Section, page, paragraph, pill, soft, table
-from groupcoord.conformance.junit import Case, to_junit
+from groupcoord.conformance.report import Case, to_junit
 from groupcoord.testing.asserting.report import known_client_bugs
 from groupcoord.testing.exams.scenarios import BASELINE, SCENARIOS, Scenario
 from groupcoord.testing.exams.stage import OUTPUT, TOPIC, Plan, Stage

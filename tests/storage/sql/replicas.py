@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from groupcoord.conformance.free_ports import FreePorts
+from groupcoord.conformance.launched import FreePorts
 
 from .postgres_server import PostgresServer
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from groupcoord.conformance.client import BROKER_RESOURCE, ServerFacts
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.preparation import find_nodes
-from groupcoord.conformance.server_facts import BROKER_RESOURCE, ServerFacts
 from groupcoord.conformance.targets import USUAL_SETTINGS, Server
 from groupcoord.conformance.transcript import Close, Receive, Restart, Send, Step, Transcript
 
