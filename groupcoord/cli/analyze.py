@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groupcoord.analysis.selection import Selection
+from groupcoord.analysis.options import Selection
 from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal, BeforeTheEnd, StopRequest
 from groupcoord.cli.messages import CommandError, key_values, say
 from groupcoord.cli.options import (

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.live.snapshots import Snapshot
+    from groupcoord.analysis.options import Selection
     from groupcoord.analysis.poll.lag import GroupLag, PartitionLag
-    from groupcoord.analysis.selection import Selection
     from groupcoord.cli.interrupts import StopRequest
 
 
@@ -83,7 +83,7 @@ def lag(
     writes nothing. Exit status: 0, 1 if the cluster doesn't answer or has no such group, 2 if the command can't be
     carried out.
     """
-    from groupcoord.analysis.selection import Selection
+    from groupcoord.analysis.options import Selection
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
@@ -259,7 +259,7 @@ def _partition_table(lags: list[PartitionLag]) -> RenderableType:
 def _status(label: str) -> Text:
     from rich.text import Text
 
-    from groupcoord.analysis.rules.lag_status import LagStatus
+    from groupcoord.analysis.rules.statuses import LagStatus
 
     styles = {LagStatus.ERR: "bold red", LagStatus.WARN: "yellow"}
     return Text(label, style=styles.get(LagStatus.of(label).of_group, ""))

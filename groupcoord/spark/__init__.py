@@ -17,7 +17,7 @@ as nothing shuffles them.
 """
 
 from groupcoord.analysis.errors import ClusterError, InputError, PipelineError
-from groupcoord.analysis.rules.thresholds import Thresholds
+from groupcoord.analysis.options import Thresholds
 from groupcoord.spark.reading import (
     from_messages,
     read_cluster,

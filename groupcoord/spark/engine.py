@@ -50,9 +50,9 @@ from groupcoord.analysis.fold.history.rows import (
 )
 from groupcoord.analysis.fold.load import KEYS, summed_counts
 from groupcoord.analysis.fold.records import RANGES, Accounts, corrupt
+from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
-from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark.grouped_udf import BLOBS, batched, blob_of, blob_rows, table_of

@@ -18,8 +18,8 @@ from groupcoord.analysis.decode.files import selected_rows
 from groupcoord.analysis.decode.records import accounts_of_messages, rows_of_messages
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress, cluster_address
+from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.sources import absolute
-from groupcoord.analysis.selection import Selection
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register

@@ -26,6 +26,7 @@ from groupcoord.analysis.fold.history.rows import (
 )
 from groupcoord.analysis.live.fetching import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
+from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.analysis.rules import groups as group_rules
 from groupcoord.analysis.rules import lag as lag_rules
 from groupcoord.analysis.rules.anomalies import about_groups
@@ -33,7 +34,6 @@ from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.groups import Place, groups, partition_holders
 from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.stopped_commits import about_offsets
-from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.spark.grouped_udf import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import ANOMALIES, LAG, OFFSET_EXPIRY, RECORD_TIMES, STALE_GROUPS
 from groupcoord.spark.tables import (
@@ -124,7 +124,7 @@ def lag(
 ) -> DataFrame:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.spark.schemas.LAG`).
 
-    The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.analysis.rules.lag_status`.
+    The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.analysis.rules.statuses`.
 
     Args:
         offsets: what :func:`groupcoord.spark.current_offsets` gives.

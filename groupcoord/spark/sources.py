@@ -46,8 +46,8 @@ from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
+from groupcoord.analysis.options import Selection
 from groupcoord.analysis.rules.groups import groups, offset_expiry
-from groupcoord.analysis.selection import Selection
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 from groupcoord.clock import SystemClock
 from groupcoord.config.client_properties import SECRET_KEYS

@@ -39,9 +39,9 @@ from groupcoord.analysis.fold.history.rows import (
 )
 from groupcoord.analysis.fold.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
 from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batches
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules import groups as judging
 from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
-from groupcoord.analysis.rules.thresholds import Thresholds
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark.grouped_udf import (
     BLOBS,

@@ -125,14 +125,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "analysis": (),
     "analysis.errors": ("errors",),
-    "analysis.selection": ("analysis.errors",),
+    "analysis.options": ("analysis.errors",),
     "analysis.decode": (
-        *("analysis.errors", "analysis.selection", "records", "core.log.records", "errors"),
+        *("analysis.errors", "analysis.options", "records", "core.log.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
     "analysis.fold": (
         *("analysis.decode", "records", "errors", "clock"),
-        *("analysis.rules.thresholds", "analysis.rules.lag_status"),  # over which windows commits are counted
+        "analysis.options",  # over which windows commits are counted
         # what coordinators make of a log, to be held against tables
         *("coordinator", "log_store", "config", "core"),
     ),
@@ -144,12 +144,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.share_state",  # what a share coordinator makes of its log
     ),
     "analysis.rules": (
-        "analysis.fold",
+        *("analysis.fold", "analysis.options"),
         "analysis.report.text",  # how evidence writes durations
         *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
     ),
-    "analysis.rules.thresholds": ("analysis.rules.lag_status",),
-    "analysis.rules.lag_status": (),
+    "analysis.rules.statuses": (),
     "analysis.report": (
         *("analysis.decode", "analysis.tables"),
         "analysis.rules",  # labels and order of what is wrong
@@ -165,7 +164,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.report.data.model": ("analysis.report.data.group_status",),
     "analysis.report.data.group_status": (),
     "analysis.live": (
-        *("analysis.decode", "analysis.errors", "analysis.selection"),  # the same rows as of files
+        *("analysis.decode", "analysis.errors", "analysis.options"),  # the same rows as of files
         "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
@@ -214,10 +213,9 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "coordinator": BASE_REQUIREMENTS,
     "aio": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
-    "analysis.selection": BASE_REQUIREMENTS,
+    "analysis.options": BASE_REQUIREMENTS,
     "analysis.fold.history": BASE_REQUIREMENTS,
-    "analysis.rules.thresholds": BASE_REQUIREMENTS,
-    "analysis.rules.lag_status": BASE_REQUIREMENTS,
+    "analysis.rules.statuses": BASE_REQUIREMENTS,
     "analysis.report.text": BASE_REQUIREMENTS,
     "analysis.report.html": BASE_REQUIREMENTS,
     "analysis.report.data.model": BASE_REQUIREMENTS,

@@ -28,7 +28,7 @@ from fsspec.core import url_to_fs
 from groupcoord.analysis.decode.rows import ByteRange, Origin, RowSettings, one_row, range_rows
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
-from groupcoord.analysis.selection import Selection
+from groupcoord.analysis.options import Selection
 from groupcoord.records.salvage import ReadAt
 from groupcoord.storage.files import (
     OFFSETS_FOLDER,

@@ -25,8 +25,7 @@ from groupcoord.analysis.fold.arrow import (
     key_codes,
     last_rows,
 )
-from groupcoord.analysis.rules.lag_status import WINDOW_COMMITS
-from groupcoord.analysis.rules.thresholds import Thresholds
+from groupcoord.analysis.options import WINDOW_COMMITS, Thresholds
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 OUTCOME_SQL = f"""

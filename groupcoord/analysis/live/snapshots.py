@@ -23,7 +23,7 @@ from groupcoord.analysis.live.cluster import (
 )
 from groupcoord.analysis.live.group_requests import DESCRIBED_BY, SHARE
 from groupcoord.analysis.live.offsets import PartitionEnds, list_ends
-from groupcoord.analysis.selection import EVERYTHING, Selection
+from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.errors import ErrorCode
 
 GROUPS_OF_REQUEST_MAX = 100

@@ -15,12 +15,12 @@ from groupcoord.analysis.decode.parquet import Written
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.errors import InputError, RunFailedError, first_line
+from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.share_states import ShareStates
 from groupcoord.analysis.pipeline.sources import LogSource, Source
 from groupcoord.analysis.report.data.gathering import gather_report, write_report
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.selection import Selection
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, FinishedTables, TableFiles
 from groupcoord.clock import Clock, SystemClock
 

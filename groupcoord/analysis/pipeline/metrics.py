@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from groupcoord.analysis.pipeline.metric_values import Figures, RebalanceCounts, Row, figures_of
-from groupcoord.analysis.rules.lag_status import LagStatus, group_status
+from groupcoord.analysis.rules.statuses import LagStatus, group_status
 from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock, SystemClock
 

@@ -42,7 +42,7 @@ from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends, offsets_retention_minutes
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.tasks import check_same, check_topic, cluster_tasks, ends_now, tasks_between
-from groupcoord.analysis.selection import EVERYTHING, Selection
+from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.clock import SystemClock
 from groupcoord.core.topics import SHARE_STATE_TOPIC
 

@@ -12,11 +12,11 @@ from attrs import frozen
 
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import Assigned, assigned
 from groupcoord.analysis.rules.groups import Histories, groups, offset_expiry, stale_groups
 from groupcoord.analysis.rules.lag import Ends, lag
-from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import TableFiles
 
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)

@@ -1,6 +1,6 @@
 """Lag of groups from snapshots of a running cluster: the rows of ``groupcoord lag`` and of ``analyze --poll``.
 
-The statuses are those of :func:`groupcoord.analysis.rules.lag_status.lag_status`. Those about commits over time
+The statuses are those of :func:`groupcoord.analysis.rules.statuses.lag_status`. Those about commits over time
 need several snapshots.
 """
 
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from attrs import frozen
 
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
+from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.poll.rows import Row, lag_rows, view_of
-from groupcoord.analysis.rules.lag_status import (
-    WINDOW_COMMITS,
+from groupcoord.analysis.rules.statuses import (
     WORST_FIRST,
     Evidence,
     LagStatus,
@@ -41,7 +41,7 @@ class PartitionLag:
         end_offset: where the log ends; None if that isn't known.
         lag: records behind; None if that isn't known, or records are there and no offset.
         lag_ms: how old the next record to read is, in milliseconds; None if that isn't known.
-        status: the label of a :class:`groupcoord.analysis.rules.lag_status.LagStatus`.
+        status: the label of a :class:`groupcoord.analysis.rules.statuses.LagStatus`.
         member_id: the member that has the partition; None if nobody has.
         client_id: what its client calls itself.
         client_host: where it connects from.

@@ -21,6 +21,7 @@ from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHI
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
+from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.metric_values import Figures, RebalanceCounts
 from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples
 from groupcoord.analysis.poll import rows
@@ -37,8 +38,7 @@ from groupcoord.analysis.report.data.standings import standings
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.rules.lag_status import time_lag_of
-from groupcoord.analysis.selection import Selection
+from groupcoord.analysis.rules.statuses import time_lag_of
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 

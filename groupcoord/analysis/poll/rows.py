@@ -30,7 +30,7 @@ from groupcoord.analysis.fold.history.rows import (
 from groupcoord.analysis.live.cluster import DescribedGroup
 from groupcoord.analysis.live.offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
-from groupcoord.analysis.rules.lag_status import PartitionEnd, known_offset, records_behind
+from groupcoord.analysis.rules.statuses import PartitionEnd, known_offset, records_behind
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.records.structures import uuid_text
 from groupcoord.wire.schema import Values

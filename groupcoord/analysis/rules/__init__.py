@@ -6,5 +6,5 @@ arguments are the rows of a group's history (:mod:`groupcoord.analysis.fold.hist
 (:class:`groupcoord.analysis.rules.lag.Ends`).
 
 A new anomaly is a function in ``anomalies``, called in ``anomalies.anomalies``, with its kind in
-:mod:`groupcoord.analysis.rules.thresholds`.
+:mod:`groupcoord.analysis.rules.statuses`.
 """

@@ -13,20 +13,20 @@ import pyarrow as pa
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.report.text import format_limit
 from groupcoord.analysis.rules.assignment_balance import Assigned, about_shares
 from groupcoord.analysis.rules.groups import Histories
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.rules.stopped_commits import about_offsets
-from groupcoord.analysis.rules.thresholds import (
+from groupcoord.analysis.rules.statuses import (
     COMMIT_STORM,
     DUPLICATE_OWNER,
     FENCED_MEMBER,
     FLAPPING_MEMBER,
     REBALANCE_STORM,
     SLOW_REVOCATION,
-    Thresholds,
 )
+from groupcoord.analysis.rules.stopped_commits import about_offsets
 
 Row = dict[str, Any]
 Of = tuple[int | None, str]

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GROUP, MEMBER, REBALANCE
 from groupcoord.analysis.fold.history.rows import SHARE, STREAMS
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules.groups import Histories, Place, began_ms, partition_holders
+from groupcoord.analysis.rules.statuses import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES
 from groupcoord.analysis.rules.stopped_commits import last_commits, places_of
-from groupcoord.analysis.rules.thresholds import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GROUP, MEMBER
 from groupcoord.analysis.fold.history.rows import CLASSIC, HOLDER, SHARE, STREAMS
-from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 

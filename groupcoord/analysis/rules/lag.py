@@ -1,7 +1,7 @@
 """Lag of groups in records and in time, and the end offsets that it is computed from.
 
 End offsets come from a file once, or from a running cluster as samples at several times. The statuses are those of
-:mod:`groupcoord.analysis.rules.lag_status`.
+:mod:`groupcoord.analysis.rules.statuses`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,9 @@ import pyarrow.compute as pc
 
 from groupcoord.analysis.fold.arrow import Runs
 from groupcoord.analysis.fold.history.rows import HOLDER
+from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.rules.groups import Place
-from groupcoord.analysis.rules.lag_status import (
-    SAMPLES_MAX,
-    WINDOW_COMMITS,
-    PartitionEnd,
-    judged,
-    known_offset,
-    records_behind,
-)
+from groupcoord.analysis.rules.statuses import SAMPLES_MAX, PartitionEnd, judged, known_offset, records_behind
 
 Row = dict[str, Any]
 

@@ -11,18 +11,21 @@ import pyarrow.compute as pc
 
 from groupcoord.analysis.fold.arrow import Bools, Int64s, Runs, flags, integers
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules.groups import Place
 from groupcoord.analysis.rules.lag import Behind, Ends
-from groupcoord.analysis.rules.lag_status import NO_OFFSET, has_stopped, known_offset, stands_still
-from groupcoord.analysis.rules.thresholds import (
+from groupcoord.analysis.rules.statuses import (
     COMMITS_STOPPED,
     NEVER_COMMITTED,
+    NO_OFFSET,
     OFFSET_REWIND,
     REWIND,
     STALL,
     STALLED,
     STOP,
-    Thresholds,
+    has_stopped,
+    known_offset,
+    stands_still,
 )
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from groupcoord.analysis.decode.parquet import COMMITTED, OPEN
 from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
 from groupcoord.analysis.fold.commits import PARTITION, CommitFold
-from groupcoord.analysis.rules.thresholds import Thresholds
+from groupcoord.analysis.options import Thresholds
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from groupcoord.analysis.pipeline.following import LocalFollowing, Progress
 from groupcoord.analysis.pipeline.metrics import GroupCollector, served
 from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
 from groupcoord.analysis.poll.polling import Polled, Polling
-from groupcoord.analysis.rules.thresholds import COMMITS_STOPPED
+from groupcoord.analysis.rules.statuses import COMMITS_STOPPED
 from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from groupcoord.testing import ServerThread

@@ -9,8 +9,8 @@ from attrs import evolve
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
 from groupcoord.analysis.live.offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
+from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, group_lags, problems_of, unknown_groups
-from groupcoord.analysis.rules.lag_status import WINDOW_COMMITS
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
 
 START_MS = 1_700_000_000_000

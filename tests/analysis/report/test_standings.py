@@ -12,7 +12,7 @@ from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
 from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
 from groupcoord.analysis.report.data.groups import CommitCount, CommitsOfGroups, members_now, shares
 from groupcoord.analysis.report.data.standings import standings
-from groupcoord.analysis.rules.thresholds import COMMIT_STORM, COMMITS_STOPPED, FLAPPING_MEMBER, REBALANCE_STORM, STOP
+from groupcoord.analysis.rules.statuses import COMMIT_STORM, COMMITS_STOPPED, FLAPPING_MEMBER, REBALANCE_STORM, STOP
 from tests.tables import as_one_test
 
 MINUTE_MS = 60_000

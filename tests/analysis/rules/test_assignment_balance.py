@@ -10,10 +10,11 @@ from groupcoord.analysis.decode.schema import COMMITS, LIVE_END_OFFSETS, arrow_s
 from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, SHARE
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.rules.thresholds import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES, Thresholds
+from groupcoord.analysis.rules.statuses import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES
 
 NOW_MS = 2_000_000
 LIMITS = Thresholds(stopped_ms=100_000, uneven_ms=100_000, uneven_records=100)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from groupcoord.analysis.decode.schema import END_OFFSETS, arrow_schema
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules.anomalies import anomalies
 from groupcoord.analysis.rules.assignment_balance import assigned
 from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.analysis.rules.groups import groups, offset_expiry, partition_holders, stale_groups
 from groupcoord.analysis.rules.lag import Ends, lag
-from groupcoord.analysis.rules.thresholds import Thresholds
 
 from .troubled import Known, fold_log, write_troubled
 

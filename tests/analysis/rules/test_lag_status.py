@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.analysis.rules.lag_status import (
+from groupcoord.analysis.rules.statuses import (
     WORST_FIRST,
     EndOffsetSample,
     Evidence,

@@ -14,9 +14,9 @@ from groupcoord.analysis.fold.commits import CommitFacts, CommitFold, commits
 from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory
 from groupcoord.analysis.fold.records import decode_records, read_back
+from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.pipeline.sources import LogSource
 from groupcoord.analysis.rules.groups import Row
-from groupcoord.analysis.rules.thresholds import Thresholds
 from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,

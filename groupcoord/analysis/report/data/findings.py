@@ -11,7 +11,7 @@ from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.group_status import FINE, SEVERITIES, ShareGroupRow
 from groupcoord.analysis.report.data.rows import Row, at_ms, by_group, cut, difference_told, known, none_first
 from groupcoord.analysis.report.data.standings import severity_of_kind, severity_of_status
-from groupcoord.analysis.rules.lag_status import WORST_FIRST, LagStatus, worst_status
+from groupcoord.analysis.rules.statuses import WORST_FIRST, LagStatus, worst_status
 
 # ---------------------------------------------------------------- what was read
 

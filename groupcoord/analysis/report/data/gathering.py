@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.fold.history.rows import CLASSIC
+from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.report.data import consumers, findings, groups
 from groupcoord.analysis.report.data.groups import (
     COLUMNS_OF_GROUPS,
@@ -33,7 +34,6 @@ from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_r
 from groupcoord.analysis.report.data.rows import Row, by_group, load_totals, partition_rows, report_title
 from groupcoord.analysis.report.data.standings import standings
 from groupcoord.analysis.report.html.page import report_page
-from groupcoord.analysis.rules.thresholds import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
 from groupcoord.analysis.report.data.rows import Row, by_group, cut, known
-from groupcoord.analysis.rules.lag_status import LagStatus, worst_status
-from groupcoord.analysis.rules.thresholds import BROKEN_KINDS, WORST_FIRST
+from groupcoord.analysis.rules.statuses import BROKEN_KINDS, KINDS_WORST_FIRST, LagStatus, worst_status
 
 _SEVERITIES = {LagStatus.OK: FINE, LagStatus.WARN: WARNING, LagStatus.ERR: BAD}
 
@@ -51,7 +50,7 @@ def _standing(anomalies: Sequence[Row], lag: Sequence[Row]) -> Standing:
 
 
 def _worst_kind(anomalies: Sequence[Row]) -> str | None:
-    return min((row["kind"] for row in anomalies), key=WORST_FIRST.index, default=None)
+    return min((row["kind"] for row in anomalies), key=KINDS_WORST_FIRST.index, default=None)
 
 
 def _told(kind: str, rows: Sequence[Row]) -> str:

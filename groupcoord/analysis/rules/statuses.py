@@ -12,8 +12,7 @@ from enum import Enum, IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-WINDOW_COMMITS = 10
-"""How many of a partition's last commits are looked at, and of the last looks at its end (Burrow's ``intervals``)."""
+from groupcoord.analysis.options import WINDOW_COMMITS
 
 SAMPLES_MAX = 1_000
 """So many of the last looks at a partition's end count."""
@@ -86,6 +85,24 @@ _SENTENCES = {
     LagStatus.BEHIND: "records of {} wait",
     LagStatus.UNKNOWN: "the end of {} is not known",
 }
+
+
+OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
+COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
+FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
+SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
+NEVER_COMMITTED, UNEVEN_SHARES, IDLE_MEMBERS = "never committed", "uneven shares", "idle members"
+
+BROKEN_KINDS = (COMMITS_STOPPED, STALLED, NEVER_COMMITTED, OFFSET_REWIND, DUPLICATE_OWNER)
+"""Kinds with which records are not processed, or more than once; the worst first."""
+
+KINDS_WORST_FIRST = (
+    *(*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION),
+    *(REBALANCE_STORM, UNEVEN_SHARES, IDLE_MEMBERS, COMMIT_STORM),
+)
+"""All kinds; what is the cause comes before what follows from it."""
+
+REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
 
 
 class WindowCommit(NamedTuple):
