@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-from groupcoord.analysis.decode import group_tables
-from groupcoord.analysis.decode import schema as tables
+from groupcoord.analysis.decode import schema as declared
 from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile, folder_name
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import COLUMNS, Columns, arrow_schema
@@ -35,26 +34,26 @@ TABLES_OF_KINDS = {
 
 TABLES: Mapping[str, Columns] = {
     "records": COLUMNS,
-    "commits": tables.COMMITS,
-    "current_offsets": tables.CURRENT_OFFSETS,
-    "corrupt": tables.CORRUPT,
-    "read_counts": tables.READ_COUNTS,
-    "partition_load": tables.PARTITION_LOAD,
-    END_OFFSETS_TABLE: tables.LIVE_END_OFFSETS,
-    "lag": tables.LAG,
-    "generations": group_tables.GENERATIONS,
-    "members": group_tables.MEMBERS,
-    "rebalances": group_tables.REBALANCES,
-    "epochs": group_tables.EPOCHS,
-    "memberships": group_tables.MEMBERSHIPS,
-    "moves": group_tables.MOVES,
-    "revocations": group_tables.REVOCATIONS,
-    "groups": group_tables.GROUPS,
-    "anomalies": group_tables.ANOMALIES,
-    "offset_expiry": group_tables.OFFSET_EXPIRY,
-    "stale_groups": group_tables.STALE_GROUPS,
-    "share_partitions": group_tables.SHARE_PARTITIONS,
-    "differences": group_tables.DIFFERENCES,
+    "commits": declared.COMMITS,
+    "current_offsets": declared.CURRENT_OFFSETS,
+    "corrupt": declared.CORRUPT,
+    "read_counts": declared.READ_COUNTS,
+    "partition_load": declared.PARTITION_LOAD,
+    END_OFFSETS_TABLE: declared.LIVE_END_OFFSETS,
+    "lag": declared.LAG,
+    "generations": declared.GENERATIONS,
+    "members": declared.MEMBERS,
+    "rebalances": declared.REBALANCES,
+    "epochs": declared.EPOCHS,
+    "memberships": declared.MEMBERSHIPS,
+    "moves": declared.MOVES,
+    "revocations": declared.REVOCATIONS,
+    "groups": declared.GROUPS,
+    "anomalies": declared.ANOMALIES,
+    "offset_expiry": declared.OFFSET_EXPIRY,
+    "stale_groups": declared.STALE_GROUPS,
+    "share_partitions": declared.SHARE_PARTITIONS,
+    "differences": declared.DIFFERENCES,
 }
 """By name of a table its columns; ``records`` and ``commits`` lie in a folder for each log partition."""
 

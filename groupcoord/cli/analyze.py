@@ -413,7 +413,7 @@ def _print_worst(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.analysis.report.data.group_status import BAD
+    from groupcoord.analysis.report.data.model import BAD
     from groupcoord.analysis.report.text import clipped, escape, format_number
     from groupcoord.cli.console import NAME_LENGTH_MAX
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from groupcoord.analysis.errors import ClusterError
+from groupcoord.analysis.live.client import connection
 from groupcoord.analysis.live.cluster import LiveCluster, Patience
-from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.fetching import DELETED, Lost, sound_batches
 from groupcoord.analysis.live.offsets import OffsetRange, check_readable, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress

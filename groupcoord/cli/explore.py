@@ -180,8 +180,7 @@ def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None
         for line in in_lines(story):
             say(line)
     if html is not None:
-        from groupcoord.analysis.report.html.elements import element
-        from groupcoord.analysis.report.html.layout import Section, page, paragraph
+        from groupcoord.analysis.report.html.layout import Section, element, page, paragraph
 
         sections = [
             Section(f"h{number}", story.law or "every law holds", element("div", diagram(story), class_="plot"))

@@ -104,7 +104,7 @@ def lag(
         with served_metrics(lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
             for look in _looks(address, shown.group_ids, selection, stop, interval):
                 if collector is not None:
-                    from groupcoord.analysis.pipeline.metric_values import Figures
+                    from groupcoord.analysis.pipeline.tables import Figures
                     from groupcoord.analysis.poll.rows import group_rows
 
                     rows = [asdict(one) for one in look.lags]
@@ -127,8 +127,8 @@ def _looks(
     interval_s: float,
 ) -> Iterator[_Look]:
     """Yield one look, or looks until somebody asks to stop."""
+    from groupcoord.analysis.live.client import connection
     from groupcoord.analysis.live.cluster import Patience
-    from groupcoord.analysis.live.connection import connection
     from groupcoord.analysis.live.fetching import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.snapshots import take_snapshot
     from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups
@@ -158,7 +158,7 @@ def _looks(
 
 
 def _cluster_name(address: ClusterAddress) -> str:
-    from groupcoord.analysis.live.connection import connection
+    from groupcoord.analysis.live.client import connection
 
     with connection(address, begins_run=True) as (cluster, patience):
         return patience.try_for(lambda: cluster.metadata([])).cluster_id

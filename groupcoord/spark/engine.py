@@ -26,6 +26,7 @@ from groupcoord.analysis.decode.parquet import (
     WRITTEN_COLUMNS,
     TableFile,
     Written,
+    every,
     folder_name,
     write_run,
 )
@@ -34,7 +35,6 @@ from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import CURRENT_OFFSETS as _CURRENT_COLUMNS
 from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
 from groupcoord.analysis.errors import InputError, first_line
-from groupcoord.analysis.fold.arrow import every
 from groupcoord.analysis.fold.commits import CommitFold
 from groupcoord.analysis.fold.histories import folded_histories
 from groupcoord.analysis.fold.history.rows import (
@@ -48,8 +48,7 @@ from groupcoord.analysis.fold.history.rows import (
     REBALANCE,
     REVOCATION,
 )
-from groupcoord.analysis.fold.load import KEYS, summed_counts
-from groupcoord.analysis.fold.records import RANGES, Accounts, corrupt
+from groupcoord.analysis.fold.records import KEYS, RANGES, Accounts, corrupt, summed_counts
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
@@ -279,7 +278,7 @@ def _times_in_micros(spark: SparkSession) -> Iterator[None]:
 class OutputDirectory(ResultDirectory):
     """An empty directory for tables and reports, where Spark writes too.
 
-    The arguments are those of :class:`groupcoord.analysis.decode.results.ResultDirectory`.
+    The arguments are those of :class:`groupcoord.analysis.tables.ResultDirectory`.
     """
 
     def check_reach(self, spark: SparkSession) -> None:
@@ -335,7 +334,7 @@ class Folders:
         file_system: the folders are in it.
         records: of the table of records.
         commits: of :data:`groupcoord.spark.schemas.COMMITS`, for those outside of transactions.
-        keys: of :data:`groupcoord.analysis.fold.load.KEYS`.
+        keys: of :data:`groupcoord.analysis.fold.records.KEYS`.
     """
 
     file_system: AbstractFileSystem

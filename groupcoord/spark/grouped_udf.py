@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord.analysis.fold.arrow import Int64s, integers
+from groupcoord.analysis.decode.parquet import Int64s, integers
 
 Row = dict[str, Any]
 

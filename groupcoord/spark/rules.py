@@ -29,11 +29,9 @@ from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.analysis.rules import groups as group_rules
 from groupcoord.analysis.rules import lag as lag_rules
-from groupcoord.analysis.rules.anomalies import about_groups
-from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.rules.anomalies import about_groups, about_offsets, assigned
 from groupcoord.analysis.rules.groups import Place, groups, partition_holders
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.rules.stopped_commits import about_offsets
 from groupcoord.spark.grouped_udf import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
 from groupcoord.spark.schemas import ANOMALIES, LAG, OFFSET_EXPIRY, RECORD_TIMES, STALE_GROUPS
 from groupcoord.spark.tables import (

@@ -4,7 +4,7 @@ Every table is made of one, :data:`RECORDS`, which :func:`groupcoord.spark.read_
 :func:`groupcoord.spark.from_messages` makes from any DataFrame of keys and values. Functions on it select their rows
 by ``kind`` and ``record_type``, and what they need by name, so that columns may be added. What the columns mean is
 their comment, and stands in :mod:`groupcoord.analysis.decode.schema`, :mod:`groupcoord.analysis.decode.schema` and
-:mod:`groupcoord.analysis.decode.group_tables`.
+:mod:`groupcoord.analysis.decode.schema`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from groupcoord.analysis.decode import group_tables
 from groupcoord.analysis.decode import schema as tables
 from groupcoord.analysis.decode.parquet import LATEST_MS, MOMENTS, time_name
 from groupcoord.analysis.decode.schema import COLUMNS
@@ -62,18 +61,18 @@ LIVE_END_OFFSETS = declared(tables.LIVE_END_OFFSETS)
 RECORD_TIMES = declared(tables.RECORD_TIMES)
 LAG = declared(tables.LAG)
 
-GENERATIONS = declared(group_tables.GENERATIONS)
-MEMBERS = declared(group_tables.MEMBERS)
-GROUPS = declared(group_tables.GROUPS)
-REBALANCES = declared(group_tables.REBALANCES)
-EPOCHS = declared(group_tables.EPOCHS)
-MEMBERSHIPS = declared(group_tables.MEMBERSHIPS)
-MOVES = declared(group_tables.MOVES)
-REVOCATIONS = declared(group_tables.REVOCATIONS)
-ANOMALIES = declared(group_tables.ANOMALIES)
-OFFSET_EXPIRY = declared(group_tables.OFFSET_EXPIRY)
-STALE_GROUPS = declared(group_tables.STALE_GROUPS)
-DIFFERENCES = declared(group_tables.DIFFERENCES)
+GENERATIONS = declared(tables.GENERATIONS)
+MEMBERS = declared(tables.MEMBERS)
+GROUPS = declared(tables.GROUPS)
+REBALANCES = declared(tables.REBALANCES)
+EPOCHS = declared(tables.EPOCHS)
+MEMBERSHIPS = declared(tables.MEMBERSHIPS)
+MOVES = declared(tables.MOVES)
+REVOCATIONS = declared(tables.REVOCATIONS)
+ANOMALIES = declared(tables.ANOMALIES)
+OFFSET_EXPIRY = declared(tables.OFFSET_EXPIRY)
+STALE_GROUPS = declared(tables.STALE_GROUPS)
+DIFFERENCES = declared(tables.DIFFERENCES)
 
 _DUPLICATE = (
     StructType()

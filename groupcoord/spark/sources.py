@@ -41,11 +41,18 @@ from groupcoord.analysis.decode.tailing import (
 )
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
-from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.client import connection
+from groupcoord.analysis.live.fetching import (
+    ClusterTask,
+    check_same,
+    check_topic,
+    cluster_tasks,
+    ends_now,
+    tasks_between,
+)
 from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
-from groupcoord.analysis.live.tasks import ClusterTask, check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.analysis.options import Selection
 from groupcoord.analysis.rules.groups import groups, offset_expiry
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
@@ -509,7 +516,7 @@ class ClusterOptions(RecordOptions):
         return ends_now(self.address, self.topic, self.selection.partitions)
 
     def check(self, *, may_be_empty: bool = False) -> TopicEnds:
-        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.tasks.check_topic`.
+        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.offsets.check_topic`.
 
         Args:
             may_be_empty: records may come later.

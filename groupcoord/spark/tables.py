@@ -22,7 +22,6 @@ from groupcoord.analysis.decode.schema import (
     KIND_RECORD,
     arrow_schema,
 )
-from groupcoord.analysis.fold import load
 from groupcoord.analysis.fold import replay as replaying
 from groupcoord.analysis.fold.commits import LAST_COMMITS, OUTCOME_SQL, CommitFacts, CommitFold
 from groupcoord.analysis.fold.histories import GROUPED_COLUMNS, HistoryRow, folded_histories
@@ -37,11 +36,12 @@ from groupcoord.analysis.fold.history.rows import (
     REBALANCE,
     REVOCATION,
 )
-from groupcoord.analysis.fold.load import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
+from groupcoord.analysis.fold.records import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
+from groupcoord.analysis.fold.records import partition_load as load_rows
 from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batches
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules import groups as judging
-from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
+from groupcoord.analysis.rules.groups import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark.grouped_udf import (
     BLOBS,
@@ -216,7 +216,7 @@ def read_counts(records: DataFrame) -> DataFrame:
 
 
 KEY_COLUMNS = of_arrow(KEYS)
-"""Counts of records by key: :data:`groupcoord.analysis.fold.load.KEYS`."""
+"""Counts of records by key: :data:`groupcoord.analysis.fold.records.KEYS`."""
 
 
 def partition_load(records: DataFrame) -> DataFrame:
@@ -248,7 +248,7 @@ def _keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     keys = summed_keys([KEYS.empty_table(), *(pa.Table.from_batches([batch]).cast(KEYS) for batch in batches)])
-    yield pa.RecordBatch.from_pylist(load.partition_load(keys), to_arrow_schema(PARTITION_LOAD))
+    yield pa.RecordBatch.from_pylist(load_rows(keys), to_arrow_schema(PARTITION_LOAD))
 
 
 def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[DataFrame | History], DataFrame]:
@@ -349,7 +349,7 @@ def verify(
 ) -> DataFrame:
     """Return where the tables differ from the coordinator (:data:`groupcoord.spark.schemas.DIFFERENCES`).
 
-    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.rules.differences` says.
+    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.rules.groups` says.
 
     Args:
         records: the table of records.

@@ -14,8 +14,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 import groupcoord.config.config
-from groupcoord.analysis.decode import group_tables
-from groupcoord.analysis.decode import schema as tables
+from groupcoord.analysis.decode import schema
 from groupcoord.analysis.decode.schema import COLUMNS, Columns
 from groupcoord.cli import COMMANDS
 from groupcoord.config import SETTINGS
@@ -32,26 +31,26 @@ SPARK_TYPES = {
     pa.bool_(): "boolean",
 }
 SIMPLE_TABLES: Mapping[str, Columns] = {
-    "Input": tables.MESSAGES,
+    "Input": schema.MESSAGES,
     "Records": COLUMNS,
-    "commits": tables.COMMITS,
-    "current_offsets": tables.CURRENT_OFFSETS,
-    "lag": tables.LAG,
-    "End offsets": tables.LIVE_END_OFFSETS,
-    "Record times": tables.RECORD_TIMES,
-    "partition_load": tables.PARTITION_LOAD,
-    "corrupt": tables.CORRUPT,
-    "read_counts": tables.READ_COUNTS,
+    "commits": schema.COMMITS,
+    "current_offsets": schema.CURRENT_OFFSETS,
+    "lag": schema.LAG,
+    "End offsets": schema.LIVE_END_OFFSETS,
+    "Record times": schema.RECORD_TIMES,
+    "partition_load": schema.PARTITION_LOAD,
+    "corrupt": schema.CORRUPT,
+    "read_counts": schema.READ_COUNTS,
 }
 """Tables on spark.md with columns of simple types, by heading."""
 
 GROUP_TABLES: Mapping[str, Columns] = {
-    name: getattr(group_tables, name.upper())
+    name: getattr(schema, name.upper())
     for name in (
         *("groups", "generations", "members", "rebalances", "epochs", "memberships", "moves", "revocations"),
         *("anomalies", "offset_expiry", "stale_groups", "share_partitions"),
     )
-} | {"verify": group_tables.DIFFERENCES}
+} | {"verify": schema.DIFFERENCES}
 """Tables on spark.md with columns of structures, by heading."""
 
 

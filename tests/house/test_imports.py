@@ -144,14 +144,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.share_state",  # what a share coordinator makes of its log
     ),
     "analysis.rules": (
-        *("analysis.fold", "analysis.options"),
+        *("analysis.decode", "analysis.fold", "analysis.options"),
         "analysis.report.text",  # how evidence writes durations
         *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
     ),
-    "analysis.rules.statuses": (),
+    "analysis.rules.statuses": ("analysis.options",),
     "analysis.report": (
         *("analysis.decode", "analysis.tables"),
-        "analysis.rules",  # labels and order of what is wrong
+        *("analysis.rules", "analysis.options"),  # labels and order of what is wrong
         "analysis.fold.history",  # colours and words for each cause
         "clock",  # a page says when it was made
     ),

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import groupcoord.spark as pipeline
 import groupcoord.spark.sessions
 from groupcoord.analysis.pipeline.batch import Pipeline
-from groupcoord.analysis.report.data.group_status import SEVERITIES
-from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX
+from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX, SEVERITIES
 from groupcoord.cli.analyze import _Watch
 from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.spark.engine import SparkEngine

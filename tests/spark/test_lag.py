@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.report.data.findings import lag_rows, status_counts
 from groupcoord.analysis.report.data.model import LagRow
+from groupcoord.analysis.report.data.rows import lag_rows, status_counts
 from groupcoord.spark.schemas import COMMITS, LIVE_END_OFFSETS, RECORD_TIMES
 
 NOW_MS = 91_000

@@ -12,9 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from groupcoord.analysis.decode.parquet import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OPEN
-from groupcoord.analysis.decode.schema import COMMITS, CURRENT_OFFSETS, KIND_CONTROL, arrow_schema
-from groupcoord.analysis.fold.arrow import (
+from groupcoord.analysis.decode.parquet import (
+    ABORT_TYPE,
+    ABORTED,
+    COMMIT_TYPE,
+    COMMITTED,
+    OPEN,
     Bools,
     Int64s,
     Runs,
@@ -25,6 +28,7 @@ from groupcoord.analysis.fold.arrow import (
     key_codes,
     last_rows,
 )
+from groupcoord.analysis.decode.schema import COMMITS, CURRENT_OFFSETS, KIND_CONTROL, arrow_schema
 from groupcoord.analysis.options import WINDOW_COMMITS, Thresholds
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 

@@ -17,9 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
 
-from groupcoord.analysis.decode.parquet import OFFSET_TYPES, OPEN
+from groupcoord.analysis.decode.parquet import (
+    OFFSET_TYPES,
+    OPEN,
+    every,
+    flags,
+    integers,
+    is_offset_record,
+    key_codes,
+    last_rows,
+)
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_READ, KIND_RECORD
-from groupcoord.analysis.fold.arrow import every, flags, integers, is_offset_record, key_codes, last_rows
 from groupcoord.analysis.fold.commits import GROUP, MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
 from groupcoord.analysis.fold.history import FoldOptions, GroupFold, GroupRecord, LastCommit, LogHistory, Row
 from groupcoord.analysis.fold.history.log_history import Completeness, feed_fold

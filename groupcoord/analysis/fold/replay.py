@@ -19,8 +19,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord.analysis.decode.parquet import Runs, every, is_offset_record
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD, RECORDS, Column, arrow_schema
-from groupcoord.analysis.fold.arrow import Runs, every, is_offset_record
 from groupcoord.analysis.fold.commits import is_marker
 from groupcoord.analysis.fold.history.rows import NO_PARTITIONS, by_topic, decode_partitions
 from groupcoord.clock import ManualClock

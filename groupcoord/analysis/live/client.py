@@ -10,11 +10,19 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
-from groupcoord.analysis.errors import AccessError, ClusterError, TransientClusterError, check_error, error_name
+from groupcoord.analysis.errors import (
+    AccessError,
+    ClusterError,
+    InputError,
+    TransientClusterError,
+    check_error,
+    error_name,
+)
 from groupcoord.analysis.live.cluster import (
     NO_BROKER,
     SETTLE_MS,
@@ -25,11 +33,11 @@ from groupcoord.analysis.live.cluster import (
     GroupOffsets,
     ListedGroups,
     ListedOffset,
+    LiveCluster,
     LogEnd,
     OffsetOutOfRangeError,
+    Patience,
     TopicMetadata,
-)
-from groupcoord.analysis.live.group_requests import (
     cluster_request,
     committed_offsets,
     coordinators_request,
@@ -43,7 +51,7 @@ from groupcoord.analysis.live.group_requests import (
     share_offsets,
     share_offsets_request,
 )
-from groupcoord.analysis.live.settings import ClientSettings
+from groupcoord.analysis.live.settings import ClientSettings, ClusterAddress
 from groupcoord.client import (
     Answer,
     ConnectionLostError,
@@ -317,3 +325,34 @@ def _fetch(partition: TopicPartition, topic_id: UUID, offset: int, max_bytes: in
     oldest, newest = _VERSIONS[_FETCH]
     has_id = topic_id != ZERO_UUID
     return Request(_FETCH, (oldest, newest if has_id else _TOPIC_IDS_FROM[_FETCH] - 1), lambda version: values)
+
+
+FIRST_ANSWER_MS = 4_000
+"""How long a run tries to connect at its start: where a wrong port is named, nobody ever answers."""
+
+
+@contextmanager
+def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator[tuple[LiveCluster, Patience]]:
+    """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be.
+
+    Args:
+        address: where it is.
+        begins_run: it was not reached before, so that it may not be there at all. Later a broker may only be down for
+            a while, for which the settings say how long to wait.
+
+    Raises:
+        ClusterError: it can't be reached, or refuses the log-in.
+        InputError: the settings are wrong, or javaproperties, or scramp for SCRAM, is not installed.
+    """
+    try:
+        settings = address.settings()
+        longest_ms = FIRST_ANSWER_MS if begins_run else settings.default_api_timeout_ms
+        first = Patience(min(settings.default_api_timeout_ms, longest_ms), settings.retry_backoff_ms)
+        cluster = first.try_for(lambda: KafkaCluster(settings))
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is not installed; try: pip install 'groupcoord[live]'") from error
+    patience = Patience(settings.default_api_timeout_ms, settings.retry_backoff_ms)
+    try:
+        yield cluster, patience
+    finally:
+        cluster.close()

@@ -14,6 +14,8 @@ from attrs import define, field, frozen
 
 from groupcoord.analysis.errors import AccessError, ClusterError, TransientClusterError, error_name
 from groupcoord.analysis.live.cluster import (
+    DESCRIBED_BY,
+    SHARE,
     CommittedOffset,
     DescribedGroup,
     GroupOffsets,
@@ -21,7 +23,6 @@ from groupcoord.analysis.live.cluster import (
     LiveCluster,
     Patience,
 )
-from groupcoord.analysis.live.group_requests import DESCRIBED_BY, SHARE
 from groupcoord.analysis.live.offsets import PartitionEnds, list_ends
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.errors import ErrorCode

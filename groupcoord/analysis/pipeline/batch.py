@@ -16,8 +16,8 @@ from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.errors import InputError, RunFailedError, first_line
 from groupcoord.analysis.options import Selection
-from groupcoord.analysis.pipeline.share_states import ShareStates
 from groupcoord.analysis.pipeline.sources import LogSource, Source
+from groupcoord.analysis.pipeline.tables import ShareStates
 from groupcoord.analysis.report.data.gathering import gather_report, write_report
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.rules.lag import Ends

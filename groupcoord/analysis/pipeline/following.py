@@ -24,8 +24,7 @@ from groupcoord.analysis.errors import RunFailedError, first_line
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
 from groupcoord.analysis.fold.histories import CarriedLog
 from groupcoord.analysis.fold.history import KINDS, REBALANCE, Row
-from groupcoord.analysis.fold.load import LoadFold, partition_load
-from groupcoord.analysis.fold.records import RANGES, corrupt, of_partition
+from groupcoord.analysis.fold.records import RANGES, LoadFold, corrupt, of_partition, partition_load
 from groupcoord.analysis.pipeline.batch import Paths, Run, RunOptions
 from groupcoord.analysis.pipeline.sources import attempted
 from groupcoord.analysis.pipeline.tables import (

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from groupcoord.analysis.pipeline.metric_values import Figures, RebalanceCounts, Row, figures_of
+from groupcoord.analysis.pipeline.tables import FigureRow, Figures, RebalanceCounts, figures_of
 from groupcoord.analysis.rules.statuses import LagStatus, group_status
 from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock, SystemClock
@@ -85,8 +85,8 @@ class GroupCollector(Collector):
             anomalies.add_metric([self._cluster, group_id, kind], count)
         yield from (causes, by_group, members, states, anomalies)
 
-    def _of_partitions(self, rows: list[Row]) -> Iterator[Metric]:
-        figures: list[tuple[str, str, Callable[[Row], float | None]]] = [
+    def _of_partitions(self, rows: list[FigureRow]) -> Iterator[Metric]:
+        figures: list[tuple[str, str, Callable[[FigureRow], float | None]]] = [
             ("offset", "Committed offset", lambda row: row["committed_offset"]),
             ("lag", "Records behind", lambda row: row["lag"]),
             ("lag_seconds", "Age of the next record to read", lambda row: _seconds(row["lag_ms"])),
@@ -107,7 +107,7 @@ class GroupCollector(Collector):
             lag.add_metric(self._partition(row), row["lag"])
         yield from (offset, lag)
 
-    def _of_statuses(self, rows: Sequence[Row]) -> Iterator[Metric]:
+    def _of_statuses(self, rows: Sequence[FigureRow]) -> Iterator[Metric]:
         of_partition = ["cluster", "consumer_group", "topic", "partition"]
         text = ", ".join(f"{number} {status.label}" for status in LagStatus if (number := _shown(status)) == status)
         statuses = GaugeMetricFamily("groupcoord_consumer_partition_status", text, labels=of_partition)
@@ -118,7 +118,7 @@ class GroupCollector(Collector):
         by_group = _grouped(rows, lambda row: (row["group_id"],))
         yield self._family(_BURROW + "consumer_status", text, of_partition[:2], by_group, _status)
 
-    def _of_lag(self, rows: list[Row]) -> Iterator[Metric]:
+    def _of_lag(self, rows: list[FigureRow]) -> Iterator[Metric]:
         of_group = _grouped(rows, lambda row: (row["group_id"],))
         of_topic = _grouped(rows, lambda row: (row["group_id"], row["topic"]))
         labels = ["cluster_name", "group"]
@@ -129,7 +129,7 @@ class GroupCollector(Collector):
         labels = ["cluster", "consumer_group"]
         yield self._family(_BURROW + "consumer_lag_total", "All lag", labels, of_group, _sum_lag)
 
-    def _of_topics(self, rows: Sequence[Row]) -> Iterator[Metric]:
+    def _of_topics(self, rows: Sequence[FigureRow]) -> Iterator[Metric]:
         ends = {
             (row["topic"], row["topic_partition"]): row["end_offset"] for row in rows if row["end_offset"] is not None
         }
@@ -147,8 +147,8 @@ class GroupCollector(Collector):
         name: str,
         text: str,
         labels: list[str],
-        groups: dict[tuple[str, ...], list[Row]],
-        value_of: Callable[[list[Row]], float | None],
+        groups: dict[tuple[str, ...], list[FigureRow]],
+        value_of: Callable[[list[FigureRow]], float | None],
     ) -> Metric:
         family = GaugeMetricFamily(name, text, labels=labels)
         for key, rows in groups.items():
@@ -156,7 +156,7 @@ class GroupCollector(Collector):
                 family.add_metric([self._cluster, *key], value)
         return family
 
-    def _partition(self, row: Row) -> list[str]:
+    def _partition(self, row: FigureRow) -> list[str]:
         return [self._cluster, row["group_id"], row["topic"], str(row["topic_partition"])]
 
 
@@ -183,8 +183,10 @@ def served(collector: Collector, host: str, port: int) -> Iterator[str]:
         thread.join()
 
 
-def _grouped(rows: Iterable[Row], key_of: Callable[[Row], tuple[str, ...]]) -> dict[tuple[str, ...], list[Row]]:
-    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+def _grouped(
+    rows: Iterable[FigureRow], key_of: Callable[[FigureRow], tuple[str, ...]]
+) -> dict[tuple[str, ...], list[FigureRow]]:
+    groups: dict[tuple[str, ...], list[FigureRow]] = defaultdict(list)
     for row in rows:
         groups[key_of(row)].append(row)
     return groups
@@ -194,19 +196,19 @@ def _seconds(lag_ms: int | None) -> float | None:
     return None if lag_ms is None else lag_ms / MS_PER_S
 
 
-def _max_lag(rows: list[Row]) -> float:
+def _max_lag(rows: list[FigureRow]) -> float:
     return max(float(row["lag"]) for row in rows)
 
 
-def _max_seconds(rows: list[Row]) -> float | None:
+def _max_seconds(rows: list[FigureRow]) -> float | None:
     return _seconds(max((row["lag_ms"] for row in rows if row["lag_ms"] is not None), default=None))
 
 
-def _sum_lag(rows: list[Row]) -> float:
+def _sum_lag(rows: list[FigureRow]) -> float:
     return sum(float(row["lag"]) for row in rows)
 
 
-def _status(rows: list[Row]) -> float:
+def _status(rows: list[FigureRow]) -> float:
     return group_status(LagStatus.of(row["status"]) for row in rows)
 
 

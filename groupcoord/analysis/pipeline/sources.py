@@ -36,12 +36,18 @@ from groupcoord.analysis.decode.tailing import (
     ranges_to_read,
 )
 from groupcoord.analysis.errors import InputError, first_line
-from groupcoord.analysis.live.connection import connection
-from groupcoord.analysis.live.fetching import record_times
+from groupcoord.analysis.live.client import connection
+from groupcoord.analysis.live.fetching import (
+    check_same,
+    check_topic,
+    cluster_tasks,
+    ends_now,
+    record_times,
+    tasks_between,
+)
 from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends, offsets_retention_minutes
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.live.tasks import check_same, check_topic, cluster_tasks, ends_now, tasks_between
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.clock import SystemClock
 from groupcoord.core.topics import SHARE_STATE_TOPIC

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+import heapq
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, field, frozen
 
+from groupcoord.analysis.decode.rows import RowSettings
+from groupcoord.analysis.decode.schema import KIND_RECORD
+from groupcoord.analysis.errors import InputError, LogCutError
 from groupcoord.analysis.fold.commits import CommitFacts
-from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION, Row
+from groupcoord.analysis.fold.history.rows import SHARE
+from groupcoord.analysis.fold.history.share_partitions import SharePartitions
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.rules.anomalies import anomalies
-from groupcoord.analysis.rules.assignment_balance import Assigned, assigned
+from groupcoord.analysis.pipeline.sources import Source, attempted
+from groupcoord.analysis.rules.anomalies import Assigned, anomalies, assigned
 from groupcoord.analysis.rules.groups import Histories, groups, offset_expiry, stale_groups
 from groupcoord.analysis.rules.lag import Ends, lag
-from groupcoord.analysis.tables import TableFiles
+from groupcoord.analysis.tables import FinishedTables, TableFiles
+from groupcoord.core.log.records import OpaqueRecord
+from groupcoord.records.share_state import decode_share_state
 
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
 """Kinds of a history's rows that are needed, besides those of members."""
@@ -104,3 +112,145 @@ def write_lag(
         for one in known:
             members = {row["group_id"]: row["member_count"] for row in one.histories[GROUP]}
             add("lag", lag(one.current, ends, one.facts.counted(), one.held.holders, now_ms, times, read_ms, members))
+
+
+SHARE_STATE_SETTINGS = RowSettings(("kind", "log_offset", "log_timestamp_ms", "key", "value"), raw_bytes=True)
+"""What rows are to hold: these records have nothing but their bytes in common with those of __consumer_offsets."""
+
+
+class ShareStateFold:
+    """Folds the rows of all log partitions of ``__share_group_state``, as they come."""
+
+    def __init__(self) -> None:
+        self._of: dict[int | None, SharePartitions] = {}
+        self._next_offsets: dict[int | None, int] = {}
+
+    def add(self, number: int | None, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take rows of a log partition in the order of the log; what was taken before is passed over."""
+        states = self._of.setdefault(number, SharePartitions(number))
+        for batch in batches:
+            for kind, offset, at_ms, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if kind == KIND_RECORD and offset >= self._next_offsets.get(number, 0):
+                    self._next_offsets[number] = offset + 1
+                    record = decode_share_state(key or b"", value)
+                    if not isinstance(record, OpaqueRecord):
+                        states.add(offset, at_ms, record)
+
+    def rows(self, names: Mapping[str, str]) -> list[Row]:
+        """Return what is known of share-partitions.
+
+        The columns are :data:`groupcoord.analysis.decode.schema.SHARE_PARTITIONS`.
+
+        Args:
+            names: of topics, by their ids.
+        """
+        return [row | {"topic": names.get(row["topic_id"])} for states in self._of.values() for row in states.rows()]
+
+
+_TABLE = "share_partitions"
+
+
+class ShareStates:
+    """What the log of share groups' states tells, as far as it was read.
+
+    Args:
+        source: of the groups' log, beside which it is looked for.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tail = self._source.share_state_tail()
+        self._fold: ShareStateFold | None = None
+
+    def write(self, tables: FinishedTables) -> None:
+        """Read what is new, and write the table; nothing if there is no such log, or it may not be read.
+
+        Args:
+            tables: those that were written: members tell what topics are called.
+        """
+        try:
+            attempted(self._read)
+        except LogCutError:
+            self._begin()  # the topic was made again: what it holds now is read the next time
+        except InputError:
+            pass
+        if self._fold is not None:
+            members = (row for row in tables.rows("members", ("type", "assignment")) if row["type"] == SHARE)
+            assigned = (one for row in members for one in row["assignment"])
+            names = {one["topic_id"]: one["topic"] for one in assigned if one["topic"] is not None}
+            files = TableFiles(tables.results)
+            excludes = self._source.selection.excludes
+            files.write_rows(_TABLE, [row for row in self._fold.rows(names) if not excludes(row["group_id"])])
+            tables.counts |= files.counts
+
+    def _read(self) -> None:
+        for task in self._tail.look():
+            runs = [(number, list(batches)) for number, batches in task.runs(SHARE_STATE_SETTINGS)]
+            self._tail.check(task)
+            self._fold = self._fold or ShareStateFold()
+            for number, batches in runs:
+                self._fold.add(number, batches)
+        self._tail.take()
+
+
+ROWS_MAX = 100_000
+"""Partitions of groups that are shown; if there are more, those with the greatest lag."""
+
+_OF_LAG = (
+    *("group_id", "topic", "topic_partition", "committed_offset", "end_offset", "lag", "lag_ms", "status"),
+    *("member_id", "client_id", "client_host"),
+)
+
+FigureRow = Mapping[str, Any]
+RebalanceCounts = Mapping[tuple[str, str], int]
+"""By group and cause, how many rebalances there were."""
+
+
+@frozen
+class Figures:
+    """What there is to show.
+
+    Attributes:
+        seen_ms: when the input was looked at, in milliseconds since 1970.
+        rows: how many rows of the log were read; None: none are.
+        lag: rows of the table of this name.
+        groups: rows of the table of this name.
+        rebalances: how many each group had.
+        anomalies: by group and kind, how many there are.
+    """
+
+    seen_ms: int
+    rows: int | None = None
+    lag: Sequence[FigureRow] | None = None
+    groups: Sequence[FigureRow] = ()
+    rebalances: RebalanceCounts = field(factory=dict)
+    anomalies: Mapping[tuple[str, str], int] = field(factory=dict)
+
+
+def figures_of(
+    before: Figures | None, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None
+) -> Figures:
+    """Return what tables tell.
+
+    Args:
+        before: what was shown before; what these tables don't tell stays.
+        tables: those that were made anew.
+        seen_ms: when the input was looked at, in milliseconds since 1970.
+        rows: how many rows of the log were read.
+        earlier: rebalances that are in no table any more.
+    """
+    found = evolve(before or Figures(seen_ms), seen_ms=seen_ms, rows=rows)
+    if tables.has("lag"):
+        found = evolve(
+            found, lag=heapq.nlargest(ROWS_MAX, tables.rows("lag", _OF_LAG), key=lambda row: row["lag"] or 0)
+        )
+    if tables.has("groups"):
+        counts = Counter(earlier or {})
+        counts.update((row["group_id"], row["cause"]) for row in tables.rows("rebalances", ("group_id", "cause")))
+        kinds = Counter((row["group_id"], row["kind"]) for row in tables.rows("anomalies", ("group_id", "kind")))
+        described = list(tables.rows("groups", ("group_id", "type", "state", "member_count")))
+        found = evolve(found, groups=described[:ROWS_MAX], rebalances=counts, anomalies=kinds)
+    return found

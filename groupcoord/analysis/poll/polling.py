@@ -13,30 +13,36 @@ from importlib.metadata import version
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
-from groupcoord.analysis.decode.group_tables import ANOMALIES, EPOCHS, GROUPS, MEMBERS, REBALANCES
 from groupcoord.analysis.decode.results import ResultDirectory
-from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Column, Columns, arrow_schema
+from groupcoord.analysis.decode.schema import (
+    ANOMALIES,
+    CURRENT_OFFSETS,
+    EPOCHS,
+    GROUPS,
+    LAG,
+    LIVE_END_OFFSETS,
+    MEMBERS,
+    REBALANCES,
+    Column,
+    Columns,
+    arrow_schema,
+)
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, PARTITION, REWINDS, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.client import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.options import Selection
-from groupcoord.analysis.pipeline.metric_values import Figures, RebalanceCounts
-from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples
+from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples, Figures, RebalanceCounts
 from groupcoord.analysis.poll import rows
-from groupcoord.analysis.poll.groups import GONE_MAX, Changes, PolledGroups
 from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, Place
-from groupcoord.analysis.poll.rows import Row, topics_of
+from groupcoord.analysis.poll.rows import GONE_MAX, Changes, PolledGroups, Row, topics_of
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.findings import anomaly_counts, anomaly_rows, lag_rows, status_counts
 from groupcoord.analysis.report.data.gathering import write_report
-from groupcoord.analysis.report.data.groups import group_rows, most_churning, severities, state_counts
+from groupcoord.analysis.report.data.groups import RebalanceFigures, group_rows, most_churning, severities, state_counts
 from groupcoord.analysis.report.data.model import Report
-from groupcoord.analysis.report.data.rebalances import RebalanceFigures
-from groupcoord.analysis.report.data.standings import standings
-from groupcoord.analysis.rules.anomalies import anomalies
-from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.report.data.rows import anomaly_counts, anomaly_rows, lag_rows, standings, status_counts
+from groupcoord.analysis.rules.anomalies import anomalies, assigned
 from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.statuses import time_lag_of
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
@@ -154,7 +160,7 @@ class PolledAnomalies:
         watch: LagWatch,
         ends: Ends,
     ) -> list[Row]:
-        """Return what is wrong with groups (:data:`groupcoord.analysis.decode.group_tables.ANOMALIES`).
+        """Return what is wrong with groups (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
         Offsets that were others than before are commits; one of the same offset, no poll shows. So nothing stalls: who
         commits the same offset again and again has stopped.

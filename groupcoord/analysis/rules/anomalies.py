@@ -4,29 +4,44 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from groupcoord.analysis.fold.commits import CommitFacts
-from groupcoord.analysis.fold.history import DUPLICATE, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.decode.parquet import Bools, Int64s, Runs, flags, integers
+from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
+from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT
+from groupcoord.analysis.fold.history.rows import SHARE, STREAMS
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.report.text import format_limit
-from groupcoord.analysis.rules.assignment_balance import Assigned, about_shares
-from groupcoord.analysis.rules.groups import Histories
-from groupcoord.analysis.rules.lag import Ends
+from groupcoord.analysis.rules.groups import Histories, Place, began_ms, partition_holders
+from groupcoord.analysis.rules.lag import Behind, Ends
 from groupcoord.analysis.rules.statuses import (
     COMMIT_STORM,
+    COMMITS_STOPPED,
     DUPLICATE_OWNER,
     FENCED_MEMBER,
     FLAPPING_MEMBER,
+    IDLE_MEMBERS,
+    NEVER_COMMITTED,
+    NO_OFFSET,
+    OFFSET_REWIND,
     REBALANCE_STORM,
+    REWIND,
     SLOW_REVOCATION,
+    STALL,
+    STALLED,
+    STOP,
+    UNEVEN_SHARES,
+    has_stopped,
+    known_offset,
+    stands_still,
 )
-from groupcoord.analysis.rules.stopped_commits import about_offsets
 
 Row = dict[str, Any]
 Of = tuple[int | None, str]
@@ -41,7 +56,7 @@ def anomalies(
     now_ms: int | None,
     thresholds: Thresholds | None = None,
 ) -> list[Row]:
-    """Return what is wrong with groups (:data:`groupcoord.analysis.decode.group_tables.ANOMALIES`).
+    """Return what is wrong with groups (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
     The status is Burrow's word for such a thing. What Burrow would say now of each partition the table of lag tells:
     here are all rewinds of the log, and silences only beyond the thresholds. With ``ends`` a partition whose commits
@@ -251,3 +266,455 @@ def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
             "count": len(some),
             "evidence": evidence,
         }
+
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def about_offsets(
+    facts: CommitFacts, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
+) -> Iterator[Row]:
+    """Yield rows of the table of anomalies.
+
+    Args:
+        facts: of commits.
+        holders: who has which partition.
+        ends: where topics end; None: that is not known, and nothing stalls.
+        now_ms: the moment to judge from, in milliseconds since 1970.
+        limits: what is too much.
+    """
+    if now_ms is None:
+        return
+    commits = last_commits(facts, limits)
+    judge = _Judge(holders, ends, now_ms, limits, "new offset" if facts.are_samples else "commit")
+    for found in _by_partition(commits, facts.rewinds, now_ms):
+        place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
+        for told in judge.tell(place, found):
+            yield found.of | told
+    if ends is not None:
+        committed = set(places_of(commits.of.filter(pa.array(commits.highest != NO_OFFSET))))
+        yield from _never_committed(committed, holders, ends, now_ms, limits)
+
+
+class LastCommits(NamedTuple):
+    """The last commits of partitions, in columns.
+
+    Attributes:
+        of: the partitions, and whose commits these are.
+        first_ms: when each one's last commits began.
+        last_ms: and ended.
+        commits: how many they are.
+        lowest: of their offsets; more than the highest: there are none but tombstones.
+        highest: of their offsets.
+        is_there: no tombstone is among them.
+    """
+
+    of: pa.Table
+    first_ms: Int64s
+    last_ms: Int64s
+    commits: Int64s
+    lowest: Int64s
+    highest: Int64s
+    is_there: Bools
+
+
+def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
+    """Return the last commits of each partition, as many as are looked at."""
+    commits = facts.last
+    runs = Runs(commits, PARTITION)
+    order, starts = runs.order, runs.starts
+    if not len(starts):
+        none = np.zeros(0, np.int64)
+        return LastCommits(commits.select(PARTITION), none, none, none, none, none, none > 0)
+    at_ms, offsets = integers(commits["log_timestamp_ms"])[order], integers(commits["committed_offset"])[order]
+    is_new = runs.from_end() <= limits.window_commits
+    is_offset = is_new & flags(pc.is_valid(commits["committed_offset"]))[order]
+    is_tombstone = is_new & flags(commits["tombstone"])[order]
+    return LastCommits(
+        commits.select(PARTITION).take(pa.array(order[starts])),
+        np.minimum.reduceat(np.where(is_new, at_ms, _MOST), starts),
+        np.maximum.reduceat(np.where(is_new, at_ms, _LEAST), starts),
+        np.add.reduceat(is_new, starts, dtype=np.int64),
+        np.minimum.reduceat(np.where(is_offset, offsets, _MOST), starts),
+        np.maximum.reduceat(np.where(is_offset, offsets, _LEAST), starts),
+        np.add.reduceat(is_tombstone, starts, dtype=np.int64) == 0,
+    )
+
+
+def places_of(partitions: pa.Table) -> Iterator[Place]:
+    """Yield groups with topic and partition, of rows that tell them."""
+    yield from zip(*(partitions[name].to_pylist() for name in ("group_id", "topic", "topic_partition")), strict=True)
+
+
+class _Found(NamedTuple):
+    """What is to be known of a partition's commits, and of the last ones.
+
+    Attributes:
+        of: the partition, and whose commits these are.
+        rewinds: how often they went back, with when and the furthest: by how much, and to where.
+        first_ms: when the last commits began.
+        last_ms: and ended.
+        commits: how many they are.
+        lowest: of their offsets.
+        highest: of their offsets.
+        is_there: no tombstone is among them.
+    """
+
+    of: Row
+    rewinds: Row | None
+    first_ms: int
+    last_ms: int
+    commits: int
+    lowest: int
+    highest: int
+    is_there: bool
+
+
+def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Iterator[_Found]:
+    """Yield partitions of which there may be something to tell."""
+    of_rewinds = {tuple(row[name] for name in PARTITION): row for row in rewinds.to_pylist()}
+    of, *columns = commits
+    is_silent = has_stopped(commits.first_ms, commits.last_ms, now_ms) | stands_still(commits.lowest, commits.highest)
+    wanted = commits.is_there & is_silent
+    if of_rewinds:
+        wanted |= np.array([tuple(row.values()) in of_rewinds for row in of.to_pylist()], np.bool_)
+    numbers = np.flatnonzero(wanted)
+    figures = (column[numbers].tolist() for column in columns)
+    for place, *found in zip(of.take(pa.array(numbers)).to_pylist(), *figures, strict=True):
+        yield _Found(place, of_rewinds.get(tuple(place.values())), *found)
+
+
+def _never_committed(
+    committed: Collection[Place], holders: Mapping[Place, Row], ends: Ends, now_ms: int, limits: Thresholds
+) -> Iterator[Row]:
+    """Yield partitions with records that a member has had for long, and of which there is no commit."""
+    for place, holder in holders.items():
+        since_ms, (group_id, topic, partition) = holder["since_ms"], place
+        if place in committed or topic is None or holder["is_shared"] or since_ms is None:
+            continue
+        silent_ms, records = now_ms - since_ms, ends.records(topic, partition)
+        if records and silent_ms >= limits.stopped_ms:
+            had = f"{holder['client_id']} has had it for {silent_ms // 1_000:,} s"
+            yield {
+                "group_id": group_id,
+                "kind": NEVER_COMMITTED,
+                "topic": topic,
+                "topic_partition": partition,
+                "client_id": holder["client_id"],
+                "first_ms": since_ms,
+                "last_ms": now_ms,
+                "count": 1,
+                "value": silent_ms,
+                "evidence": f"{had}, with {records:,} records, and no commit ever",
+                "log_partition": holder["log_partition"],
+            }
+
+
+class _Judge:
+    """Says what is wrong with a partition's commits, and calls one what it was seen as."""
+
+    def __init__(
+        self, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int, limits: Thresholds, commit: str
+    ) -> None:
+        self._holders = holders
+        self._ends = ends
+        self._now_ms = now_ms
+        self._limits = limits
+        self._commit = commit
+
+    def tell(self, place: Place, found: _Found) -> Iterator[Row]:
+        """Yield what is wrong; once for each row about the end of a partition, if several tell it."""
+        rows: list[Behind | None] = [None]
+        if self._ends is not None:
+            rows = list(self._ends.of(*place[1:], found.highest))
+        for behind in rows:
+            if found.rewinds is not None:
+                yield _rewind(found.rewinds)
+            if found.is_there and known_offset(found.highest) is not None:
+                yield from self._silence(place, found, behind)
+
+    def _silence(self, place: Place, found: _Found, behind: Behind | None) -> Iterator[Row]:
+        """Yield that a partition's commits stopped, or that they go on at the same offset in spite of a lag."""
+        limits, lag = self._limits, None if behind is None else behind.lag
+        if behind is None:
+            holder = self._holders.get(place)
+            is_wanted = holder is not None and holder["member_id"] is not None
+        else:
+            is_wanted = lag is not None and lag > 0 and not behind.was_at_end
+        silent_ms = self._now_ms - found.last_ms
+        is_silent = has_stopped(found.first_ms, found.last_ms, self._now_ms) and silent_ms >= limits.stopped_ms
+        figures = {"first_ms": found.first_ms, "last_ms": found.last_ms, "count": found.commits}
+        if is_silent and is_wanted and found.commits > 1:
+            backlog = "" if lag is None else f", {lag:,} records behind"
+            evidence = f"no {self._commit} for {silent_ms // 1_000:,} s{backlog}"
+            yield {"kind": COMMITS_STOPPED, "status": STOP, **figures, "value": silent_ms, "evidence": evidence}
+        is_same = stands_still(found.lowest, found.highest) and found.commits >= limits.window_commits
+        if is_same and lag is not None and lag > 0 and not is_silent:
+            evidence = f"{found.commits:,} commits of offset {found.highest:,}, {lag:,} records behind"
+            yield {"kind": STALLED, "status": STALL, **figures, "value": lag, "evidence": evidence}
+
+
+def _rewind(rewinds: Row) -> Row:
+    """Return that a partition's committed offset went back."""
+    return {
+        "kind": OFFSET_REWIND,
+        "status": REWIND,
+        "first_ms": rewinds["first_ms"],
+        "last_ms": rewinds["last_ms"],
+        "count": rewinds["count"],
+        "value": rewinds["by"],
+        "evidence": f"back by {rewinds['by']:,} to {rewinds['to']:,}",
+    }
+
+
+MS_PER_S = 1_000
+
+
+class Share(NamedTuple):
+    """What a member has as the log ends.
+
+    Attributes:
+        member_id: the member.
+        client_id: what its client calls itself.
+        partitions: how many partitions or tasks it has.
+        unnamed: how many of them are of topics that the log does not name.
+    """
+
+    member_id: str
+    client_id: str | None
+    partitions: int
+    unnamed: int
+
+
+class Shares(NamedTuple):
+    """What the members of a group have as the log ends.
+
+    Attributes:
+        of: the group, and its log partition.
+        type: of the group.
+        members: each of them.
+        since_ms: when its generation or epoch began, in milliseconds since 1970; None: the log does not tell.
+        uneven_since_ms: since when its generations have uneven numbers of partitions; None: they don't.
+    """
+
+    of: Row
+    type: str
+    members: tuple[Share, ...]
+    since_ms: int | None
+    uneven_since_ms: int | None
+
+
+class Assigned(NamedTuple):
+    """Who has what as the log ends.
+
+    Attributes:
+        holders: who has which partition, as :func:`groupcoord.analysis.rules.groups.partition_holders` tells it.
+        shares: what the members of each group have that has members.
+    """
+
+    holders: Mapping[Place, Row]
+    shares: list[Shares]
+
+
+def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
+    """Return who has what as the log ends.
+
+    Args:
+        found: the groups' histories.
+        limits: what is too much.
+    """
+    by_group: dict[tuple[int | None, str], list[Row]] = {}
+    for row in found[MEMBER]:
+        by_group.setdefault((row["log_partition"], row["group_id"]), []).append(row)
+    started_ms = {
+        (row["log_partition"], row["group_id"], row["type"], row["to_generation"]): row["started_ms"]
+        for row in found[REBALANCE]
+    }
+    told = [
+        _shares(
+            group, by_group.get((group["log_partition"], group["group_id"]), []), started_ms, limits or Thresholds()
+        )
+        for group in found[GROUP]
+    ]
+    return Assigned(partition_holders(found), [shares for shares in told if shares is not None])
+
+
+def _shares(
+    group: Row, members: list[Row], started_ms: Mapping[tuple[Any, ...], int | None], limits: Thresholds
+) -> Shares | None:
+    """Return what the members of a group have; None if it has none."""
+    members.sort(key=lambda row: row["log_offset"])
+    views = [
+        list(some) for _, some in groupby(members, lambda row: (row["type"], row["generation"], row["log_offset"]))
+    ]
+    if not views or (views[-1][0]["type"], views[-1][0]["generation"]) != (group["type"], group["generation_or_epoch"]):
+        return None
+    since_ms = began_ms(group)
+    uneven_since_ms = None
+    for view in reversed(views):
+        if not _is_uneven([_count(row) for row in view], limits.uneven_times):
+            break
+        key = (group["log_partition"], group["group_id"], view[0]["type"], view[0]["generation"])
+        known = (started_ms.get(key), uneven_since_ms, since_ms)
+        uneven_since_ms = next((ms for ms in known if ms is not None and ms >= 0), None)
+    of = {name: group[name] for name in ("group_id", "log_partition")}
+    return Shares(of, group["type"], tuple(_share(row) for row in views[-1]), since_ms, uneven_since_ms)
+
+
+def _share(row: Row) -> Share:
+    unnamed = sum(len(one["partitions"]) for one in row["assignment"] or () if one["topic"] is None)
+    return Share(row["member_id"], row["client_id"], _count(row), unnamed)
+
+
+def _count(row: Row) -> int:
+    return sum(len(one["partitions"]) for one in row["assignment"] or ())
+
+
+def _is_uneven(counts: list[int], times: float) -> bool:
+    """Tell whether some have nothing while another has several times the mean, which would do for two."""
+    return min(counts) == 0 and max(counts) > 1 and max(counts) * len(counts) >= times * sum(counts)
+
+
+# ---------------------------------------------------------------- what is wrong with that
+
+
+def about_shares(
+    held: Assigned, facts: CommitFacts, now_ms: int | None, limits: Thresholds, *, has_ends: bool
+) -> Iterator[Row]:
+    """Yield rows of the table of anomalies.
+
+    Args:
+        held: who has what.
+        facts: of commits.
+        now_ms: the moment to judge from, in milliseconds since 1970.
+        limits: what is too much.
+        has_ends: it is known where topics end, so that partitions that were never committed are told one by one where
+            the log names their topics.
+    """
+    if now_ms is None or not held.shares:
+        return
+    work = _Work(held.holders, facts, now_ms, limits)
+    for shares in held.shares:
+        yield from _group_never_committed(shares, work, now_ms, limits, has_ends=has_ends)
+        uneven = list(_uneven(shares, work, now_ms, limits))
+        yield from uneven or _idle(shares, now_ms, limits)
+
+
+def _group_never_committed(
+    shares: Shares, work: _Work, now_ms: int, limits: Thresholds, *, has_ends: bool
+) -> Iterator[Row]:
+    """Yield that a group has partitions, and no commit at all."""
+    is_one_by_one = has_ends and shares.type != STREAMS
+    counts = [one.unnamed if is_one_by_one else one.partitions for one in shares.members]
+    if shares.type == SHARE or not any(counts) or shares.since_ms is None or shares.of["group_id"] in work.committed:
+        return
+    silent_ms = now_ms - shares.since_ms
+    if silent_ms >= limits.stopped_ms:
+        holders = sum(count > 0 for count in counts)
+        evidence = (
+            f"{sum(counts):,} partitions of {holders:,} members for {silent_ms // MS_PER_S:,} s, and no commit ever"
+        )
+        times = {"first_ms": shares.since_ms, "last_ms": now_ms, "count": sum(counts), "value": silent_ms}
+        yield shares.of | {"kind": NEVER_COMMITTED, "evidence": evidence, **times}
+
+
+def _uneven(shares: Shares, work: _Work, now_ms: int, limits: Thresholds) -> Iterator[Row]:
+    """Yield that some members of a group have no partitions, or no work, while another has several times the mean."""
+    since_ms, amounts, what = shares.uneven_since_ms, [float(one.partitions) for one in shares.members], "partitions"
+    if since_ms is None:
+        since_ms, amounts, what = work.uneven_since_ms(shares), work.rates(shares), "work"
+    if since_ms is None or now_ms - since_ms < limits.uneven_ms:
+        return
+    most = max(amounts)
+    without = sum(amount <= 0 for amount in amounts)
+    client = min(str(one.client_id) for one, amount in zip(shares.members, amounts, strict=True) if amount == most)
+    evidence = (
+        f"{without:,} of {len(amounts):,} members have had no {what} for {(now_ms - since_ms) // MS_PER_S:,} s, "
+        f"{client} has {100 * most / sum(amounts):.0f} % of all"
+    )
+    times = {"first_ms": since_ms, "last_ms": now_ms, "count": without, "value": now_ms - since_ms}
+    yield shares.of | {"kind": UNEVEN_SHARES, "evidence": evidence, **times}
+
+
+def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
+    """Yield that a group has more members than partitions."""
+    idle = sum(not one.partitions for one in shares.members)
+    partitions = sum(one.partitions for one in shares.members)
+    is_shared = shares.type in (SHARE, STREAMS)  # whose members share partitions, or have copies of tasks
+    if is_shared or not 0 < partitions < len(shares.members) or shares.since_ms is None:
+        return
+    idle_ms = now_ms - shares.since_ms
+    if idle_ms >= limits.uneven_ms:
+        evidence = (
+            f"{idle:,} of {len(shares.members):,} members have had no partition for {idle_ms // MS_PER_S:,} s, "
+            f"there are {partitions:,} for all"
+        )
+        times = {"first_ms": shares.since_ms, "last_ms": now_ms, "count": idle, "value": idle_ms}
+        yield shares.of | {"kind": IDLE_MEMBERS, "evidence": evidence, **times}
+
+
+class _Work:
+    """How many records members commit.
+
+    Attributes:
+        committed: groups of which any commit is known.
+    """
+
+    def __init__(self, holders: Mapping[Place, Row], facts: CommitFacts, now_ms: int, limits: Thresholds) -> None:
+        self._limits = limits
+        self.committed: set[str] = set(pc.unique(facts.last["group_id"]).to_pylist())
+        going = _going(facts, now_ms, limits)
+        self._of_members: dict[tuple[str, str], list[_Going | None]] = {}
+        for place, holder in holders.items():
+            self._of_members.setdefault((place[0], holder["member_id"]), []).append(going.get(place))
+
+    def rates(self, shares: Shares) -> list[float]:
+        """Return how many records a millisecond each member commits."""
+        return [sum(one.rate for one in some if one is not None) for some in self._partitions(shares)]
+
+    def uneven_since_ms(self, shares: Shares) -> int | None:
+        """Return since when work is uneven; None: it isn't, or there is too little for it to be no chance."""
+        of_members = self._partitions(shares)
+        if shares.since_ms is None or not all(of_members):
+            return None
+        times = [[shares.since_ms if one is None else one.idle_since_ms for one in some] for some in of_members]
+        idle_ms = [max(known) for some in times if len(known := [ms for ms in some if ms is not None]) == len(some)]
+        records = sum(one.records for some in of_members for one in some if one is not None)
+        rates = self.rates(shares)
+        is_uneven = max(rates) * len(rates) >= self._limits.uneven_times * sum(rates)
+        if not idle_ms or not is_uneven or records < self._limits.uneven_records:
+            return None
+        return max(shares.since_ms, *idle_ms)
+
+    def _partitions(self, shares: Shares) -> list[list[_Going | None]]:
+        group_id = shares.of["group_id"]
+        return [self._of_members.get((group_id, one.member_id), []) for one in shares.members]
+
+
+class _Going(NamedTuple):
+    """How the last commits of a partition go on.
+
+    Attributes:
+        records: by so many.
+        rate: so many a millisecond since they began; 0 where they don't any more.
+        idle_since_ms: since when they don't; None: they do.
+    """
+
+    records: int
+    rate: float
+    idle_since_ms: int | None
+
+
+def _going(facts: CommitFacts, now_ms: int, limits: Thresholds) -> dict[Place, _Going]:
+    found = last_commits(facts, limits)
+    told = {}
+    columns = (found.first_ms, found.last_ms, found.lowest, found.highest)
+    for place, first_ms, last_ms, lowest, highest in zip(
+        places_of(found.of), *(column.tolist() for column in columns), strict=True
+    ):
+        if lowest <= highest:
+            is_silent = now_ms - last_ms >= limits.stopped_ms
+            idle_since_ms = first_ms if lowest == highest else last_ms if is_silent else None
+            rate = 0.0 if idle_since_ms is not None else (highest - lowest) / max(now_ms - first_ms, 1)
+            told[place] = _Going(highest - lowest, rate, idle_since_ms)
+    return told

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.fold.arrow import Runs
+from groupcoord.analysis.decode.parquet import Runs
 from groupcoord.analysis.fold.history.rows import HOLDER
 from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.rules.groups import Place

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.analysis.report.html import layout
-from groupcoord.analysis.report.html.elements import Html, element, joined
-from groupcoord.analysis.report.html.layout import Section, listing, paragraph, soft
+from groupcoord.analysis.report.html.layout import Html, Section, element, joined, listing, paragraph, soft
 from groupcoord.analysis.report.text import listed
 from groupcoord.sim.reports.comparison import Comparison, Difference
 from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Scale, scale_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from groupcoord.analysis.report.html import layout
-from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined
-from groupcoord.analysis.report.html.layout import Section, listing, paragraph, soft
+from groupcoord.analysis.report.html.layout import EMPTY, Html, Section, element, joined, listing, paragraph, soft
 from groupcoord.analysis.report.text import counted, format_duration
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, Scale, scale_of
 from groupcoord.sim.reports.plots import plot

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from groupcoord.analysis.report.html import elements
-from groupcoord.analysis.report.html.elements import EMPTY, Html, element
-from groupcoord.analysis.report.html.layout import paragraph
+from groupcoord.analysis.report.html import layout
+from groupcoord.analysis.report.html.layout import EMPTY, Html, element, paragraph
 from groupcoord.analysis.report.text import format_duration
 from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.reports.measures import Bin, Measure, histogram
@@ -58,12 +57,12 @@ def _picture(measure: Measure, name: str, bins: Sequence[Bin], highest: int) -> 
     for place, (start, end, count) in enumerate(bins):
         if count:
             height = max((floor - top) * count / highest, BAR_HEIGHT_MIN)
-            bar = elements.rect(LEFT + place * width, floor - height, max(width - 1, 1), height, "values")
-            parts.append(elements.titled(f"{_format_bin(measure, start, end)}: {count:,}", [bar]))
-    parts += [elements.line(LEFT, floor, WIDTH - RIGHT, floor, "axis"), *_axis(measure, bins, width, floor)]
-    parts.append(elements.label(LEFT, TOP - 8, name or "values", "start"))
+            bar = layout.rect(LEFT + place * width, floor - height, max(width - 1, 1), height, "values")
+            parts.append(layout.titled(f"{_format_bin(measure, start, end)}: {count:,}", [bar]))
+    parts += [layout.line(LEFT, floor, WIDTH - RIGHT, floor, "axis"), *_axis(measure, bins, width, floor)]
+    parts.append(layout.label(LEFT, TOP - 8, name or "values", "start"))
     label = f"histogram of {measure.title}" + (f" of {name}" if name else "")
-    return elements.picture(WIDTH, HEIGHT, label, parts)
+    return layout.picture(WIDTH, HEIGHT, label, parts)
 
 
 def _grid(highest: int, floor: int, top: int) -> list[Html]:
@@ -72,8 +71,8 @@ def _grid(highest: int, floor: int, top: int) -> list[Html]:
     for count in ticks(0, highest, Y_TICKS_MAX, is_time=False):
         y = floor - (floor - top) * count / highest
         parts += [
-            elements.line(LEFT, y, WIDTH - RIGHT, y, "grid"),
-            elements.label(LEFT - 6, y + 4, f"{count:,}", "end"),
+            layout.line(LEFT, y, WIDTH - RIGHT, y, "grid"),
+            layout.label(LEFT - 6, y + 4, f"{count:,}", "end"),
         ]
     return parts
 
@@ -87,8 +86,8 @@ def _axis(measure: Measure, bins: Sequence[Bin], width: float, floor: int) -> li
     for value in ticks(start, end, X_TICKS_MAX, is_time=measure.unit == "ms"):
         x = LEFT + ((value - start) / span + middle) * width
         parts += [
-            elements.line(x, floor, x, floor + 4, "axis"),
-            elements.label(x, HEIGHT - 6, format_value(measure, value), "middle"),
+            layout.line(x, floor, x, floor + 4, "axis"),
+            layout.label(x, HEIGHT - 6, format_value(measure, value), "middle"),
         ]
     return parts
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from groupcoord.analysis.report.html import elements
-from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined
-from groupcoord.analysis.report.html.layout import OWNER_COLOURS, legend, soft
+from groupcoord.analysis.report.html import layout
+from groupcoord.analysis.report.html.layout import EMPTY, OWNER_COLOURS, Html, element, joined, legend, soft
 from groupcoord.analysis.report.text import counted, format_duration
 from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.world import START_MS, World
@@ -92,10 +91,10 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
     for at_ms in ticks(*span, 9, is_time=True):
         x = axis.x(at_ms)
         parts += [
-            elements.line(x, TOP - 4, x, height - BOTTOM, "grid"),
-            elements.label(x, height - 8, format_duration(at_ms) if at_ms else "0", "middle"),
+            layout.line(x, TOP - 4, x, height - BOTTOM, "grid"),
+            layout.label(x, height - 8, format_duration(at_ms) if at_ms else "0", "middle"),
         ]
-    parts.append(elements.label(LEFT - 6, TOP + ROW - 3, "rebalances", "end"))
+    parts.append(layout.label(LEFT - 6, TOP + ROW - 3, "rebalances", "end"))
     for start_ms, end_ms in timeline.rebalances:
         told = f"rebalance, {format_duration(end_ms - start_ms)}, from {format_duration(start_ms)} on"
         parts += axis.bar(start_ms, end_ms, TOP, "finding", told, width_min=1.5)
@@ -103,7 +102,7 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
     styles = {consumer: f"owner-{place % OWNER_COLOURS}" for place, consumer in enumerate(consumers)}
     for place, (name, spans) in enumerate(timeline.rows, 1):
         y = TOP + place * ROW
-        parts.append(elements.label(LEFT - 6, y + ROW - 3, name, "end"))
+        parts.append(layout.label(LEFT - 6, y + ROW - 3, name, "end"))
         for consumer, start_ms, end_ms in spans:
             told = f"{name}: {consumer}, {format_duration(start_ms)} to {format_duration(end_ms)}"
             parts += axis.bar(start_ms, end_ms, y, styles[consumer], told)
@@ -113,7 +112,7 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
             element("h3", f"{title}: " if title else "", element("code", timeline.group_id)),
             soft(_told(timeline, axis, len(consumers))),
             legend([(consumer, styles[consumer]) for consumer in consumers[:OWNER_COLOURS]]),
-            element("div", elements.picture(WIDTH, height, label, parts), class_="plot"),
+            element("div", layout.picture(WIDTH, height, label, parts), class_="plot"),
         )
     )
 
@@ -135,7 +134,7 @@ class _Axis:
         if end_ms < self.start_ms or start_ms > self.end_ms:
             return []
         left, right = self.x(start_ms), self.x(end_ms)
-        return [elements.titled(told, [elements.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
+        return [layout.titled(told, [layout.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
 
 
 def _told(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from groupcoord.analysis.report.html.elements import Html, element, label, line, picture, titled
+from groupcoord.analysis.report.html.layout import Html, element, label, line, picture, titled
 from groupcoord.analysis.report.text import counted
 from groupcoord.laws import errors_in, served_partitions
 from groupcoord.testing.exploring.scope import Trace

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from groupcoord.analysis.report.html.elements import Html, element, joined
-from groupcoord.analysis.report.html.layout import Section, listing, page, paragraph, soft
+from groupcoord.analysis.report.html.layout import Html, Section, element, joined, listing, page, paragraph, soft
 from groupcoord.analysis.report.text import counted
 from groupcoord.testing.exploring.story import Story, diagram
 from groupcoord.testing.museum.exhibit import Exhibit

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord.analysis.decode.parquet import every, flags, is_offset_record
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import KIND_READ, KIND_RECORD, RECORDS
-from groupcoord.analysis.fold.arrow import every, flags, is_offset_record
 from groupcoord.analysis.fold.commits import Markers
 from groupcoord.analysis.fold.history.log_history import completeness
 from groupcoord.analysis.pipeline.sources import LogSource

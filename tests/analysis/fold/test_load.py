@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord.analysis.decode.files import find_segments, log_tasks
 from groupcoord.analysis.decode.rows import RowSettings
-from groupcoord.analysis.fold.load import COUNTED_COLUMNS, LoadFold, partition_load
+from groupcoord.analysis.fold.records import COUNTED_COLUMNS, LoadFold, partition_load
 from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.codec import encode_record
 

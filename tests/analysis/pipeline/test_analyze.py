@@ -23,8 +23,8 @@ from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.following import LocalFollowing
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
-from groupcoord.analysis.report.data.group_status import ShareGroupRow
-from groupcoord.analysis.rules.differences import Told, group_answers
+from groupcoord.analysis.report.data.model import ShareGroupRow
+from groupcoord.analysis.rules.groups import Told, group_answers
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import analyze as command
 from groupcoord.cli.interrupts import USAGE_ERROR

@@ -10,10 +10,9 @@ from attrs import evolve
 from groupcoord.analysis.decode.schema import LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.pipeline.tables import EndOffsetSamples
-from groupcoord.analysis.poll.groups import PolledGroups
 from groupcoord.analysis.poll.lag import LagWatch
 from groupcoord.analysis.poll.polling import PolledAnomalies
-from groupcoord.analysis.poll.rows import group_rows, member_rows
+from groupcoord.analysis.poll.rows import PolledGroups, group_rows, member_rows
 
 from .test_lag import group, snapshot
 

@@ -11,9 +11,8 @@ from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, JOIN, METAD
 from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
-from groupcoord.analysis.poll.groups import PolledGroups
 from groupcoord.analysis.poll.polling import PolledFigures
-from groupcoord.analysis.poll.rows import Row, group_rows, lag_rows
+from groupcoord.analysis.poll.rows import PolledGroups, Row, group_rows, lag_rows
 from groupcoord.analysis.report.html.page import report_page
 from groupcoord.core.consumer_protocol import (
     Assignment,

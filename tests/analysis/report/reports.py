@@ -8,7 +8,7 @@ from attrs import evolve
 
 from groupcoord.analysis.fold.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.group_status import (
+from groupcoord.analysis.report.data.model import (
     BAD,
     FINE,
     MEMBERS_TOLD_MAX,

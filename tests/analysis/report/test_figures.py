@@ -12,11 +12,17 @@ from fsspec.implementations.local import LocalFileSystem
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
 from groupcoord.analysis.fold.history.causes import JOIN, SESSION_EXPIRY
-from groupcoord.analysis.report.data.consumers import epoch_lines
-from groupcoord.analysis.report.data.findings import stale_rows
-from groupcoord.analysis.report.data.groups import CommitCount, count_commits, group_rows, state_counts
+from groupcoord.analysis.report.data.groups import (
+    CommitCount,
+    RebalanceFigures,
+    count_commits,
+    count_rebalances,
+    epoch_lines,
+    group_rows,
+    state_counts,
+)
 from groupcoord.analysis.report.data.model import EPOCHS_OF_GROUP_MAX
-from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_rebalances
+from groupcoord.analysis.report.data.rows import stale_rows
 from groupcoord.analysis.tables import FinishedTables
 
 

@@ -9,8 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.analysis.report.html.elements import EMPTY, PROSE_LENGTH_MAX, Html, element, joined, name, text
-from groupcoord.analysis.report.html.layout import Section, enumeration, listing, page, paragraph, table
+from groupcoord.analysis.report.html.layout import (
+    EMPTY,
+    PROSE_LENGTH_MAX,
+    Html,
+    Section,
+    element,
+    enumeration,
+    joined,
+    listing,
+    name,
+    page,
+    paragraph,
+    table,
+    text,
+)
 
 
 class Reader(HTMLParser):

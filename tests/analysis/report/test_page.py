@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
+from groupcoord.analysis.report.data.model import BAD, FINE, WARNING, Standing
 from groupcoord.analysis.report.html.layout import LONG_TABLE_ROWS
 from groupcoord.analysis.report.html.page import report_page
 

@@ -7,11 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from groupcoord.analysis.decode.group_tables import MEMBERS
-from groupcoord.analysis.decode.schema import COMMITS, arrow_schema
-from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
+from groupcoord.analysis.decode.schema import COMMITS, MEMBERS, arrow_schema
 from groupcoord.analysis.report.data.groups import CommitCount, CommitsOfGroups, members_now, shares
-from groupcoord.analysis.report.data.standings import standings
+from groupcoord.analysis.report.data.model import BAD, FINE, WARNING, Standing
+from groupcoord.analysis.report.data.rows import standings
 from groupcoord.analysis.rules.statuses import COMMIT_STORM, COMMITS_STOPPED, FLAPPING_MEMBER, REBALANCE_STORM, STOP
 from tests.tables import as_one_test
 

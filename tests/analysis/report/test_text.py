@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from groupcoord.analysis.fold.history.causes import CAUSES, JOIN
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.html.cards import story_of
+from groupcoord.analysis.report.html.page import story_of
 from groupcoord.analysis.report.text import (
     TEXT_LENGTH_MAX,
     clipped,

@@ -11,8 +11,7 @@ from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, SHARE
 from groupcoord.analysis.options import Thresholds
-from groupcoord.analysis.rules.anomalies import anomalies
-from groupcoord.analysis.rules.assignment_balance import assigned
+from groupcoord.analysis.rules.anomalies import anomalies, assigned
 from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.rules.statuses import IDLE_MEMBERS, NEVER_COMMITTED, UNEVEN_SHARES
 

@@ -10,10 +10,17 @@ import pytest
 
 from groupcoord.analysis.decode.schema import END_OFFSETS, arrow_schema
 from groupcoord.analysis.options import Thresholds
-from groupcoord.analysis.rules.anomalies import anomalies
-from groupcoord.analysis.rules.assignment_balance import assigned
-from groupcoord.analysis.rules.differences import differences, group_answers, offset_answers, unknown_groups
-from groupcoord.analysis.rules.groups import groups, offset_expiry, partition_holders, stale_groups
+from groupcoord.analysis.rules.anomalies import anomalies, assigned
+from groupcoord.analysis.rules.groups import (
+    differences,
+    group_answers,
+    groups,
+    offset_answers,
+    offset_expiry,
+    partition_holders,
+    stale_groups,
+    unknown_groups,
+)
 from groupcoord.analysis.rules.lag import Ends, lag
 
 from .troubled import Known, fold_log, write_troubled

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from groupcoord.analysis.decode.schema import COMMITS, END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
 from groupcoord.analysis.options import Thresholds
+from groupcoord.analysis.rules.anomalies import about_offsets
 from groupcoord.analysis.rules.lag import Ends, lag
-from groupcoord.analysis.rules.stopped_commits import about_offsets
 
 NOW_MS = 91_000
 TOPIC = "t"

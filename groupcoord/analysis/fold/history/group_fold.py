@@ -19,6 +19,7 @@ from groupcoord.analysis.fold.history.causes import (
     explain,
 )
 from groupcoord.analysis.fold.history.epochs import MODERN_TYPES, EpochGroup, Kip848Types, types_of
+from groupcoord.analysis.fold.history.ownership import GroupTrace
 from groupcoord.analysis.fold.history.rows import (
     CLASSIC,
     CONSUMER,
@@ -39,7 +40,6 @@ from groupcoord.analysis.fold.history.rows import (
     of_tasks,
     subscribed,
 )
-from groupcoord.analysis.fold.history.trace import GroupTrace
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values

@@ -10,11 +10,13 @@ from importlib.metadata import version
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.fold.history.rows import CLASSIC
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.report.data import consumers, findings, groups
+from groupcoord.analysis.report.data import groups
 from groupcoord.analysis.report.data.groups import (
     COLUMNS_OF_GROUPS,
     CommitsOfGroups,
+    RebalanceFigures,
     count_commits,
+    count_rebalances,
     members_now,
     shares,
 )
@@ -30,9 +32,23 @@ from groupcoord.analysis.report.data.model import (
     Verification,
     summary,
 )
-from groupcoord.analysis.report.data.rebalances import RebalanceFigures, count_rebalances
-from groupcoord.analysis.report.data.rows import Row, by_group, load_totals, partition_rows, report_title
-from groupcoord.analysis.report.data.standings import standings
+from groupcoord.analysis.report.data.rows import (
+    Row,
+    anomaly_counts,
+    anomaly_rows,
+    by_group,
+    corrupt_rows,
+    difference_rows,
+    lag_rows,
+    load_totals,
+    partition_rows,
+    read_rows,
+    report_title,
+    share_group_rows,
+    stale_rows,
+    standings,
+    status_counts,
+)
 from groupcoord.analysis.report.html.page import report_page
 from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock
@@ -78,24 +94,24 @@ def gather_report(
         rebalances=lines and lines[0],
         churn=lines and lines[1],
         churning=groups.most_churning(rows),
-        consumer_groups=consumers.consumer_rows(*map(tables.rows, ("epochs", "memberships", "moves", "revocations"))),
-        assignors=consumers.assignor_rows(tables.rows("moves")),
-        slow_members=consumers.slow_rows(tables.rows("revocations")),
-        share_groups=findings.share_group_rows(tables.rows("share_partitions")),
+        consumer_groups=groups.consumer_rows(*map(tables.rows, ("epochs", "memberships", "moves", "revocations"))),
+        assignors=groups.assignor_rows(tables.rows("moves")),
+        slow_members=groups.slow_rows(tables.rows("revocations")),
+        share_groups=share_group_rows(tables.rows("share_partitions")),
         groups=tuple(rows[:GROUPS_MAX]),
         severities=groups.severities(rows),
         troubled=_stories(tables, worst, overview, anomalies, lag or ()),
         partitions=partition_rows(load),
-        anomaly_counts=findings.anomaly_counts(anomalies),
-        anomalies=tuple(findings.anomaly_rows(anomalies, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX, ranks)),
+        anomaly_counts=anomaly_counts(anomalies),
+        anomalies=tuple(anomaly_rows(anomalies, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX, ranks)),
         stale_count=tables.counts["stale_groups"],
-        stale=findings.stale_rows(tables.rows("stale_groups")),
+        stale=stale_rows(tables.rows("stale_groups")),
         retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
         is_retention_told=retention_minutes is not None,
-        lag=None if lag is None else findings.lag_rows(lag),
-        statuses=findings.status_counts(lag or ()),
-        read=findings.read_rows(tables.rows("read_counts")),
-        corrupt=findings.corrupt_rows(tables.rows("corrupt")),
+        lag=None if lag is None else lag_rows(lag),
+        statuses=status_counts(lag or ()),
+        read=read_rows(tables.rows("read_counts")),
+        corrupt=corrupt_rows(tables.rows("corrupt")),
         verification=_verification(tables),
         tables=tables.counts,
     )
@@ -135,7 +151,7 @@ def _stories(
         tables.rows("rebalances", groups=names),
         [row for row in anomalies if row["group_id"] in names],
         commits,
-        consumers.epoch_lines(tables.rows("epochs", groups=of_epochs), of_epochs) if of_epochs else {},
+        groups.epoch_lines(tables.rows("epochs", groups=of_epochs), of_epochs) if of_epochs else {},
         {name: shares(members.get(name, ()), commits.places(name), behind.get(name, ())) for name in sorted(names)},
     )
 
@@ -143,7 +159,7 @@ def _stories(
 def _verification(tables: FinishedTables) -> Verification | None:
     if not tables.has("differences"):
         return None
-    differences = findings.difference_rows(tables.rows("differences"))
+    differences = difference_rows(tables.rows("differences"))
     return Verification(tables.counts["groups"], tables.counts["differences"], differences)
 
 

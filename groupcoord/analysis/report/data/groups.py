@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import median_low
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import asdict
+from attrs import asdict, define, field
 
+from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
+from groupcoord.analysis.fold.history.ownership import SWAP
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.findings import anomaly_rows
-from groupcoord.analysis.report.data.group_status import (
-    MEMBERS_TOLD_MAX,
-    PARTITIONS_OF_MEMBER_MAX,
-    SEVERITIES,
-    UNTROUBLED,
-    MemberShare,
-    PartitionShare,
-    Standing,
-)
 from groupcoord.analysis.report.data.model import (
     ANOMALY_POINTS,
     BINS_OF_GROUP_MAX,
     EXPIRY_POINTS,
+    MEMBERS_TOLD_MAX,
+    PARTITIONS_OF_MEMBER_MAX,
+    SEVERITIES,
+    UNTROUBLED,
     Bins,
+    CauseCount,
     GroupRow,
     GroupStory,
+    MemberShare,
+    PartitionShare,
+    Standing,
     bin_width_ms,
     bins_of,
 )
-from groupcoord.analysis.report.data.rebalances import RebalancesOfGroup
-from groupcoord.analysis.report.data.rows import Row, at_ms, by_group, cut, known, member_counts
-from groupcoord.analysis.report.data.standings import severity_of_status
+from groupcoord.analysis.report.data.rows import (
+    Row,
+    anomaly_rows,
+    at_ms,
+    by_group,
+    cut,
+    known,
+    member_counts,
+    none_first,
+    severity_of_status,
+)
 
 Place = tuple[str | None, int]
 """A topic and its partition."""
@@ -318,3 +327,271 @@ def _share(
         sum(lags) if lags else None,
         tuple(partitions[:PARTITIONS_OF_MEMBER_MAX]),
     )
+
+
+EXPIRIES = frozenset({EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT})
+"""Causes that count as expiries."""
+
+
+@define
+class RebalancesOfGroup:
+    """What a group's rebalances came to, by the names of :class:`groupcoord.analysis.report.data.model.GroupRow`.
+
+    Attributes:
+        expiries: how many had one of the causes :data:`EXPIRIES`.
+    """
+
+    rebalances: int = 0
+    expiries: int = 0
+    joined: int = 0
+    left: int = 0
+    partitions_moved: int = 0
+    rebalancing_ms: int = 0
+    first_rebalance_ms: int | None = None
+    last_rebalance_ms: int | None = None
+
+    def add(self, row: Row) -> None:
+        """Count one."""
+        self.rebalances += 1
+        self.expiries += row["cause"] in EXPIRIES
+        self.joined += len(row["joined"])
+        self.left += len(row["left"])
+        self.partitions_moved += row["partitions_moved"] or 0
+        self.rebalancing_ms += max(_span_ms(row) or 0, 0)
+        when_ms = moment(row)
+        if when_ms is not None:
+            first_ms, last_ms = self.first_rebalance_ms, self.last_rebalance_ms
+            self.first_rebalance_ms = when_ms if first_ms is None else min(first_ms, when_ms)
+            self.last_rebalance_ms = when_ms if last_ms is None else max(last_ms, when_ms)
+
+
+@define
+class _Cause:
+    rebalances: int = 0
+    proven: int = 0
+    confidence: float = 0.0
+    groups: set[str] = field(factory=set)
+    took_ms: deque[int] = field(factory=deque)
+
+
+class RebalanceFigures:
+    """Counts rebalances.
+
+    Args:
+        times_max: of so many rebalances of a cause it is kept how long they took, the newest; None: of all.
+    """
+
+    def __init__(self, times_max: int | None = None) -> None:
+        self._causes: defaultdict[str, _Cause] = defaultdict(lambda: _Cause(took_ms=deque(maxlen=times_max)))
+        self._times: Counter[tuple[str, int]] = Counter()
+        self._churn: Counter[tuple[str, int]] = Counter()
+
+    def add(self, row: Row) -> None:
+        """Count one."""
+        cause = self._causes[row["cause"]]
+        cause.rebalances += 1
+        cause.proven += row["confidence"] >= 1
+        cause.confidence += row["confidence"]
+        cause.groups.add(row["group_id"])
+        took_ms = _span_ms(row)
+        if took_ms is not None and took_ms >= 0:
+            cause.took_ms.append(took_ms)
+        when_ms = moment(row)
+        if when_ms is not None:
+            self._times[row["cause"], when_ms] += 1
+            for name in ("joined", "left"):
+                self._churn[name, when_ms] += len(row[name])
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(one.rebalances for one in self._causes.values())
+
+    def causes(self) -> tuple[CauseCount, ...]:
+        """Return how many rebalances had each cause."""
+        rows = [
+            CauseCount(
+                cause,
+                one.rebalances,
+                one.proven,
+                one.confidence / one.rebalances,
+                len(one.groups),
+                median_low(one.took_ms) if one.took_ms else None,
+                max(one.took_ms, default=None),
+            )
+            for cause, one in self._causes.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (-row.rebalances, row.cause)))
+
+    def time_lines(self) -> tuple[Bins, Bins] | None:
+        """Return rebalances over time by cause, and members that joined and left; None if there is none with a time."""
+        if not self._times:
+            return None
+        moments = [when_ms for _, when_ms in self._times]
+        first_ms, last_ms = min(moments), max(moments)
+        width_ms = bin_width_ms(last_ms - first_ms)
+        return (
+            bins_of(first_ms, last_ms, _in_bins(self._times, width_ms), width_ms),
+            bins_of(first_ms, last_ms, _in_bins(self._churn, width_ms), width_ms),
+        )
+
+
+def count_rebalances(rows: Iterable[Row]) -> tuple[RebalanceFigures, Mapping[str, RebalancesOfGroup]]:
+    """Return the figures of some rebalances, and those of each group."""
+    figures, of_groups = RebalanceFigures(), defaultdict[str, RebalancesOfGroup](RebalancesOfGroup)
+    for row in rows:
+        figures.add(row)
+        of_groups[row["group_id"]].add(row)
+    return figures, of_groups
+
+
+def moment(row: Row) -> int | None:
+    """Return when a rebalance happened: its end, its start if the end is not known."""
+    ended_ms = at_ms(row["ended_ms"])
+    return at_ms(row["started_ms"]) if ended_ms is None else ended_ms
+
+
+def _span_ms(row: Row) -> int | None:
+    started_ms, ended_ms = row["started_ms"], row["ended_ms"]
+    return None if started_ms is None or ended_ms is None else int(ended_ms - started_ms)
+
+
+def _in_bins(counts: Mapping[tuple[str, int], int], width_ms: int) -> dict[str, dict[int, Any]]:
+    found: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for (name, when_ms), count in counts.items():
+        found[name][when_ms // width_ms] += count
+    return {name: dict(one) for name, one in found.items()}
+
+
+def consumer_rows(
+    epochs: Iterable[Row], memberships: Iterable[Row], moves: Iterable[Row], revocations: Iterable[Row]
+) -> tuple[model.ConsumerGroupRow, ...]:
+    """Return one row a consumer group: those in which members were slowest or fenced first."""
+    lives, moved, revoked = by_group(memberships), by_group(moves), by_group(revocations)
+    found = []
+    for group_id, some in by_group(epochs).items():
+        of_moves, took_ms = moved.get(group_id, []), known(row["took_ms"] for row in revoked.get(group_id, ()))
+        found.append(
+            model.ConsumerGroupRow(
+                group_id,
+                max(known(row["group_epoch"] for row in some)),
+                sum(row["whose"] == "group" for row in some),
+                len(lives.get(group_id, ())),
+                sum(row["end"] in (REBALANCE_TIMEOUT, SESSION_EXPIRY) for row in lives.get(group_id, ())),
+                *_moved(of_moves),
+                max(known(row["unowned_ms"] for row in of_moves), default=None),
+                len(revoked.get(group_id, ())),
+                median_low(took_ms) if took_ms else None,
+                max(took_ms, default=None),
+            )
+        )
+    found.sort(key=lambda row: (-row.fenced, *_slowest_first(row.slowest_ms), -row.moved, row.group_id))
+    return tuple(found[: model.CONSUMER_GROUPS_MAX])
+
+
+def _slowest_first(slowest_ms: int | None) -> tuple[bool, int]:
+    return slowest_ms is None, -(slowest_ms or 0)
+
+
+def _moved(moves: Iterable[Row]) -> tuple[int, int]:
+    """Return how many partitions that somebody had were moved, and how many of these without need."""
+    moves = list(moves)
+    return sum(_is_move(row) for row in moves), sum(row["reason"] == SWAP for row in moves)
+
+
+def _is_move(row: Row) -> bool:
+    return row["from_member"] is not None
+
+
+def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
+    """Return what each assignor moved, most first."""
+    by_assignor: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in moves:
+        by_assignor[cut(row["assignor"])].append(row)
+    found = []
+    for assignor, some in by_assignor.items():
+        took_ms = [
+            row["assigned_ms"] - row["decided_ms"]
+            for row in some
+            if _is_move(row) and row["assigned_ms"] is not None and row["decided_ms"] is not None
+        ]
+        found.append(
+            model.AssignorRow(
+                assignor,
+                len({row["group_id"] for row in some}),
+                len({(row["group_id"], row["epoch"]) for row in some}),
+                *_moved(some),
+                median_low(took_ms) if took_ms else None,
+                max(known(row["unowned_ms"] for row in some), default=None),
+            )
+        )
+    found.sort(key=lambda row: (-row.moved, row.assignor))
+    return tuple(found[: model.ASSIGNORS_MAX])
+
+
+def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
+    """Return the clients that took longest to give partitions up."""
+    by_client: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in revocations:
+        if row["took_ms"] is not None:
+            by_client[row["group_id"], row["client_id"]].append(row)
+    found = []
+    for (group_id, client_id), some in by_client.items():
+        slowest = max(some, key=_slowness)
+        found.append(
+            model.SlowMemberRow(
+                group_id,
+                client_id,
+                len(some),
+                median_low([row["took_ms"] for row in some]),
+                slowest["took_ms"],
+                at_ms(slowest["asked_ms"]),
+                slowest["rebalance_timeout_ms"],
+                sum(row["end"] == REBALANCE_TIMEOUT for row in some),
+            )
+        )
+    found.sort(key=lambda row: (-row.slowest_ms, *none_first(row.group_id, row.client_id)))
+    return tuple(_cut(row) for row in found[: model.SLOW_MEMBERS_MAX])
+
+
+def _slowness(row: Row) -> tuple[tuple[bool, object], ...]:
+    # The moment decides between those that took as long, so that the answer is always the same.
+    return none_first(row["took_ms"], row["asked_ms"], row["rebalance_timeout_ms"])
+
+
+def _cut(row: model.SlowMemberRow) -> model.SlowMemberRow:
+    return model.SlowMemberRow(
+        row.group_id,
+        cut(row.client_id),
+        row.revocations,
+        row.median_ms,
+        row.slowest_ms,
+        row.asked_ms,
+        row.rebalance_timeout_ms,
+        row.fenced,
+    )
+
+
+def epoch_lines(epochs: Iterable[Row], names: Collection[str]) -> Mapping[str, tuple[model.EpochPoint, ...]]:
+    """Return how the epochs of some groups went on, oldest first; of very many, some all along."""
+    wanted = (row for row in epochs if row["group_id"] in names and at_ms(row["log_timestamp_ms"]) is not None)
+    return {group_id: _some(_epoch_points(rows)) for group_id, rows in sorted(by_group(wanted).items())}
+
+
+def _epoch_points(rows: list[Row]) -> list[model.EpochPoint]:
+    """Return how the epochs of a group went on: the last of each moment."""
+    points: dict[int, model.EpochPoint] = {}
+    members: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: row["log_offset"]):
+        if row["member_id"] is not None and (row["member_epoch"] or 0) > 0:
+            members[row["member_id"]] = row["member_epoch"]
+        elif row["member_id"] is not None:
+            members.pop(row["member_id"], None)
+        lowest, moment_ms = min(members.values(), default=None), row["log_timestamp_ms"]
+        points[moment_ms] = model.EpochPoint(moment_ms, row["group_epoch"], row["target_epoch"], lowest)
+    return list(points.values())
+
+
+def _some(points: list[model.EpochPoint]) -> tuple[model.EpochPoint, ...]:
+    count = min(len(points), model.EPOCHS_OF_GROUP_MAX)
+    return tuple(points[(number + 1) * len(points) // count - 1] for number in range(count))

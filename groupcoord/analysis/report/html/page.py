@@ -5,35 +5,74 @@ What goes into it is bounded (:mod:`groupcoord.analysis.report.data.model`), and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
+from statistics import median
 
-from groupcoord.analysis.fold.history.causes import UNKNOWN
-from groupcoord.analysis.report.data.model import Polls, Report
+from groupcoord.analysis.fold.history.causes import (
+    ASSIGNOR_CHANGE,
+    CAUSES,
+    COORDINATOR_MOVE,
+    EXPIRY_OR_LEAVE,
+    JOIN,
+    LEADER_REJOIN,
+    LEAVE,
+    METADATA_CHANGE,
+    REBALANCE_TIMEOUT,
+    REGEX_CHANGE,
+    SESSION_EXPIRY,
+    STATIC_REPLACE,
+    TOPIC_CHANGE,
+    UNKNOWN,
+)
+from groupcoord.analysis.report.data.model import (
+    ANOMALIES_TOLD_MAX,
+    REBALANCES_TOLD_MAX,
+    AnomalyRow,
+    GroupRow,
+    GroupStory,
+    MemberShare,
+    Polls,
+    RebalanceRow,
+    Report,
+    ShareGroupRow,
+)
 from groupcoord.analysis.report.html import layout, sections
-from groupcoord.analysis.report.html.cards import deliveries, troubled
-from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined, name, text
-from groupcoord.analysis.report.html.layout import Section, listing, paragraph, soft, tile
-from groupcoord.analysis.report.html.sections import consumer_groups, worst
-from groupcoord.analysis.report.text import counted, format_number, format_size, format_span, format_time, noun
+from groupcoord.analysis.report.html.layout import (
+    EMPTY,
+    Columns,
+    Html,
+    Section,
+    element,
+    joined,
+    key,
+    legend,
+    listing,
+    name,
+    paragraph,
+    pill,
+    soft,
+    table,
+    table_of,
+    text,
+    tile,
+)
+from groupcoord.analysis.report.html.pictures import Axis, cause_class, epoch_lines, group_picture, in_order
+from groupcoord.analysis.report.html.sections import behind_told, card_id, consumer_groups, worst
+from groupcoord.analysis.report.text import (
+    counted,
+    format_number,
+    format_share,
+    format_size,
+    format_span,
+    format_time,
+    listed,
+    noun,
+)
 
 INPUTS_NAMED_MAX = 20
-
-_SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
-    ("anomalies", "Anomalies", sections.anomalies),
-    ("lag", "Lag", sections.lag),
-    ("troubled", "The worst groups one by one", troubled),
-    ("groups", "Groups", sections.groups),
-    ("rebalances", "Rebalances", sections.rebalances),
-    ("churn", "Churn", sections.churn),
-    ("consumer", "Consumer, share and streams groups", consumer_groups),
-    ("deliveries", "Deliveries to share groups", deliveries),
-    ("states", "Groups by state", sections.states),
-    ("stale", "Expiring offsets", sections.stale),
-    ("load", "Log load", sections.load),
-    ("polls", "What was polled", sections.polls),
-    ("read", "What was read", sections.read),
-)
-"""All behind the answer and the overview: name, title, and what makes it of a report; nothing if there is nothing."""
 
 
 def report_page(report: Report) -> str:
@@ -139,3 +178,322 @@ def _verification(report: Report) -> Html:
         listing(text(told) for told in verified.differences),
         class_="note bad",
     )
+
+
+_HEAD = ("member", "partition", "#commits", "@last commit", "#behind", "#next record's age", "@status")
+
+
+def who_has_what(story: GroupStory) -> Html:
+    """Return the table; nothing for a group without members."""
+    rows = [row for share in story.shares for row in _rows(share)]
+    return table(_HEAD, rows, "Who has what, as the log ends") if rows else EMPTY
+
+
+def _rows(share: MemberShare) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each partition, the first of them with the member."""
+    member = _member(share)
+    for one in share.partitions:
+        yield (
+            member,
+            name(f"{one.topic}:{one.partition}"),
+            format_number(one.commits),
+            format_time(one.last_commit_ms),
+            format_number(one.lag),
+            format_span(one.lag_ms),
+            pill(one.status, one.severity),
+        )
+        member = EMPTY
+    more = share.partition_count - len(share.partitions)
+    if more or not share.partitions:
+        yield (member, text(f"{more:,} more" if more else "nothing"), "", "", "", "", "")
+
+
+def _member(share: MemberShare) -> Html:
+    """Return who it is, and what all of its partitions come to."""
+    who = text("nobody") if share.client_id is None else name(share.client_id)
+    host = f"{share.client_host.lstrip('/')}, " if share.client_host else ""
+    behind = "" if share.lag is None else f", {share.lag:,} behind"
+    told = f"{host}{counted(share.partition_count, 'partition')}, {counted(share.commits, 'commit')}{behind}"
+    return joined((who, element("div", told, class_="soft")))
+
+
+def deliveries(report: Report) -> Html:
+    """Return how records were delivered to share groups."""
+    if not report.share_groups:
+        return EMPTY
+    columns: Columns[ShareGroupRow] = (
+        ("group", lambda row: name(row.group_id)),
+        ("topic", lambda row: name(row.topic)),
+        ("#partitions", lambda row: format_number(row.partitions)),
+        ("#given up", lambda row: format_number(row.given_up)),
+        ("#redeliveries", lambda row: format_number(row.redeliveries)),
+        ("#waiting", lambda row: format_number(row.waiting)),
+        ("#most deliveries", lambda row: format_number(row.delivered_max)),
+        ("@last change", lambda row: format_time(row.last_ms)),
+    )
+    told = (
+        "Given up are records that were rejected or delivered too often; waiting are those that go to somebody again, "
+        "or that somebody has. Compaction leaves the last state of a partition, so the first two may be too low."
+    )
+    return joined((table_of(report.share_groups, columns), soft(told)))
+
+
+_BECAUSE = {
+    JOIN: "because a member joined",
+    LEAVE: "because a member left",
+    EXPIRY_OR_LEAVE: "because a member expired or left",
+    SESSION_EXPIRY: "because a static member did not come back in time",
+    REBALANCE_TIMEOUT: "because a member did not give partitions up in time",
+    METADATA_CHANGE: "because a subscription or its metadata changed",
+    TOPIC_CHANGE: "because its topics changed",
+    REGEX_CHANGE: "because other topics matched a regular expression",
+    ASSIGNOR_CHANGE: "because a member asked for another assignor",
+    LEADER_REJOIN: "because the leader joined again",
+    STATIC_REPLACE: "because a static member came back under a new id",
+    COORDINATOR_MOVE: "after the coordinator moved",
+    UNKNOWN: "for a reason that the log does not show",
+}
+_OFTEN_MS = 300_000
+
+CAUSES_MAX = 4
+"""So many causes of rebalances are told: more would be cut from the sentence."""
+
+
+def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
+    """Return the story as sentences of plain text.
+
+    Args:
+        story: the group.
+        end_ms: when the log ends, to say how long ago the last commit was.
+    """
+    row = story.row
+    sentences = [_what_it_is(row)]
+    if row.rebalances:
+        sentences.append(_how_often(row))
+        sentences.append(_why(story))
+        sentences += _how_long(row, story.rebalances)
+        sentences += _churn(row)
+        sentences += _repeated(story.rebalances)
+    else:
+        sentences.append("The log shows no rebalance of it.")
+    sentences.append(_commits(row, end_ms))
+    if story.anomalies:
+        kinds = Counter(anomaly.kind for anomaly in story.anomalies)
+        told = [f"{kind} ({number})" if number > 1 else kind for kind, number in kinds.items()]
+        sentences.append(f"What stands out: {listed(told)}.")
+    return sentences
+
+
+def _what_it_is(row: GroupRow) -> str:
+    if row.state is None:
+        return "A coordinator that loads this log would not know the group any more."
+    kind = f"A {row.type.lower()} group" if row.type else "A group"
+    generation = "" if row.generation is None else f" in generation {row.generation:,}"
+    if row.type and row.type.lower() != "classic":
+        generation = generation.replace("generation", "epoch")
+    members = "without members" if not row.members else f"with {counted(row.members, 'member')}"
+    return f"{kind}, {row.state}{generation}, {members} at the end of the log."
+
+
+def _how_often(row: GroupRow) -> str:
+    first, last = row.first_rebalance_ms, row.last_rebalance_ms
+    times = _times(row.rebalances)
+    if first is None or last is None or row.rebalances == 1:
+        return f"It rebalanced {times}" + (f", at {format_time(last)}." if last is not None else ".")
+    every = (last - first) / (row.rebalances - 1)
+    pace = f", every {format_span(round(every))} on average" if row.rebalances > 2 else ""
+    return f"It rebalanced {times} from {format_time(first)} to {format_time(last)}{pace}."
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else "twice" if number == 2 else f"{number:,} times"
+
+
+def _why(story: GroupStory) -> str:
+    ordered = sorted(story.causes.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) == 1:
+        told = [_BECAUSE.get(cause, f"because of {cause}") for cause, _ in ordered]
+    else:
+        told = [
+            f"{_times(number)} {_BECAUSE.get(cause, f'because of {cause}')}" for cause, number in ordered[:CAUSES_MAX]
+        ]
+        others = sum(number for _, number in ordered[CAUSES_MAX:])
+        told += [f"{_times(others)} for other reasons"] if others else []
+    return f"That was {listed(told)}."
+
+
+def _how_long(row: GroupRow, rebalances: tuple[RebalanceRow, ...]) -> list[str]:
+    """Tell how long rebalances were under way, as far as the log shows: joining leaves no trace in it."""
+    known = [
+        (one.ended_ms - one.started_ms, one)
+        for one in rebalances
+        if one.started_ms is not None and one.ended_ms is not None and one.ended_ms >= one.started_ms
+    ]
+    if not known:
+        return []
+    longest_ms, longest = max(known, key=lambda pair: pair[0])
+    middle = format_span(round(median(duration for duration, _ in known)))
+    is_classic = row.type is None or row.type.lower() == "classic"
+    what = "From the last join to the assignments" if is_classic else "Until all members had come to a new epoch"
+    generation = "generation" if is_classic else "epoch"
+    where = "" if longest.to_generation is None else f", to {generation} {longest.to_generation:,},"
+    if format_span(longest_ms) == middle:
+        return [f"{what}, {'it' if len(known) == 1 else 'each'} took {middle}."]
+    return [f"{what}, half of them took {middle} or less, and the longest{where} took {format_span(longest_ms)}."]
+
+
+def _churn(row: GroupRow) -> list[str]:
+    if not row.joined + row.left + row.partitions_moved:
+        return []
+    parts = []
+    if row.joined:
+        parts.append(f"{counted(row.joined, 'member')} joined")
+    if row.left:
+        parts.append(f"{counted(row.left, 'member')} went")
+    if row.partitions_moved:
+        parts.append(f"{counted(row.partitions_moved, 'partition')} changed hands")
+    return [f"In all, {listed(parts)}."]
+
+
+def _repeated(rebalances: tuple[RebalanceRow, ...]) -> list[str]:
+    """Point out the worst five minutes, if more than half of the rebalances fall into them."""
+    times = sorted(one.ended_ms for one in rebalances if one.ended_ms is not None)
+    most, start, first = 0, 0, 0
+    for place, at_ms in enumerate(times):
+        while times[first] <= at_ms - _OFTEN_MS:
+            first += 1
+        if place - first + 1 > most:
+            most, start = place - first + 1, first
+    spans_more = len(times) > 1 and times[-1] - times[0] > _OFTEN_MS
+    if most < 3 or not spans_more or most * 2 <= len(times):
+        return []
+    share = format_share(most / len(times))
+    return [f"{most:,} of the rebalances ({share}) fell into the five minutes after {format_time(times[start])}."]
+
+
+def _commits(row: GroupRow, end_ms: int | None) -> str:
+    if not row.commits:
+        return "It committed nothing that the log still holds."
+    text = f"The log holds {counted(row.commits, 'commit')} of it"
+    if row.last_commit_ms is None:
+        return f"{text}."
+    ago = ""
+    if end_ms is not None and end_ms >= row.last_commit_ms:
+        ago = f", {format_span(end_ms - row.last_commit_ms)} before the log ends"
+    return f"{text}; the last was at {format_time(row.last_commit_ms)}{ago}."
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def troubled(report: Report) -> Html:
+    """Return the section."""
+    if not report.troubled:
+        return EMPTY
+    told = (
+        "What is bad comes before what may become it; within that, points decide: 5 for each anomaly, 3 for each "
+        "rebalance because a member expired or left or was fenced, 1 for each other. All pictures span the time of the "
+        "whole log. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to "
+        "read what it stands for."
+    )
+    axis = _axis(report)
+    cards = (_card(place, story, report, axis) for place, story in enumerate(report.troubled, 1))
+    return joined((soft(told), *cards))
+
+
+def _card(place: int, story: GroupStory, report: Report, axis: Axis | None) -> Html:
+    stands = story.row.standing
+    behind = "" if stands.lag is None else f"{behind_told(stands)}, "
+    points = element("span", f"{behind}{counted(story.row.trouble, 'point')}", class_="soft")
+    return element(
+        "article",
+        element("h3", f"{place}. ", name(story.row.group_id), " ", pill(stands.word, stands.severity), " ", points),
+        paragraph(_words(story, report)),
+        _picture(story, axis),
+        listing(_findings(story.anomalies)),
+        who_has_what(story),
+        _last_rebalances(story),
+        class_=f"card {stands.severity}",
+        id=card_id(place),
+    )
+
+
+def _words(story: GroupStory, report: Report) -> Html:
+    """Return the story, in which moments stay on one line."""
+    told = joined((text(sentence) for sentence in story_of(story, report.overview.last_timestamp_ms)), " ")
+    return Html(_TIME.sub(lambda found: element("time", found[0]), told))
+
+
+def _picture(story: GroupStory, axis: Axis | None) -> Html:
+    if axis is None or not (story.rebalances or story.members or story.commits or story.epochs):
+        return EMPTY
+    causes = legend((cause, cause_class(cause)) for cause in in_order(story.causes, CAUSES))
+    return joined((group_picture(story, axis), causes, _epochs(story, axis)))
+
+
+def _epochs(story: GroupStory, axis: Axis) -> Html:
+    """Return how far members of a consumer group were behind its epoch."""
+    if not story.epochs:
+        return EMPTY
+    names = (("group epoch", "epoch-group"), ("target epoch", "epoch-target"), ("lowest member epoch", "epoch-member"))
+    return joined((epoch_lines(story, axis), legend(names)))
+
+
+def _axis(report: Report) -> Axis | None:
+    """Return the time that all pictures span: that of the log, so that a group that stopped shows its silence."""
+    first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
+    return None if first_ms is None or last_ms is None or first_ms >= last_ms else Axis(first_ms, last_ms)
+
+
+def _last_rebalances(story: GroupStory) -> Html:
+    told = story.rebalances[-REBALANCES_TOLD_MAX:]
+    if not told:
+        return EMPTY
+    head = ("@ended", "#generation", "@cause", "#confidence", "#seen for", "#joined / left", "~evidence")
+    summary = f"Its last {counted(len(told), 'rebalance')}" if len(told) < story.row.rebalances else "Its rebalances"
+    return element("details", element("summary", summary), table(head, map(_rebalance_cells, told)))
+
+
+def _rebalance_cells(one: RebalanceRow) -> tuple[str, ...]:
+    before = "" if one.from_generation is None else f"{one.from_generation:,}"
+    took_ms = None if one.started_ms is None or one.ended_ms is None else one.ended_ms - one.started_ms
+    return (
+        format_time(one.ended_ms if one.ended_ms is not None else one.started_ms),
+        f"{before} → {format_number(one.to_generation)}",
+        joined((key(cause_class(one.cause)), text(one.cause))),
+        format_share(one.confidence),
+        format_span(took_ms),
+        f"{one.joined:,} / {one.left:,}",
+        text(one.evidence),
+    )
+
+
+def _findings(anomalies: Sequence[AnomalyRow]) -> Iterator[Html]:
+    """Yield an item for each of the kinds that there are: its first finding, and how many more there are."""
+    kinds: dict[str, list[AnomalyRow]] = {}
+    for one in anomalies:
+        kinds.setdefault(one.kind, []).append(one)
+    for kind, (first, *others) in islice(kinds.items(), ANOMALIES_TOLD_MAX):
+        subject = joined((" of ", text(first.subject))) if first.subject else ""
+        more = f" (and {len(others):,} more)" if others else ""
+        yield joined(
+            (f"{format_time(first.first_ms)}: ", element("b", text(kind)), subject, ": ", text(first.evidence), more)
+        )
+
+
+_SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
+    ("anomalies", "Anomalies", sections.anomalies),
+    ("lag", "Lag", sections.lag),
+    ("troubled", "The worst groups one by one", troubled),
+    ("groups", "Groups", sections.groups),
+    ("rebalances", "Rebalances", sections.rebalances),
+    ("churn", "Churn", sections.churn),
+    ("consumer", "Consumer, share and streams groups", consumer_groups),
+    ("deliveries", "Deliveries to share groups", deliveries),
+    ("states", "Groups by state", sections.states),
+    ("stale", "Expiring offsets", sections.stale),
+    ("load", "Log load", sections.load),
+    ("polls", "What was polled", sections.polls),
+    ("read", "What was read", sections.read),
+)
+"""All behind the answer and the overview: name, title, and what makes it of a report; nothing if there is nothing."""

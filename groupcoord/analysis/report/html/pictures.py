@@ -9,7 +9,7 @@ from attrs import frozen
 
 from groupcoord.analysis.fold.history.causes import CAUSES
 from groupcoord.analysis.report.data.model import STATES, Bins, GroupStory, PartitionRow
-from groupcoord.analysis.report.html.elements import Html, element, joined, label, line, picture, rect, titled
+from groupcoord.analysis.report.html.layout import Html, element, joined, label, line, picture, rect, titled
 from groupcoord.analysis.report.text import (
     counted,
     format_clock,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from groupcoord.analysis.fold.history.causes import CAUSES
-from groupcoord.analysis.report.data.group_status import BAD, FINE, WARNING, Standing
 from groupcoord.analysis.report.data.model import (
+    BAD,
+    FINE,
     STATES,
+    WARNING,
     WORST_MAX,
     AnomalyCount,
     AnomalyRow,
@@ -22,21 +24,27 @@ from groupcoord.analysis.report.data.model import (
     Report,
     SlowMemberRow,
     StaleRow,
+    Standing,
     StateCount,
     StatusCount,
 )
-from groupcoord.analysis.report.html.elements import EMPTY, Html, element, joined, name, text
 from groupcoord.analysis.report.html.layout import (
+    EMPTY,
     Columns,
+    Html,
+    element,
     enumeration,
+    joined,
     key,
     legend,
     listing,
+    name,
     paragraph,
     pill,
     soft,
     table,
     table_of,
+    text,
 )
 from groupcoord.analysis.report.html.pictures import (
     cause_class,
