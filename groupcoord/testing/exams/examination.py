@@ -14,8 +14,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from groupcoord.analysis.report.html.layout import Html, element, joined
-from groupcoord.analysis.report.html.layout import Section, page, paragraph, pill, soft, table
+from groupcoord.analysis.report.html.layout import Html, Section, element, joined, page, paragraph, pill, soft, table
 from groupcoord.conformance.report import Case, to_junit
 from groupcoord.testing.asserting.report import known_client_bugs
 from groupcoord.testing.exams.scenarios import BASELINE, SCENARIOS, Scenario
