@@ -351,12 +351,12 @@ async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Ca
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
         stack.push_async_callback(servers.stop)
-        import_modules_of_requests()
         await servers.start()
-        gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
-        gc.enable()
         on_start()
         await _serve_pages(servers, pages, stack)
+        await import_modules_of_requests()
+        gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
+        gc.enable()
         await stopping.wait()
 
 

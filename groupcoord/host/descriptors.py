@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from importlib import import_module
 
@@ -58,7 +59,11 @@ The schema of an API is imported with its first request: all of them would take 
 """
 
 
-def import_modules_of_requests() -> None:
-    """Import what request handlers need, so that no request has to open a file for it."""
+async def import_modules_of_requests() -> None:
+    """Import what request handlers need, so that later no request has to open a file for it.
+
+    The event loop runs between two imports.
+    """
     for name in MODULES_OF_REQUESTS:
         import_module(name)
+        await asyncio.sleep(0)

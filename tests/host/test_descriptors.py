@@ -104,7 +104,7 @@ def imports_of_functions() -> dict[str, str]:
 
 def test_requests_find_their_modules_imported() -> None:
     """Whatever a function imports that may be on a request's way is imported by ``serve`` before its port opens."""
-    descriptors.import_modules_of_requests()
+    asyncio.run(descriptors.import_modules_of_requests())
     missing = {
         name: place
         for name, place in imports_of_functions().items()
