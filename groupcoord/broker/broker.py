@@ -21,32 +21,26 @@ from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.cluster.requests import ClusterRequests
 from groupcoord.broker.cluster.shared_documents import SharedDocument, SharedDocuments
 from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.configs.describe_configs import Resources
 from groupcoord.broker.configs.groups import GroupConfigs
-from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection, ConnectionT, DecodeLarge, Interceptor
+from groupcoord.broker.groups.loading import Reloading
 from groupcoord.broker.groups.requests import GroupRequests
-from groupcoord.broker.notices import Notices
-from groupcoord.broker.records.current_leaders import CurrentLeaders
+from groupcoord.broker.log_lines import Notices
 from groupcoord.broker.records.requests import DataRequests
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.regexes import TopicMatcher
-from groupcoord.broker.reloading import Reloading
-from groupcoord.broker.security.acl_requests import AclRequests
-from groupcoord.broker.security.login_requests import LoginRequests
-from groupcoord.broker.share.coordination import ShareCoordination
+from groupcoord.broker.security.acls import AclRequests
+from groupcoord.broker.security.security import LoginRequests
+from groupcoord.broker.share.coordination import ServerShareHost, ShareCoordination, ShareStateRequests
 from groupcoord.broker.share.dead_letters import DeadLetters
-from groupcoord.broker.share.group_host import ServerShareHost
-from groupcoord.broker.share.requests import ShareRequests
-from groupcoord.broker.share.state_requests import ShareStateRequests
-from groupcoord.broker.topics.internal import LateCreations, ensure_internal_topic
-from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.topics.requests import TopicRequests
+from groupcoord.broker.share.fetch import ShareRequests
+from groupcoord.broker.topics.create_topics import TopicRequests
+from groupcoord.broker.topics.registry import LateCreations, TopicRegistry, ensure_internal_topic
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
-from groupcoord.broker.transactions.none import NoTransactions, refuse_to_find
-from groupcoord.broker.transactions.producer_ids import ProducerIds
-from groupcoord.broker.transactions.requests import TransactionRequests
-from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Job, Timed, Token, Wakes, Work, do_in_place
+from groupcoord.broker.transactions.log import ProducerIds
+from groupcoord.broker.transactions.requests import NoTransactions, TransactionRequests, refuse_to_find
+from groupcoord.broker.work import Job, Timed, Token, Turns, Wakes, Work, do_in_place
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols

@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from groupcoord.broker.turns import Turns
-from groupcoord.broker.work import Awaited, Job, Timed, Work, run_in_executor
+from groupcoord.broker.work import Awaited, Job, Timed, Turns, Work, run_in_executor
 from groupcoord.core.messages import Node
 from groupcoord.core.router.authorization import Principal
 from groupcoord.wire import (
@@ -129,7 +128,7 @@ class Connection:
         on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
             as it is. None: nobody wants to see it.
         active_at_s: when something was received or sent, by the broker's stopwatch.
-        cost_s: what its requests have cost lately, in seconds; see :class:`~groupcoord.broker.turns.Turns`.
+        cost_s: what its requests have cost lately, in seconds; see :class:`~groupcoord.broker.work.Turns`.
         cost_at_s: when that was counted.
         output_bytes: how many bytes wait for :meth:`take_output`.
         is_queued: True while it waits for its turn.

@@ -17,15 +17,13 @@ import typer
 from attrs import evolve
 
 import groupcoord
-from groupcoord.broker.addresses import ANY_ADDRESS
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.security.listeners import check_advertised, with_listener
 from groupcoord.broker.security.security import Security, split_properties
-from groupcoord.broker.topics.internal import ensure_internal_topic
-from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.security.settings import ANY_ADDRESS, check_advertised, with_listener
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name, ensure_internal_topic
 from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal
 from groupcoord.cli.messages import CommandError, EscapingFormatter, key_values, say
 from groupcoord.cli.options import Settings
@@ -36,7 +34,6 @@ from groupcoord.core.fast_construct import collect_garbage_seldom, keep_freed_me
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError, GroupcoordError
-from groupcoord.host.descriptors import import_modules_of_requests
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 from groupcoord.host.opening import (
     Storage,
@@ -45,6 +42,7 @@ from groupcoord.host.opening import (
     open_producer_ids,
     open_topic_directory,
 )
+from groupcoord.host.process import import_modules_of_requests
 from groupcoord.log_store import ListingStore, LogStore, close_store
 
 if TYPE_CHECKING:

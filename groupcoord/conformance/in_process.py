@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
     from groupcoord.broker.connection import Connection
     from groupcoord.broker.records.topic_data import TopicData
-    from groupcoord.broker.transactions.producer_ids import ProducerIds
+    from groupcoord.broker.transactions.log import ProducerIds
 
 _START_MS = 1_700_000_000_000
 _SEED = 848
@@ -59,7 +59,7 @@ class InProcessTarget:
         from groupcoord.broker.records.topic_data import TopicData
         from groupcoord.broker.security.security import Security, split_properties
         from groupcoord.broker.topics.registry import TopicRegistry
-        from groupcoord.broker.transactions.producer_ids import ProducerIds
+        from groupcoord.broker.transactions.log import ProducerIds
 
         clock = ManualClock(_START_MS)
         try:
@@ -113,7 +113,7 @@ class InProcessNodes:
     ) -> None:
         from groupcoord.broker.cluster.leadership import Leadership
         from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
-        from groupcoord.broker.records.node_data import NodeData
+        from groupcoord.broker.records.topic_data import NodeData
         from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 
         leadership = Leadership(Node(number, "localhost", 9091 + number) for number in range(1, count + 1))

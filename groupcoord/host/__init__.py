@@ -4,8 +4,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
-from groupcoord.broker.transactions.log import TransactionLogError
-from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
+from groupcoord.broker.transactions.log import NoProducerIdError, ProducerIds, ProducerIdsFileError, TransactionLogError
 from groupcoord.host.server import Server
 
 __all__ = [

@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from groupcoord.broker.addresses import NodeAddress
+from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.leased import LeasedBroker
-from groupcoord.broker.records.node_data import NodeData
+from groupcoord.broker.records.topic_data import NodeData
+from groupcoord.broker.work import Token
 from groupcoord.clock import Clock
 from groupcoord.cluster.documents import SlotDocuments
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Announcement
@@ -25,6 +26,7 @@ from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import Node
+from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.node_servers import Sockets
 from groupcoord.host.opening import Storage
@@ -38,6 +40,56 @@ T = TypeVar("T")
 
 class NodeIdTakenError(GroupcoordError):
     """Another live node has the same id."""
+
+
+class NodeAddress(NamedTuple):
+    """What a node tells the others of itself.
+
+    Attributes:
+        node_id: by which clients know it.
+        listeners: the name of each listener, or ``""`` where there is but one: host and port for clients.
+    """
+
+    node_id: int
+    listeners: Mapping[str, tuple[str, int]]
+
+    def encoded(self) -> str:
+        """Return it as the address of an announcement."""
+        return json.dumps({"node_id": self.node_id, "listeners": self.listeners})
+
+    @classmethod
+    def decoded(cls, address: str) -> NodeAddress | None:
+        """Return what a node told; None: that is no node for Kafka clients."""
+        try:
+            said = json.loads(address)
+            listeners = {str(name): (str(host), int(port)) for name, (host, port) in said["listeners"].items()}
+            return cls(int(said["node_id"]), listeners) if listeners else None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def node(self, listener: str) -> Node:
+        """Return the node as clients of a listener are told of it; of one that it doesn't have, its first."""
+        return Node(self.node_id, *self.listeners.get(listener, next(iter(self.listeners.values()))))
+
+
+class LeasedBroker(Broker):
+    """A node whose answers about groups hold as long as its lease does.
+
+    Attributes:
+        has_told: something was answered about groups while the lease lasted, and may not be sent yet.
+    """
+
+    has_told = False
+
+    def _submit(self, request: Any, token: Token, principal: Principal) -> None:
+        self.has_told = self.has_told or not self.coordinator.is_lease_over
+        super()._submit(request, token, principal)
+
+    def deliver_replies(self) -> None:
+        """See :class:`~groupcoord.broker.broker.Broker`."""
+        before, may_tell = len(self.dirty), not self.coordinator.is_lease_over
+        super().deliver_replies()
+        self.has_told = self.has_told or (may_tell and len(self.dirty) > before)
 
 
 class ClusterServer(Server):

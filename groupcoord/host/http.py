@@ -12,9 +12,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple, Self
 
-from groupcoord.broker.rate_limited_logger import RateLimitedLogger
-from groupcoord.host.descriptors import is_reserved
-from groupcoord.host.listening import Listening, bind
+from groupcoord.broker.log_lines import RateLimitedLogger
+from groupcoord.host.process import Listening, bind, is_reserved
 
 logger = logging.getLogger("groupcoord.host")
 

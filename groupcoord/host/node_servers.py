@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
-from groupcoord.broker.records.node_data import NodeData
+from groupcoord.broker.records.topic_data import NodeData
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.clock import Clock

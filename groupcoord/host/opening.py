@@ -13,22 +13,21 @@ from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.internal import usual_configs
-from groupcoord.broker.topics.registry import TopicError, TopicRegistry
-from groupcoord.broker.transactions.none import API_KEYS as NO_TRANSACTION_KEYS
-from groupcoord.broker.transactions.producer_ids import ProducerIds
+from groupcoord.broker.topics.registry import TopicError, TopicRegistry, usual_configs
+from groupcoord.broker.transactions.log import ProducerIds
+from groupcoord.broker.transactions.requests import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
-from groupcoord.host.descriptors import descriptor_limit
+from groupcoord.host.process import descriptor_limit
 from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
 from groupcoord.storage.files import BROKER_FILE
 
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
     from groupcoord.broker.cluster.nodes import Nodes
-    from groupcoord.broker.records.node_data import NodeData
+    from groupcoord.broker.records.topic_data import NodeData
     from groupcoord.broker.security.security import Security
     from groupcoord.core.messages import Node
     from groupcoord.storage.data_directory import DataDirectory, FoundTopic

@@ -22,8 +22,8 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.security.listeners import with_listener
 from groupcoord.broker.security.security import Security, split_properties
+from groupcoord.broker.security.settings import with_listener
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import Clock, LeapingClock, ManualClock
 from groupcoord.config import Config

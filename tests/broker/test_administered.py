@@ -272,7 +272,7 @@ def test_subscriptions_are_kept_and_described(world: Asked, tmp_path: Path) -> N
 
 def test_there_are_so_many_subscriptions(world: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is refused; one that is there can be changed."""
-    monkeypatch.setattr("groupcoord.broker.configs.altering.SUBSCRIPTIONS_MAX", 1)
+    monkeypatch.setattr("groupcoord.broker.configs.alter_configs.SUBSCRIPTIONS_MAX", 1)
     assert world.alter(CLIENT_METRICS, "one", interval_ms="1000")[0] == 0
     assert world.alter(CLIENT_METRICS, "two", interval_ms="1000")[0] == ErrorCode.POLICY_VIOLATION
     assert world.alter(CLIENT_METRICS, "one", interval_ms="2000")[0] == 0

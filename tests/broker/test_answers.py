@@ -11,7 +11,7 @@ import pytest
 
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions, answer_metadata
-from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.append_failures import PAUSE_MS
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.groups.loading import PAUSE_MS
 from groupcoord.log_store import AppendTimedOutError, LogStoreError, RecordTooLargeError, StorageError
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 

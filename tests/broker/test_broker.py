@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import Config, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.records.fetch_waits import STALE_WAITS_LIMIT
+from groupcoord.broker.records.fetch import STALE_WAITS_LIMIT
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
     GroupToFetch,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode
+from groupcoord.broker.cluster.administration import answer_describe_log_dirs
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.clock import ManualClock

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ManualClock
-from groupcoord.broker.configs.altering import alter_configs
+from groupcoord.broker.configs.alter_configs import alter_configs
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import CLIENT_METRICS_DEFINITIONS, ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definitions
-from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
-from groupcoord.broker.configs.groups import GroupConfigs
-from groupcoord.broker.configs.resources import Resources
+from groupcoord.broker.configs.describe_configs import Resources
+from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.config import SETTINGS

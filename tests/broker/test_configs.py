@@ -12,13 +12,12 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.configs.altering import alter_configs, repeated_resources
+from groupcoord.broker.configs.alter_configs import alter_configs, repeated_resources
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
-from groupcoord.broker.configs.describing import answer_describe_configs
-from groupcoord.broker.configs.resources import Resources
-from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
+from groupcoord.broker.configs.describe_configs import Resources, answer_describe_configs
+from groupcoord.broker.topics.create_topics import answer_create_topics, answer_delete_topics
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
 from groupcoord.config.group_settings import (

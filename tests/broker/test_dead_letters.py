@@ -10,9 +10,8 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.share.leading import LedPartition, SharePartitions
-from groupcoord.broker.share.pauses import FIRST_PAUSE_MS, TRIES_MAX
-from groupcoord.broker.share.persister import Persister
+from groupcoord.broker.share.coordination import FIRST_PAUSE_MS, TRIES_MAX, Persister
+from groupcoord.broker.share.share_partitions import LedPartition, SharePartitions
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Job, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from groupcoord.broker.rate_limited_logger import BURST
+from groupcoord.broker.log_lines import BURST
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, string
 from tests.host.serving import DEADLINE_S, Serving, serve
 from tests.wire.kio_client import request_frame

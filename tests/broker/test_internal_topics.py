@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.topics.internal import CREATION_MS
+from groupcoord.broker.topics.registry import CREATION_MS
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
 from groupcoord.core.router.authorization import Operation, Resource, ResourceType

@@ -18,7 +18,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Answer, Job, Work, do_whole, each, each_long, run_in_executor
 from groupcoord.errors import InvariantError
-from groupcoord.host.jobs import SWITCH_INTERVAL_S, JobThread
+from groupcoord.host.process import SWITCH_INTERVAL_S, JobThread
 from groupcoord.host.server import Server
 from groupcoord.testing.server import ServerThread
 from tests.broker.driving import LateJobs, drain, feed

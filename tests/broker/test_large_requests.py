@@ -14,7 +14,7 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import LARGE_REQUEST_BYTES, Connection
-from groupcoord.broker.records.producing import MANY_APPENDS
+from groupcoord.broker.records.produce import MANY_APPENDS
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch

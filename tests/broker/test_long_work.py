@@ -12,10 +12,8 @@ from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.broker import connection as connection_module
 from groupcoord.broker.answering import table_of
 from groupcoord.broker.connection import OUTPUT_PORTION_BYTES
-from groupcoord.broker.groups import offset_fetches
 from groupcoord.broker.groups import requests as group_requests
-from groupcoord.broker.groups.offset_fetches import MANY_OFFSETS, OffsetFetches
-from groupcoord.broker.groups.requests import GroupRequests
+from groupcoord.broker.groups.requests import MANY_OFFSETS, GroupRequests, OffsetFetches
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Work, do_whole
 from groupcoord.core.router.authorization import Operation, Principal, Resource
@@ -206,10 +204,8 @@ def make_world() -> WireWorld:
 
 def limit_portions(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Have requests and answers divided that are longer than so much."""
-    for name in ("FEW_GROUPS", "MANY_OFFSETS", "MANY_MEMBERS"):
+    for name in ("FEW_GROUPS", "GROUPS_AT_ONCE", "MANY_OFFSETS", "MANY_MEMBERS"):
         monkeypatch.setattr(group_requests, name, size)
-    for name in ("FEW_GROUPS", "MANY_OFFSETS"):
-        monkeypatch.setattr(offset_fetches, name, size)
     monkeypatch.setattr(connection_module, "LARGE_REQUEST_BYTES", size)
 
 

@@ -12,11 +12,14 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.records.administration import answer_delete_records, answer_offset_for_leader_epoch
-from groupcoord.broker.records.list_offsets import answer_list_offsets
-from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
+from groupcoord.broker.cluster.administration import answer_describe_log_dirs
+from groupcoord.broker.records.list_offsets import (
+    answer_delete_records,
+    answer_list_offsets,
+    answer_offset_for_leader_epoch,
+)
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.listings import answer_describe_producers
+from groupcoord.broker.transactions.requests import answer_describe_producers
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import OFFSETS_TOPIC, OffsetCommitRecord
 from groupcoord.core.messages import CompleteTransaction, OffsetCommit, OffsetToCommit, TopicToCommit, TxnOffsetCommit

@@ -9,7 +9,7 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.records.producing import NO_DATA
+from groupcoord.broker.records.produce import NO_DATA
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 from tests.broker.data_world import DataWorld

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from groupcoord.broker.rate_limited_logger import RateLimitedLogger
+from groupcoord.broker.log_lines import RateLimitedLogger
 
 logger = logging.getLogger("groupcoord.tests.limited_log")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.broker.transactions.listings import answer_describe_producers
+from groupcoord.broker.transactions.requests import answer_describe_producers
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import TransactionMarker

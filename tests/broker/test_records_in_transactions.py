@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.transactions.listings import answer_list_transactions
+from groupcoord.broker.transactions.requests import answer_list_transactions
 from groupcoord.broker.work import do_whole
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode, ManualClock
-from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
-from groupcoord.broker.transactions.listings import answer_describe_producers
-from groupcoord.broker.transactions.producer_ids import ProducerIds
+from groupcoord.broker.cluster.administration import answer_describe_log_dirs
+from groupcoord.broker.transactions.log import ProducerIds
+from groupcoord.broker.transactions.requests import answer_describe_producers
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.testing.server import ServerThread

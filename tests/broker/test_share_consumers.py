@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from attrs import evolve
 
-from groupcoord.broker.share.persister import Persister
+from groupcoord.broker.share.coordination import Persister
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,

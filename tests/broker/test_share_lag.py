@@ -11,8 +11,7 @@ from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.records.node_data import NodeData
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.records.topic_data import NodeData, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.core.messages import Node

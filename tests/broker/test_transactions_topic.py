@@ -11,13 +11,17 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.records.administration import answer_delete_records
-from groupcoord.broker.records.list_offsets import answer_list_offsets
-from groupcoord.broker.topics.changes import answer_create_partitions, answer_delete_topics
-from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
+from groupcoord.broker.cluster.administration import answer_describe_log_dirs
+from groupcoord.broker.records.list_offsets import answer_delete_records, answer_list_offsets
+from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.log import MEMORY_SEGMENT_BYTES, TransactionLogError
-from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds, ProducerIdsFileError
+from groupcoord.broker.transactions.log import (
+    MEMORY_SEGMENT_BYTES,
+    NoProducerIdError,
+    ProducerIds,
+    ProducerIdsFileError,
+    TransactionLogError,
+)
 from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
 from groupcoord.core.router.authorization import Operation, Principal, Resource, ResourceType

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.broker.turns import HALF_LIFE_S, LEVELS_S, PATIENCE_S, PORTION_S, TURN_S, Turns
+from groupcoord.broker.work import HALF_LIFE_S, LEVELS_S, PATIENCE_S, PORTION_S, TURN_S, Turns
 
 
 class Stopwatch:

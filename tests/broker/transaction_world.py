@@ -10,7 +10,7 @@ from groupcoord import Config, ManualClock, MemoryLogStore, Ticket
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.broker.transactions.producer_ids import ProducerIds
+from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import (
     GroupToFetch,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import groupcoord
-from groupcoord.broker.rate_limited_logger import BURST
-from groupcoord.host import descriptors
+from groupcoord.broker.log_lines import BURST
+from groupcoord.host import process
 from groupcoord.host.http import CONNECTIONS_MAX, HttpRequest, HttpResponse, HttpServer
 
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"
@@ -22,12 +22,10 @@ ROOMS_OF_REQUESTS = ("broker", "coordinator", "core", "records", "storage", "wir
 AT_THE_START = {
     "ctypes",
     "groupcoord.broker.records",
-    "groupcoord.broker.security.jwks",
-    "groupcoord.broker.security.listeners",
-    "groupcoord.broker.security.mechanism_factory",
+    "groupcoord.broker.security.oauthbearer",
     "groupcoord.broker.security.settings",
-    "groupcoord.broker.security.tls_context",
-    "groupcoord.broker.security.users",
+    "groupcoord.broker.security.login",
+    "groupcoord.broker.security.sasl",
     "groupcoord.coordinator.composition",
 }
 """Modules imported when a server is made, if its settings need them, like the packages for log-in and databases."""
@@ -78,7 +76,7 @@ def test_a_page_leaves_the_descriptors_of_the_log_alone(
     async def test() -> None:
         async with Page("127.0.0.1", 0, "pages") as page:
             with monkeypatch.context() as patch:
-                patch.setattr(descriptors, "descriptor_limit", lambda: 4)
+                patch.setattr(process, "descriptor_limit", lambda: 4)
                 with suppress(ConnectionError):
                     assert await fetch(page) == b""
             assert (await fetch(page)).endswith(b"here")
@@ -104,14 +102,14 @@ def imports_of_functions() -> dict[str, str]:
 
 def test_requests_find_their_modules_imported() -> None:
     """Whatever a function imports that may be on a request's way is imported by ``serve`` before its port opens."""
-    asyncio.run(descriptors.import_modules_of_requests())
+    asyncio.run(process.import_modules_of_requests())
     missing = {
         name: place
         for name, place in imports_of_functions().items()
-        if name not in {*descriptors.MODULES_OF_REQUESTS, *AT_THE_START}
+        if name not in {*process.MODULES_OF_REQUESTS, *AT_THE_START}
         and name.partition(".")[0] not in PACKAGES_AT_THE_START
         and not place.startswith(("storage/stores/", "storage/data_directory.py"))
         and not place.endswith("_forks")  # a server makes no forks
     }
     assert not missing
-    assert {*descriptors.MODULES_OF_REQUESTS} <= {*sys.modules}
+    assert {*process.MODULES_OF_REQUESTS} <= {*sys.modules}

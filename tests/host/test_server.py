@@ -14,16 +14,14 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, MemoryLogStore, SystemClock
-from groupcoord.broker import turns as turns_module
-from groupcoord.broker.addresses import kafka_host
+from groupcoord.broker import work as work_module
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.rate_limited_logger import BURST
+from groupcoord.broker.log_lines import BURST
 from groupcoord.core.messages import Node
-from groupcoord.host import descriptors
-from groupcoord.host import peer as peer_module
+from groupcoord.host import process
 from groupcoord.host import server as server_module
-from groupcoord.host.server import Server
+from groupcoord.host.server import Server, kafka_host
 from tests.broker.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
 from tests.broker.wire_world import COMMIT, offset, wire_frame
 from tests.tables import as_one_test
@@ -129,7 +127,7 @@ def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
         steps.append("write")
         return take_output(self)
 
-    monkeypatch.setattr(turns_module, "TURN_S", 10.0)
+    monkeypatch.setattr(work_module, "TURN_S", 10.0)
     monkeypatch.setattr(Connection, "receive_data", receive)
     monkeypatch.setattr(Connection, "take_output_parts", take)
 
@@ -182,7 +180,7 @@ def test_a_slow_reader_hurts_only_itself(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who does not read its answers is no longer read from, then disconnected with one log line; others are served."""
-    monkeypatch.setattr(peer_module, "DRAIN_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT_S", 0.3)
 
     async def test() -> None:
         async with serving() as server:
@@ -229,7 +227,7 @@ def test_a_closing_connection_that_does_not_read_is_let_go(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a bad frame a peer that reads nothing keeps its socket for a time-out only, and counts until then."""
-    monkeypatch.setattr(peer_module, "CLOSE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(server_module, "CLOSE_TIMEOUT_S", 0.3)
 
     async def test() -> None:
         async with serving(send_buffer_bytes=4_096, max_connections=2) as server:
@@ -254,7 +252,7 @@ def test_a_closing_connection_that_does_not_read_is_let_go(
 
 def test_a_half_closed_connection_is_answered_and_let_go(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a peer asked before it ended its stream is answered, all of it; then the connection is closed."""
-    monkeypatch.setattr(turns_module, "TURN_S", 1e-6)
+    monkeypatch.setattr(work_module, "TURN_S", 1e-6)
 
     async def test() -> None:
         async with serving() as server:
@@ -319,12 +317,12 @@ def test_a_large_answer_takes_little_memory(run: Any) -> None:
 )
 def test_pythons_that_forget_limits_are_known(version: tuple[int, int, int], expected: bool) -> None:
     """Those of CVE-2024-12254, whose transports never say that a peer is slow, and none that were mended."""
-    assert peer_module.forgets_limits(version) == expected
+    assert server_module.forgets_limits(version) == expected
 
 
 def test_a_python_that_forgets_limits_is_handed_whole_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of answers are joined for it; to a peer that reads they are the same."""
-    monkeypatch.setattr(peer_module, "FORGETS_LIMITS", True)
+    monkeypatch.setattr(server_module, "FORGETS_LIMITS", True)
     monkeypatch.setattr(asyncio.Transport, "writelines", lambda *_: pytest.fail("its limits would be forgotten"))
 
     async def test() -> None:
@@ -344,7 +342,7 @@ def test_too_many_open_files(run: Any, monkeypatch: pytest.MonkeyPatch, caplog: 
         async with serving() as server:
             reader, writer = await connect(server)
             await until(lambda: server.connection_count == 1)
-            monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 4)
+            monkeypatch.setattr(process, "descriptor_limit", lambda: 4)
             for _ in range(BURST + 3):
                 refused_reader, refused_writer = await connect(server)
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):

@@ -19,7 +19,7 @@ from groupcoord import Config, ConfigError, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.security.security import Security
 from groupcoord.core.messages import Node
-from groupcoord.host import tls
+from groupcoord.host import server as server_module
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.wire.kio_client import read_response, request_frame
@@ -230,7 +230,7 @@ def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, caplog: p
 
 def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts for ``max.connections``, keeps nobody waiting, and is given up after its time."""
-    monkeypatch.setattr(tls, "HANDSHAKE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(server_module, "HANDSHAKE_TIMEOUT_S", 0.05)
 
     async def test(server: Server) -> None:
         with socket.create_connection((HOST, server.ports["SSL"])) as silent:

@@ -496,7 +496,7 @@ main()
 
 LATER_PROGRAM = """
 import asyncio, sys
-from groupcoord.host.descriptors import import_modules_of_requests
+from groupcoord.host.process import import_modules_of_requests
 
 asyncio.run(import_modules_of_requests())
 print(*sys.modules)

@@ -14,7 +14,7 @@ from groupcoord import Config, ManualClock
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.producer_ids import ProducerIds
+from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.conformance import InProcessTarget, Transcript, load_transcripts
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.execution import replay

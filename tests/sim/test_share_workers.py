@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.broker.share.leading import LedPartition, SharePartitions
+from groupcoord.broker.share.share_partitions import LedPartition, SharePartitions
 from groupcoord.core.share_partition.in_flight import FINISHED, AcknowledgeType, RecordState
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.records import DeliveryState

@@ -1,29 +1,37 @@
-"""Administration of the cluster: its nodes, quorum and membership, elections of leaders, reassignments of partitions.
+"""Administration of the cluster: nodes, quorum, elections, reassignments of partitions, log directories.
 
-Nodes that share logs need no time to move a partition: a reassignment is complete when it is answered. The quorum of
-the metadata has one voter.
-Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of Apache Kafka 4.4, as recorded.
+Nodes share their logs, so a reassignment is complete when it is answered. The metadata quorum has one voter.
+
+Sources: ``KafkaApis``, ``ControllerApis``, ``ReplicationControlManager`` and ``ReplicaManager`` of Apache Kafka 4.4, as
+recorded.
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
+from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire.cluster_messages import (
     AddRaftVoter,
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirs,
+    AlterReplicaLogDirsResponse,
     ClusterBroker,
     DescribeCluster,
     DescribeClusterResponse,
+    DescribeLogDirs,
+    DescribeLogDirsResponse,
     DescribeQuorum,
     DescribeQuorumResponse,
     ElectedPartition,
@@ -34,8 +42,13 @@ from groupcoord.wire.cluster_messages import (
     EndpointType,
     ListPartitionReassignments,
     ListPartitionReassignmentsResponse,
+    LogDir,
+    LogDirPartition,
+    LogDirTopic,
     MembershipRequest,
     MembershipResponse,
+    MovedPartition,
+    MovedTopic,
     OngoingReassignment,
     OngoingReassignments,
     PartitionsOfTopic,
@@ -325,3 +338,94 @@ def answer_membership(
 
 def _not_registered(message: str) -> MembershipResponse:
     return MembershipResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+
+
+# ---------------------------------------------------------------- log directories
+
+IN_MEMORY = "memory"
+"""What stands for the folder of logs that lie in none."""
+
+
+def answer_describe_log_dirs(
+    request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> Work[DescribeLogDirsResponse]:
+    """Tell how large the logs of partitions are; partitions that there aren't are left out, each is told once.
+
+    What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't. If one of the
+    logs can't be read, the folder is answered KAFKA_STORAGE_ERROR, as one that a broker has taken out of service.
+    """
+    if not permissions.on_cluster(Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    asked: dict[str, dict[int, None]] = {}
+    if request.topics is None:
+        asked = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in data.topics}
+    else:
+        for wanted in request.topics:
+            if asked:
+                yield None
+            asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
+    folder = data.topics.directory
+    log_dir = _log_dir(data.topics)
+    try:
+        told = yield from _log_sizes(asked, data)
+        volume = None if folder is None else shutil.disk_usage(folder)
+    except (FailedLogError, OSError):
+        return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
+    if volume is None:
+        return DescribeLogDirsResponse((LogDir(log_dir, told),))
+    return DescribeLogDirsResponse((LogDir(log_dir, told, volume.total, volume.free),))
+
+
+def answer_alter_replica_log_dirs(
+    request: AlterReplicaLogDirs, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> Work[AlterReplicaLogDirsResponse]:
+    """Let partitions be in the one folder that there is; the last that is said of a partition counts, as in Kafka."""
+    is_allowed = permissions.on_cluster(Operation.ALTER)
+    here = _log_dir(topics)
+    wanted: dict[str, dict[int, str]] = {}
+    for folder in request.dirs:
+        for named in folder.topics:
+            if wanted:
+                yield None
+            wanted.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, folder.path))
+
+    def error_of(name: str, index: int, path: str) -> ErrorCode:
+        topic = topics.get(name)
+        if not is_allowed:
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if path != here:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        is_known = topic is not None and topic.has_partition(index)
+        return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def move(name: str) -> Work[MovedTopic]:
+        paths = wanted[name]
+        moved = yield from each(paths, lambda index: MovedPartition(index, error_of(name, index, paths[index])))
+        return MovedTopic(name, moved)
+
+    return AlterReplicaLogDirsResponse((yield from each_long(wanted, move)))
+
+
+def _log_dir(topics: TopicRegistry) -> str:
+    return IN_MEMORY if topics.directory is None else str(topics.directory.absolute())
+
+
+def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple[LogDirTopic, ...]]:
+    def measure(name: str) -> Work[LogDirTopic]:
+        sizes = yield from each(asked[name], lambda index: _measured(data, name, index))
+        return LogDirTopic(name, tuple([size for size in sizes if size is not None]))
+
+    measured = yield from each_long(asked, measure)
+    return tuple(topic for topic in measured if topic.partitions)
+
+
+def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
+    """Return how large the log of a partition is, if there is such a partition."""
+    topic = data.topics.get(name)
+    if topic is None or not topic.has_partition(index):
+        return None
+    try:
+        log = data.whole.log(topic, index)
+    except NotLeaderError:
+        return None
+    return LogDirPartition(index, 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset))

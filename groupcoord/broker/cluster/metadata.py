@@ -1,4 +1,7 @@
-"""What a client learns first: which APIs there are (ApiVersions), which node and which topics (Metadata)."""
+"""ApiVersions, Metadata and DescribeTopicPartitions: served APIs, nodes, topics and leaders.
+
+Sources: ``KRaftMetadataCache``, ``DescribeTopicPartitionsRequestHandler`` of Apache Kafka 4.4, as recorded.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each, run_on_entries
-from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, scala_set_order, string_hash
+from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, scala_set_order, string_hash, string_sort_key
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -21,9 +24,14 @@ from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPa
 from groupcoord.wire.cluster_messages import (
     ApiVersions,
     ApiVersionsResponse,
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResponse,
     FinalizedFeature,
+    PartitionCursor,
     ServedApi,
     SupportedFeature,
+    TopicPartitionDescription,
+    TopicPartitionsDescription,
 )
 
 API_VERSIONS_KEY = 18
@@ -223,3 +231,77 @@ class _View(NamedTuple):
         offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
         error_code = ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NOBODY or not in_sync else ErrorCode.NONE
         return MetadataPartition(error_code, index, leader_id, leader_epoch, replicas, in_sync, offline)
+
+
+# ---------------------------------------------------------------- DescribeTopicPartitions
+
+PARTITIONS_MAX = 2_000
+"""Kafka's ``max.request.partition.size.limit``."""
+
+
+def answer_describe_topic_partitions(
+    request: DescribeTopicPartitions,
+    topics: TopicRegistry,
+    leadership: Leadership,
+    permissions: Permissions = UNRESTRICTED,
+) -> Work[DescribeTopicPartitionsResponse]:
+    """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
+    cursor = request.cursor
+    names = set(request.topics) or {topic.name for topic in topics}
+    begin = "" if cursor is None else cursor.topic_name
+    begin_key = string_sort_key(begin)
+    wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
+    if cursor is not None and (cursor.partition_index < 0 or (request.topics and begin not in names)):
+        return (yield from _refused_topics(request, ErrorCode.INVALID_REQUEST))
+    if "" in wanted:
+        return (yield from _refused_topics(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+    may_see = yield from each(wanted, lambda name: permissions.on_topic(name, Operation.DESCRIBE))
+    allowed = [name for name, is_allowed in zip(wanted, may_see, strict=True) if is_allowed]
+    denied = [
+        TopicPartitionsDescription(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        for name, is_allowed in zip(wanted, may_see, strict=True)
+        if request.topics and not is_allowed
+    ]
+    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    described: list[TopicPartitionsDescription] = []
+    for name in allowed:
+        if described:
+            yield None
+        if left == 0:
+            return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, 0))
+        topic = topics.get(name)
+        first = cursor.partition_index if cursor is not None and name == begin else 0
+        end = first if topic is None else min(max(topic.partition_count, first), first + left)
+        described.append(_described_topic(name, topic, range(first, end), leadership, permissions))
+        if topic is not None and end < topic.partition_count:
+            return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, end))
+        left -= end - first
+    return DescribeTopicPartitionsResponse((*described, *denied))
+
+
+def _refused_topics(request: DescribeTopicPartitions, error_code: ErrorCode) -> Work[DescribeTopicPartitionsResponse]:
+    refused = yield from each(request.topics, lambda name: TopicPartitionsDescription(error_code, name))
+    return DescribeTopicPartitionsResponse(refused)
+
+
+def _described_topic(
+    name: str, topic: Topic | None, indexes: range, leadership: Leadership, permissions: Permissions
+) -> TopicPartitionsDescription:
+    operations = permissions.topic_operations(name)
+    if topic is None:
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_topic_name(name)
+        except TopicError as error:
+            error_code = error.error_code
+        return TopicPartitionsDescription(error_code, name, topic_authorized_operations=operations)
+    partitions = tuple(_described_partition(topic, index, leadership) for index in indexes)
+    return TopicPartitionsDescription(ErrorCode.NONE, name, topic.topic_id, topic.is_internal, partitions, operations)
+
+
+def _described_partition(topic: Topic, index: int, leadership: Leadership) -> TopicPartitionDescription:
+    leader_id, leader_epoch = leadership.leader(topic, index)
+    replicas = leadership.replicas(topic, index)
+    in_sync = leadership.in_sync(replicas)
+    offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
+    return TopicPartitionDescription(index, leader_id, leader_epoch, replicas, in_sync, offline)

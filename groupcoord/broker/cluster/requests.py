@@ -7,23 +7,21 @@ from collections.abc import Callable
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.administration import (
     answer_alter_partition_reassignments,
+    answer_alter_replica_log_dirs,
     answer_describe_cluster,
+    answer_describe_log_dirs,
     answer_describe_quorum,
     answer_elect_leaders,
     answer_list_partition_reassignments,
     answer_membership,
 )
 from groupcoord.broker.cluster.features import answer_update_features
+from groupcoord.broker.cluster.metadata import answer_describe_topic_partitions
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.cluster.telemetry import Telemetry
 from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.configs.client_metrics import Telemetry
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.descriptions import (
-    answer_alter_replica_log_dirs,
-    answer_describe_log_dirs,
-    answer_describe_topic_partitions,
-)
 from groupcoord.broker.work import Work
 from groupcoord.core.messages import Node
 from groupcoord.core.router.authorization import Permissions

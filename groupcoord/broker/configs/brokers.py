@@ -12,10 +12,10 @@ from groupcoord.broker.configs.definitions import (
     Definition,
     Definitions,
     FreeText,
+    KeptConfigs,
     Layer,
     checked_values,
 )
-from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.config import SETTINGS
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Number

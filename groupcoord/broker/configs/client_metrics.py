@@ -1,19 +1,41 @@
-"""Subscriptions to metrics of clients (KIP-714): kept and described, as settings of things that are called so."""
+"""Client metrics (KIP-714): subscriptions, GetTelemetrySubscriptions and PushTelemetry.
+
+Subscriptions are configs of a resource type of their own. Pushed metrics are validated and discarded.
+Source: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID, uuid4
 
 import re2
-from attrs import frozen
+from attrs import define, frozen
 
-from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, checked_values
-from groupcoord.broker.configs.kept import KeptConfigs
+from groupcoord.broker.configs.definitions import (
+    Configs,
+    Definition,
+    Definitions,
+    FreeText,
+    KeptConfigs,
+    checked_values,
+)
+from groupcoord.broker.connection import Connection
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.clock import Clock
 from groupcoord.config.settings import INT32_MAX, Number, trim
-from groupcoord.errors import ConfigError
-from groupcoord.wire.config_messages import ConfigType
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.errors import ConfigError, ErrorCode
+from groupcoord.wire.config_messages import (
+    ConfigType,
+    GetTelemetrySubscriptions,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetry,
+    PushTelemetryResponse,
+)
 
 FILE_NAME = "client-metrics.json"
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
@@ -144,3 +166,128 @@ class ClientMetrics(KeptConfigs):
         except ConfigError as error:
             raise ClientMetricsFileError(str(error)) from None
         super()._set(own)
+
+
+ALL_METRICS = "*"
+CLIENTS_MAX = 16_384
+"""So many clients are remembered, as by Kafka; the one that was silent longest is forgotten first."""
+
+TELEMETRY_MAX_BYTES = 1_048_576
+ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
+ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
+
+
+@define
+class _Client:
+    subscription_id: int
+    interval_ms: int
+    asked_ms: int | None = None
+    pushed_ms: int | None = None
+    is_terminating: bool = False
+
+
+class Telemetry:
+    """Answers what clients ask about metrics.
+
+    Args:
+        metrics: what is wanted.
+        clock: where the time comes from.
+        new_id: makes ids of clients.
+    """
+
+    def __init__(self, metrics: ClientMetrics, clock: Clock, new_id: Callable[[], UUID] = uuid4) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._new_id = new_id
+        self._clients: OrderedDict[UUID, _Client] = OrderedDict()
+        self._first_known_by: dict[Connection, UUID] = {}
+
+    def answer_subscriptions(
+        self, request: GetTelemetrySubscriptions, connection: Connection
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Tell a client what is wanted of it; who asks again too soon is told to wait."""
+        client_id = request.client_instance_id
+        if client_id == ZERO_UUID:
+            client_id = self._new_id()
+        client, wanted = self._client(client_id, connection)
+        now_ms = self._clock.now_ms()
+        seen_ms = max((at_ms for at_ms in (client.asked_ms, client.pushed_ms) if at_ms is not None), default=None)
+        if seen_ms is not None and now_ms - seen_ms < client.interval_ms:
+            return GetTelemetrySubscriptionsResponse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        client.asked_ms = now_ms
+        return GetTelemetrySubscriptionsResponse(
+            ErrorCode.NONE,
+            client_id,
+            client.subscription_id,
+            ACCEPTED,
+            client.interval_ms,
+            TELEMETRY_MAX_BYTES,
+            True,
+            wanted,
+        )
+
+    def answer_push(self, request: PushTelemetry, connection: Connection) -> PushTelemetryResponse:
+        """Take a client's metrics, if it may send them now."""
+        return PushTelemetryResponse(self._error_of(request, connection))
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget the client that came last of those that were first known by a connection."""
+        client_id = self._first_known_by.pop(connection, None)
+        if client_id is not None:
+            self._clients.pop(client_id, None)
+
+    def _error_of(self, request: PushTelemetry, connection: Connection) -> ErrorCode:
+        now_ms = self._clock.now_ms()
+        if request.client_instance_id == ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST
+        client, _ = self._client(request.client_instance_id, connection)
+        if client.is_terminating:
+            return ErrorCode.INVALID_REQUEST
+        is_early = client.pushed_ms is not None and now_ms - client.pushed_ms < client.interval_ms
+        has_asked_since = client.asked_ms is not None and client.asked_ms > (client.pushed_ms or 0)
+        if is_early and not has_asked_since and not request.terminating:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        client.is_terminating = request.terminating
+        client.pushed_ms = now_ms
+        if request.subscription_id != client.subscription_id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if request.compression_type and request.compression_type not in ACCEPTED:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > TELEMETRY_MAX_BYTES else ErrorCode.NONE
+
+    def _client(self, client_id: UUID, connection: Connection) -> tuple[_Client, tuple[str, ...]]:
+        """Return a client, who is a new one if something else is wanted of it now, and the metrics that are wanted."""
+        wanted, interval_ms = self._wanted(client_id, connection)
+        subscription_id = _id_of(client_id, wanted, interval_ms)
+        client = self._clients.get(client_id)
+        if client is None:
+            self._first_known_by[connection] = client_id
+        if client is None or client.subscription_id != subscription_id:
+            client = self._clients[client_id] = _Client(subscription_id, interval_ms)
+            if len(self._clients) > CLIENTS_MAX:
+                self._clients.popitem(last=False)
+        self._clients.move_to_end(client_id)
+        return client, wanted
+
+    def _wanted(self, client_id: UUID, connection: Connection) -> tuple[tuple[str, ...], int]:
+        name, version = connection.software
+        client = {
+            "client_instance_id": str(client_id),
+            "client_id": connection.client_id,
+            "client_software_name": name,
+            "client_software_version": version,
+            "client_source_address": connection.client_host.removeprefix("/"),
+        }
+        found = [subscription for subscription in self._metrics.subscriptions if subscription.is_for(client)]
+        metrics = dict.fromkeys(metric for subscription in found for metric in subscription.metrics)
+        wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
+        return wanted, min((subscription.interval_ms for subscription in found), default=USUAL_MS)
+
+
+def _id_of(client_id: UUID, wanted: tuple[str, ...], interval_ms: int) -> int:
+    """Return an id that changes when something else is wanted of a client: Kafka's, up to the order of metrics."""
+    from crc32c import crc32c
+
+    halves = client_id.int >> 64 ^ client_id.int & 0xFFFFFFFFFFFFFFFF
+    unsigned: int = crc32c(f"[{', '.join(wanted)}]{interval_ms}".encode()) ^ (halves >> 32 ^ halves) & 0xFFFFFFFF
+    return unsigned - 0x100000000 if unsigned > INT32_MAX else unsigned

@@ -1,8 +1,6 @@
-"""What a setting is that things can have of their own, and those of topics as Apache Kafka 4.4 defines them
-(``LogConfig``), with what holds where they have none.
+"""Definitions of configs: those of topics as Apache Kafka 4.4 defines them (``LogConfig``), and storage of overrides.
 
-A few of a topic's settings apply to what it holds (:mod:`groupcoord.broker.records.topic_data`); the others are kept
-and shown, and change nothing.
+Some topic configs apply to logs (:mod:`groupcoord.broker.records.topic_data`); the others are stored and described.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
+from groupcoord.broker.json_file import JsonFile
 from groupcoord.config import SETTINGS, Config
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number, Text, trim
 from groupcoord.errors import ConfigError
@@ -240,3 +239,54 @@ def settings_without_effect(own: Configs) -> list[str]:
         if not TOPIC_DEFINITIONS[name].has_effect
         and text != TOPIC_DEFINITIONS[name].kind.text(TOPIC_DEFINITIONS[name].default)
     ]
+
+
+class KeptConfigs:
+    """The settings that things of one kind have of their own. A thing need not exist to have some.
+
+    Args:
+        file: where they are kept.
+        kind: what the file calls the things.
+
+    Raises:
+        DataFileError: the file is there but can't be read or does not hold settings of such things.
+    """
+
+    def __init__(self, file: JsonFile, kind: str) -> None:
+        self._file = file
+        self._kind = kind
+        self._own: dict[str, Configs] = {}
+        self._file.read(lambda content: self._set(content[kind]))
+
+    def reload(self) -> None:
+        """Read the file again if another process has written it.
+
+        Raises:
+            DataFileError: it can't be read.
+        """
+        self._file.read_if_changed(lambda content: self._set(content[self._kind]))
+
+    def names(self) -> list[str]:
+        """Return the things that have some."""
+        return list(self._own)
+
+    def own(self, name: str) -> Configs:
+        """Return the settings that a thing has of its own, as text, by name."""
+        return self._own.get(name, NO_CONFIGS)
+
+    def replace(self, changed: Mapping[str, Configs]) -> None:
+        """Give things all the settings of their own that they shall have, together.
+
+        Args:
+            changed: name → its settings, which were checked; empty: none.
+
+        Raises:
+            OSError: the file can't be written; nothing has changed then.
+        """
+        own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
+        if own != self._own:
+            self._file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})
+            self._set(own)
+
+    def _set(self, own: dict[str, Configs]) -> None:
+        self._own = own

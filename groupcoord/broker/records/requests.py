@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.records.administration import answer_delete_records, answer_offset_for_leader_epoch
-from groupcoord.broker.records.current_leaders import CurrentLeaders
+from groupcoord.broker.records.fetch import FetchWait, FetchWaits, answer_unexpected, is_expected, plan_fetch, read
 from groupcoord.broker.records.fetch_sessions import FetchSessions
-from groupcoord.broker.records.fetch_waits import FetchWait, FetchWaits
-from groupcoord.broker.records.fetching import answer_unexpected, is_expected, plan_fetch, read
-from groupcoord.broker.records.list_offsets import answer_list_offsets
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.records.list_offsets import (
+    answer_delete_records,
+    answer_list_offsets,
+    answer_offset_for_leader_epoch,
+)
+from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.work import Work
 from groupcoord.core.router.authorization import Permissions
 from groupcoord.errors import ErrorCode
@@ -32,7 +33,7 @@ from groupcoord.wire.broker_messages import (
 )
 
 if TYPE_CHECKING:
-    from groupcoord.broker.records.producing import Verify
+    from groupcoord.broker.records.produce import Verify
 
 
 class DataRequests:
@@ -66,9 +67,9 @@ class DataRequests:
     @cached_property
     def _producing(self) -> ModuleType:
         """What answers a Produce, with all that reads batches: imported when the first one comes."""
-        from groupcoord.broker.records import producing
+        from groupcoord.broker.records import produce
 
-        return producing
+        return produce
 
     @answers(Produce)
     def produce(self, connection: Connection, request: Produce) -> Work[WireResponse | None]:

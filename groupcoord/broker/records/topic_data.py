@@ -1,38 +1,44 @@
-"""What the topics of a host hold: the log of each partition, and the settings that apply to it.
+"""Logs of topics: of a server, of one of its nodes, and the current leaders in responses about them.
 
-With ``records.enable=false`` there are no logs, and every partition is empty: it starts and ends at offset 0. Yet
-groups commit offsets such as 42, and their consumers go on reading there; Kafka would answer OFFSET_OUT_OF_RANGE, and
-the consumers would jump back to 0. So then a Fetch at any offset from 0 on is answered as if the log ended exactly
-there: nothing to read yet, high watermark = the offset asked for, lag 0. ListOffsets still answers 0 for start and end,
-and producing is refused, though answered: librdkafka fetches from no broker that does not list Produce.
-What the server keeps of itself (``__consumer_offsets``, ``__transaction_state``) can be read then, too.
+With ``records.enable=false`` topics have no logs, and every partition is empty: it starts and ends at offset 0. Groups
+may nevertheless commit offsets such as 42, where Kafka would answer OFFSET_OUT_OF_RANGE and consumers would reset to 0.
+So a Fetch at any offset from 0 on is answered as if the log ended there: no records, high watermark = fetch offset,
+lag 0. ListOffsets returns 0 for start and end. Produce is refused but announced: librdkafka does not fetch from brokers
+without it. Internal topics can be read all the same.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from attrs import evolve
+
+from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DEDUPE_BUFFER
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Layer
-from groupcoord.broker.rate_limited_logger import RateLimitedLogger
+from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.log.records import OFFSETS_TOPIC, TransactionMarker
+from groupcoord.core.messages import Node
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import IdentifiedStore, LogStore, SharedStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 from groupcoord.storage.topic_logs import COMPACTION_BUDGET, CopiedLogs, ServingStore, TopicLogs, UnservedLogs
+from groupcoord.wire.broker_messages import CurrentLeader, FetchResponse, MetadataBroker, ProduceResponse
+from groupcoord.wire.share_messages import ShareAcknowledgeResponse, ShareFetchResponse
 
 if TYPE_CHECKING:
     from groupcoord.storage.data_directory import DataDirectory
     from groupcoord.storage.log.memory_log import PartitionLog
+
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -288,3 +294,144 @@ def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
     if epoch < current and epoch != NO_LEADER_EPOCH:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.NONE
+
+
+class NotLeaderError(FailedLogError):
+    """A node does not lead a partition: NOT_LEADER_OR_FOLLOWER.
+
+    Args:
+        leader_epoch: the leader's epoch, if the node is a replica; else None.
+    """
+
+    def __init__(self, leader_epoch: int | None = None) -> None:
+        super().__init__("this node does not lead the partition")
+        self.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.leader_epoch = leader_epoch
+
+
+def log_error(error: FailedLogError, current_leader_epoch: int) -> ErrorCode:
+    """Return the error of a partition whose log can't be used here; a replica checks the client's epoch first."""
+    if isinstance(error, NotLeaderError) and error.leader_epoch is not None:
+        return check_leader_epoch(max(current_leader_epoch, NO_LEADER_EPOCH), error.leader_epoch) or error.error_code
+    return error.error_code
+
+
+class NodeData(TopicData):
+    """What topics hold, for the clients of a node: only what it leads.
+
+    Args:
+        whole: what topics hold, of all nodes.
+        leadership: who leads what.
+        node_id: the node.
+    """
+
+    def __init__(self, whole: TopicData, leadership: Leadership, node_id: int) -> None:
+        super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
+        self._whole = whole
+        self._leadership = leadership
+        self._node_id = node_id
+
+    @property
+    def whole(self) -> TopicData:
+        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
+        return self._whole
+
+    def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
+        """See :class:`~groupcoord.broker.records.topic_data.TopicData`.
+
+        Raises:
+            FailedLogError: its files can't be used; NotLeaderError, which is one: another node leads it.
+        """
+        leader = self._leadership.leader(topic, partition_index)
+        if leader.node_id != self._node_id:
+            is_replica = self._node_id in self._leadership.replicas(topic, partition_index)
+            raise NotLeaderError(leader.epoch if is_replica else None)
+        log = super().log(topic, partition_index)
+        if log is not None and log.leader_epoch != leader.epoch:  # its files could not be used for a while
+            log.begin_epoch(leader.epoch)
+            self._leadership.raise_epoch(topic, partition_index, log.leader_epoch)
+        return log
+
+    def leader_epoch(self, topic: Topic, partition_index: int) -> int:
+        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
+        return self._leadership.leader(topic, partition_index).epoch
+
+    def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
+        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
+        topic = self.topics.get(name)
+        if topic is not None and not self._leadership.leads(self._node_id, topic, partition_index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return super().append_marker(name, partition_index, marker)
+
+
+MISDIRECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class CurrentLeaders:
+    """Adds the current leader to each partition that failed because another node leads it, or with another epoch.
+
+    Args:
+        leadership: the leaders.
+        data: the topics.
+    """
+
+    def __init__(self, leadership: Leadership, data: TopicData) -> None:
+        self._leadership = leadership
+        self._data = data
+
+    def add_to_fetch(self, response: FetchResponse, told: Mapping[int, Node] | None) -> FetchResponse:
+        """Return an answer to Fetch with current leaders.
+
+        Args:
+            response: the answer.
+            told: the nodes' addresses for this client; None if they are the same for all.
+        """
+        topics, endpoints = self._with_leaders(response.topics, told)
+        return response if topics is None else evolve(response, topics=topics, node_endpoints=endpoints)
+
+    def add_to_produce(self, response: ProduceResponse, told: Mapping[int, Node] | None) -> ProduceResponse:
+        """Return an answer to Produce with current leaders."""
+        topics, endpoints = self._with_leaders(response.topics, told)
+        return response if topics is None else evolve(response, topics=topics, node_endpoints=endpoints)
+
+    def add_to_share_fetch(self, response: ShareFetchResponse, told: Mapping[int, Node] | None) -> ShareFetchResponse:
+        """Return an answer to ShareFetch with current leaders."""
+        topics, endpoints = self._with_leaders(response.responses, told)
+        return response if topics is None else evolve(response, responses=topics, node_endpoints=endpoints)
+
+    def add_to_share_acknowledge(
+        self, response: ShareAcknowledgeResponse, told: Mapping[int, Node] | None
+    ) -> ShareAcknowledgeResponse:
+        """Return an answer to ShareAcknowledge with current leaders."""
+        topics, endpoints = self._with_leaders(response.responses, told)
+        return response if topics is None else evolve(response, responses=topics, node_endpoints=endpoints)
+
+    def _with_leaders(
+        self, topics: Iterable[Any], told: Mapping[int, Node] | None
+    ) -> tuple[tuple[Any, ...] | None, tuple[MetadataBroker, ...]]:
+        """Return topics with current leaders, and the addresses of these; None if no partition needs one."""
+        leader_ids: set[int] = set()
+        changed = []
+        for topic in topics:
+            if any(partition.error_code in MISDIRECTED for partition in topic.partitions):
+                partitions = tuple(
+                    partition._replace(current_leader=self._leader(topic, partition.partition_index, leader_ids))
+                    if partition.error_code in MISDIRECTED
+                    else partition
+                    for partition in topic.partitions
+                )
+                changed.append(topic._replace(partitions=partitions))
+            else:
+                changed.append(topic)
+        if not leader_ids:
+            return None, ()
+        brokers = (MetadataBroker(*node) for node in self._leadership.brokers(told) if node.node_id in leader_ids)
+        return tuple(changed), tuple(brokers)
+
+    def _leader(self, topic: Any, index: int, leader_ids: set[int]) -> CurrentLeader:
+        known = self._data.find(getattr(topic, "name", None), topic.topic_id)
+        if known is None:
+            return CurrentLeader()
+        leader = self._leadership.leader(known, index)
+        leader_ids.add(leader.node_id)
+        return CurrentLeader(*leader)

@@ -1,23 +1,42 @@
-"""A connection of a listener with SASL: nothing is handled before its client has logged in.
+"""SASL log-in of a connection, before which no other request is handled.
 
-The order of things is Kafka's, as recorded: ApiVersions at most once, SaslHandshake, then the mechanism's tokens, in
-SaslAuthenticate requests or, after a handshake of version 0, as they are. Who is refused is answered late, and its
-connection closed; whoever says something else has it closed at once.
+The order is Kafka's, as recorded: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism, in
+SaslAuthenticate requests or, after a handshake of version 0, without. A failed log-in is answered after a delay, and
+the connection is closed; any other request closes it at once.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Mapping
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from groupcoord.broker.connection import Connection, RequestHandler
-from groupcoord.broker.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
+from groupcoord.broker.security.oauthbearer import ClaimChecks, OAuthBearerExchange, ValidateToken, unsecured_validator
 from groupcoord.broker.security.principals import ClientPrincipal
-from groupcoord.broker.security.sasl import Refusal, SaslServer
+from groupcoord.broker.security.sasl import (
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    BrokenExchangeError,
+    Exchange,
+    LoginFailedError,
+    NewExchange,
+    PlainExchange,
+    Refusal,
+    SaslServer,
+    Step,
+    Users,
+)
+from groupcoord.broker.security.scram import ScramCredentials, ScramExchange
+from groupcoord.broker.security.settings import SecuritySettings
+from groupcoord.clock import Clock
 from groupcoord.core.router.authorization import Principal
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire import Answered, ProtocolError, WireResponse, decode_request
 from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.security_messages import (
@@ -26,6 +45,66 @@ from groupcoord.wire.security_messages import (
     SaslHandshake,
     SaslHandshakeResponse,
 )
+
+_MILLISECONDS = 1_000
+
+
+class MechanismFactory:
+    """Makes the mechanisms of listeners, which share users and credentials.
+
+    Args:
+        passwords: by name.
+        credentials: of SCRAM.
+        clock: the broker's.
+    """
+
+    def __init__(self, passwords: Mapping[str, str], credentials: ScramCredentials, clock: Clock) -> None:
+        self._users = Users(passwords)
+        self._credentials = credentials
+        self._clock = clock
+
+    def new_exchange(self, mechanism: str, settings: SecuritySettings) -> NewExchange:
+        """Return what begins a log-in.
+
+        Raises:
+            ConfigError: the keys of tokens can't be fetched.
+        """
+        if mechanism == PLAIN:
+            return partial(PlainExchange, self._users)
+        if mechanism == OAUTHBEARER:
+            return partial(OAuthBearerExchange, self._token_validator(settings))
+        return partial(ScramExchange, mechanism, self._credentials.find_or_feign)
+
+    def _token_validator(self, settings: SecuritySettings) -> ValidateToken:
+        checks = ClaimChecks(self._clock.now_ms, settings.sasl_oauthbearer_sub_claim_name)
+        url = settings.sasl_oauthbearer_jwks_endpoint_url
+        if not url:
+            return unsecured_validator(checks)
+        from groupcoord.broker.security.oauthbearer import KeySet, signed_validator
+
+        return signed_validator(
+            KeySet(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / _MILLISECONDS),
+            checks._replace(clock_skew_ms=settings.sasl_oauthbearer_clock_skew_seconds * _MILLISECONDS),
+            settings.sasl_oauthbearer_expected_audience,
+            settings.sasl_oauthbearer_expected_issuer or None,
+        )
+
+
+def check_packages(mechanisms: set[str]) -> None:
+    """Miss at the start what isn't installed, and not when the first client comes.
+
+    Raises:
+        ConfigError: a package is missing.
+    """
+    try:
+        if mechanisms & {SCRAM_SHA_256, SCRAM_SHA_512}:
+            import scramp  # noqa: F401
+        if OAUTHBEARER in mechanisms:
+            import jwt  # noqa: F401
+    except ImportError as error:
+        reason = f"{error.name} is not installed; install groupcoord[login]"
+        raise ConfigError(f"setting 'sasl.enabled.mechanisms': {reason}") from None
+
 
 SASL_HANDSHAKE = b"\x00\x11"
 BEFORE_LOGIN = frozenset((b"\x00\x12", SASL_HANDSHAKE, b"\x00\x24"))
@@ -244,5 +323,5 @@ class _Changed:
     """The exchange of a client that logs in again by another mechanism: it can't, and isn't told why."""
 
     def evaluate(self, token: bytes) -> Step:
-        """See :class:`~groupcoord.broker.security.mechanisms.Exchange`."""
+        """See :class:`~groupcoord.broker.security.sasl.Exchange`."""
         raise LoginFailedError("another mechanism than before")

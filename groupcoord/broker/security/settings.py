@@ -1,18 +1,24 @@
-"""The settings of listeners, log-in and permissions, under Kafka's keys; ``sasl.users.file`` is groupcoord's own.
+"""Settings of listeners, TLS, log-in and permissions, under Kafka's keys; ``sasl.users.file`` is groupcoord's own.
 
-They stand apart from :class:`~groupcoord.config.Config`, since they are a server's and not a coordinator's, some are
-secret, and each may be set for one listener alone: ``listener.name.internal.ssl.client.auth``.
+They are separate from :class:`~groupcoord.config.Config`: they belong to a server and not to a coordinator, some are
+secret, and each may be set for one listener: ``listener.name.internal.ssl.client.auth``. The forms of ``listeners``,
+``advertised.listeners`` and ``listener.security.protocol.map`` are Kafka's (KIP-103), certificates are PEM (KIP-651).
 """
 
 from __future__ import annotations
 
+import re
+import ssl
 from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from attrs import evolve, field, fields, frozen
 
-from groupcoord.broker.security.mechanisms import MECHANISMS
+from groupcoord.broker.security.principals import NewPrincipal, certificate_principal, parse_rules
+from groupcoord.broker.security.sasl import MECHANISMS
 from groupcoord.config import key_of, read_properties, suggestion
+from groupcoord.config.pem import load_identity
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
 from groupcoord.errors import ConfigError
 
@@ -136,3 +142,193 @@ class SecuritySettings:
 
 def _attributes() -> list[Any]:
     return [attribute for attribute in fields(SecuritySettings) if "kind" in attribute.metadata]
+
+
+_ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/]*):(?P<port>[0-9]{1,5})")
+_PORT_MAX = 65_535
+_META_ADDRESS = "0.0.0.0"
+
+
+ANY_ADDRESS = ("", "0.0.0.0", "::")
+"""Who listens on one of these listens on every address of the machine, and clients must be told another one."""
+
+
+class SecurityProtocol(StrEnum):
+    """What is spoken on a listener."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def uses_tls(self) -> bool:
+        """Tell whether TLS is spoken."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Tell whether clients log in by SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+class Address(NamedTuple):
+    """A listener's name, and an address."""
+
+    name: str
+    host: str
+    port: int
+
+
+@frozen
+class Listener:
+    """One listener.
+
+    Attributes:
+        name: Kafka's listener name; the same as the protocol unless a map says otherwise.
+        protocol: what is spoken there.
+        host: the address to listen on; empty: every address of the machine.
+        port: the port to listen on; 0 takes a free one.
+        advertised_host: what clients are told.
+        advertised_port: what clients are told; 0: the port that is listened on.
+    """
+
+    name: str
+    protocol: SecurityProtocol
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
+    """Return the listeners that settings describe, in their order; none if they name none.
+
+    Raises:
+        ConfigError: they contradict each other, or one isn't ``NAME://HOST:PORT``.
+    """
+    protocols = _protocols(settings.listener_security_protocol_map)
+    advertised = {
+        address.name: address for address in _addresses("advertised.listeners", settings.advertised_listeners)
+    }
+    listeners = []
+    for name, host, port in _addresses("listeners", settings.listeners):
+        if name not in protocols:
+            raise ConfigError(f"setting 'listeners': no protocol is known for {name} (listener.security.protocol.map)")
+        told = advertised.pop(name, None)
+        if told is None and host in ANY_ADDRESS:
+            raise ConfigError(f"setting 'listeners': {name} on every address needs one in 'advertised.listeners'")
+        told = told or Address(name, host, 0)
+        check_advertised("advertised.listeners", told.host)
+        listeners.append(Listener(name, protocols[name], host, port, told.host, told.port))
+    if advertised:
+        raise ConfigError(f"setting 'advertised.listeners': {next(iter(advertised))} is not among 'listeners'")
+    return tuple(listeners)
+
+
+def with_listener(properties: Mapping[str, str | int | float], host: str, port: int) -> Mapping[str, str | int | float]:
+    """Return settings whose only address in ``advertised.listeners`` has a listener, if ``listeners`` is not set.
+
+    Args:
+        properties: Kafka's settings.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+    """
+    text = str(properties.get("advertised.listeners", ""))
+    name, separator, _ = text.partition("://")
+    if not separator or "," in text or properties.get("listeners"):
+        return dict(properties)
+    return {**properties, "listeners": f"{name.strip()}://{f'[{host}]' if ':' in host else host}:{port}"}
+
+
+def check_advertised(key: str, host: str) -> None:
+    """Raise ConfigError if clients can't connect to an address, in Kafka's words."""
+    if host == _META_ADDRESS:
+        raise ConfigError(f"{key} cannot use the nonroutable meta-address {_META_ADDRESS}. Use a routable IP address.")
+
+
+def _protocols(pairs: tuple[str, ...]) -> dict[str, SecurityProtocol]:
+    protocols = {protocol.value: protocol for protocol in SecurityProtocol}
+    named = dict(protocols)
+    for pair in pairs:
+        name, _, protocol = pair.partition(":")
+        if not name or protocol.upper() not in protocols:
+            raise ConfigError(f"setting 'listener.security.protocol.map': {pair!r} is not NAME:PROTOCOL")
+        named[name.upper()] = protocols[protocol.upper()]
+    return named
+
+
+def _addresses(key: str, texts: tuple[str, ...]) -> list[Address]:
+    addresses: dict[str, Address] = {}
+    for text in texts:
+        match = _ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > _PORT_MAX:
+            raise ConfigError(f"setting {key!r}: {text!r} is not NAME://HOST:PORT")
+        name = match["name"].upper()
+        if name in addresses:
+            raise ConfigError(f"setting {key!r} names {name} twice")
+        addresses[name] = Address(name, match["host"].strip("[]"), int(match["port"]))
+    return list(addresses.values())
+
+
+_VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class TlsListener(NamedTuple):
+    """What a listener with TLS needs.
+
+    Attributes:
+        context: what its handshakes begin with.
+        new_principal: makes a principal of a client's certificate; None: clients log in by SASL.
+    """
+
+    context: ssl.SSLContext
+    new_principal: NewPrincipal | None
+
+
+def tls_listener(settings: SecuritySettings, *, uses_sasl: bool) -> TlsListener:
+    """Return what a listener with these settings needs.
+
+    Raises:
+        ConfigError: certificates or keys are missing, can't be read or don't belong together; or a rule is none.
+    """
+    rules = parse_rules(settings.ssl_principal_mapping_rules)
+    return TlsListener(server_context(settings), None if uses_sasl else certificate_principal(rules))
+
+
+def server_context(settings: SecuritySettings) -> ssl.SSLContext:
+    """Return what handshakes of a listener begin with.
+
+    Raises:
+        ConfigError: certificates or keys are missing, can't be read or don't belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = [_VERSIONS[name] for name in settings.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    try:
+        _load_identity(context, settings)
+        _load_trust(context, settings)
+    except (OSError, ValueError) as error:  # of which ssl.SSLError is one
+        raise ConfigError(f"settings 'ssl.keystore…', 'ssl.truststore…': {error}") from None
+    context.verify_mode = _VERIFY[settings.ssl_client_auth]
+    return context
+
+
+def _load_identity(context: ssl.SSLContext, settings: SecuritySettings) -> None:
+    password = settings.ssl_key_password or settings.ssl_keystore_password
+    if settings.ssl_keystore_location:
+        context.load_cert_chain(settings.ssl_keystore_location, password=password)
+    elif settings.ssl_keystore_certificate_chain and settings.ssl_keystore_key:
+        load_identity(context, settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain, password)
+    else:
+        raise ValueError("a listener with TLS needs a certificate and its key")
+
+
+def _load_trust(context: ssl.SSLContext, settings: SecuritySettings) -> None:
+    if settings.ssl_truststore_location:
+        context.load_verify_locations(settings.ssl_truststore_location)
+    elif settings.ssl_truststore_certificates:
+        context.load_verify_locations(cadata=settings.ssl_truststore_certificates)
+    elif settings.ssl_client_auth != "none":
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)

@@ -1,34 +1,161 @@
-"""The share coordinator of a server, and the topic ``__share_group_state`` that it writes to.
+"""Share coordinator of a server (KIP-932): its topic ``__share_group_state``, its requests, and the persister.
 
-The topic is created by the first request to the coordinator. Its logs are those of other topics, and clients that are
-allowed to can read it. All nodes share one coordinator; clients send their requests to the leader of the partition.
+The topic is created by the first request to the coordinator. Its logs are those of other topics, and permitted clients
+can read it. All nodes share one coordinator; clients send requests to the leader of the partition. Leaders of
+share-partitions and share groups call it through the :class:`Persister`, which retries.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from groupcoord.broker.share.persister import Persister
-from groupcoord.broker.topics.internal import ensure_internal_topic
-from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from attrs import evolve
+
+from groupcoord.broker.answering import answers
+from groupcoord.broker.bounds import holds_more
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
+from groupcoord.broker.work import Answer, Background, Turns, Waker, Work, portions
 from groupcoord.clock import Clock
 from groupcoord.config import Config
+from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.loading import LoadError
+from groupcoord.core.host_queries import (
+    AskShareCoordinator,
+    AwaitedAnswer,
+    LoneShareHost,
+    ShareCoordinatorAnswered,
+    known_ends,
+)
 from groupcoord.core.messages import Node
-from groupcoord.core.messages.share_state import ShareStateRequest
+from groupcoord.core.messages.share_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    ShareStateRequest,
+    ShareStateResponse,
+    WriteShareGroupState,
+)
 from groupcoord.core.router.authorization import Authorize
+from groupcoord.core.share_state.partition import AnyResult, TopicIdPartition, answer_of, part_of, results_of
 from groupcoord.core.share_state.records import parse_share_partition
 from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
+from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log.settings import TopicLogSettings
+from groupcoord.wire import WireResponse
 
 if TYPE_CHECKING:
     from groupcoord.broker.cluster.leadership import Leadership
     from groupcoord.broker.records.topic_data import TopicData
     from groupcoord.coordinator.share_coordinator import ShareCoordinator
     from groupcoord.storage.log.memory_log import PartitionLog
+
+
+TRIES_MAX = 5
+FIRST_PAUSE_MS = 1_000
+
+
+class Pauses(Waker):
+    """The pauses of all that is to be tried again.
+
+    Args:
+        now_ms: returns the time.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._count = 0
+        self._now_ms = now_ms
+        self._over: list[tuple[int, int, Callable[[], None]]] = []
+
+    def begin(self, try_count: int, go_on: Callable[[], None]) -> None:
+        """Have something go on after a pause, which is the longer the oftener it was tried."""
+        self._count += 1
+        heappush(self._over, (self._now_ms() + (FIRST_PAUSE_MS << try_count - 1), self._count, go_on))
+        self.wake_earlier()
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None: there is no pause."""
+        return self._over[0][0] if self._over else None
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed: go on with what has paused for long enough."""
+        while self._over and self._over[0][0] <= now_ms:
+            heappop(self._over)[2]()
+
+
+PASSING = frozenset(
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+)
+"""What may be over in a moment."""
+
+Tell = Callable[[Any], None]
+"""Takes what the share coordinator has answered."""
+
+Submit = Callable[[ShareStateRequest, Any], None]
+"""Asks the share coordinator; the token takes the answer."""
+
+
+class _Asked:
+    """A request under way, as a token for the share coordinator.
+
+    Attributes:
+        request: what is asked, or what is left of that.
+        try_count: how often it was answered.
+    """
+
+    def __init__(self, persister: Persister, request: ShareStateRequest, tell: Tell) -> None:
+        self.request = request
+        self.try_count = 0
+        self._persister = persister
+        self._tell = tell
+        self._whole = request
+        self._results: dict[TopicIdPartition, AnyResult] = {}
+
+    def answer(self, response: ShareStateResponse) -> None:
+        """Take an answer: pass it on, or ask again for what could not be done."""
+        self.try_count += 1
+        found = results_of(response)
+        failed = {partition for partition, result in found.items() if result.error_code in PASSING}
+        self._results.update(found)
+        if failed and self.try_count < TRIES_MAX:
+            self.request = part_of(self.request, failed)
+            self._persister.ask_later(self)
+        else:
+            self._tell(response if self.try_count == 1 else answer_of(self._whole, self._results))
+
+
+class Persister:
+    """Asks the share coordinator until it has an answer, for a while.
+
+    Args:
+        submit: asks the share coordinator, or refuses if there is none.
+        now_ms: tells the time.
+
+    Attributes:
+        pauses: before something is asked again.
+    """
+
+    def __init__(self, submit: Submit, now_ms: Callable[[], int]) -> None:
+        self.pauses = Pauses(now_ms)
+        self._submit = submit
+
+    def ask(self, request: ShareStateRequest, tell: Tell) -> None:
+        """Have something done; ``tell`` takes the answer, now or later."""
+        self._submit(request, _Asked(self, request, tell))
+
+    def ask_later(self, asked: _Asked) -> None:
+        """Ask again after a pause."""
+        self.pauses.begin(asked.try_count, partial(self._submit, asked.request, asked))
+
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -173,3 +300,132 @@ class ShareCoordination:
         """Load what has failed again. Worth calling every second."""
         if self._coordinator is not None:
             self._load(self._coordinator.failed_partitions())
+
+
+ENTRIES_AT_ONCE = 50
+"""A request of no more share-partitions and batches of states is answered in one step."""
+
+
+class ShareStateRequests:
+    """Answers what is asked about the states of share-partitions; any node does.
+
+    Args:
+        share: the share coordinator.
+    """
+
+    def __init__(self, share: ShareCoordination) -> None:
+        self._share = share
+
+    @answers(
+        InitializeShareGroupState,
+        ReadShareGroupState,
+        WriteShareGroupState,
+        DeleteShareGroupState,
+        ReadShareGroupStateSummary,
+    )
+    def answer(
+        self, connection: Connection, request: ShareStateRequest
+    ) -> WireResponse | Work[WireResponse | None] | None:
+        """Initialize, read, write, delete or summarize states; many of them in steps."""
+        coordinator = self._share.coordinator
+        if coordinator is None:
+            return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if holds_more(request, ENTRIES_AT_ONCE):
+            return self._answer_in_steps(coordinator, request, connection)
+        coordinator.submit(request, connection, connection.principal)
+        self._share.deliver_replies()
+        return None
+
+    def _answer_in_steps(
+        self, coordinator: ShareCoordinator, request: ShareStateRequest, connection: Connection
+    ) -> Work[WireResponse]:
+        answer, principal = Answer(), connection.principal
+        for _ in coordinator.submit_in_steps(request, answer, principal):
+            yield None
+        self._share.deliver_replies()
+        if not answer.is_done:
+            yield answer
+        response: WireResponse = answer.response
+        return response
+
+
+PARTITIONS_AT_ONCE = 500
+"""A question about no more share-partitions is answered at once."""
+
+TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
+"""Takes what the share coordinator could not tell at once."""
+
+
+class ServerShareHost:
+    """The surroundings of the share groups of one node.
+
+    Where topics hold nothing, there is no share coordinator, and nothing to share: all is agreed to.
+
+    Args:
+        configs: the settings of groups.
+        share: the share coordinator of all nodes.
+        data: what topics hold, of all nodes together.
+        take: takes answers that come late.
+        turns: where work on many share-partitions takes its turns.
+    """
+
+    def __init__(
+        self,
+        configs: GroupConfigs,
+        share: ShareCoordination,
+        data: TopicData,
+        take: TakeAnswer,
+        turns: Turns,
+    ) -> None:
+        self._configs = configs
+        self._share = share
+        self._data = data
+        self._take = take
+        self._turns = turns
+        self._alone = LoneShareHost(share.config)
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        """Return what holds for a share group."""
+        return self._configs.share_settings_of(group_id)
+
+    def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
+        """Ask the share coordinator; the answer is there at once unless the question is about many partitions."""
+        if not self._share.is_possible:
+            return self._alone.ask(question)
+        awaited = AwaitedAnswer(question, self._take)
+
+        def answered(response: ShareStateResponse) -> None:
+            ends = known_ends(question.ends_wanted(response), self._latest_offset)
+            awaited.found_out(ShareCoordinatorAnswered(question, response, ends))
+
+        if holds_more(question.request, PARTITIONS_AT_ONCE):
+            Background(self._turns, self._ask_in_portions(question.request, answered)).begin()
+        else:
+            self._share.persister.ask(question.request, answered)
+        return awaited.now_or_late()
+
+    def _ask_in_portions(
+        self, request: ShareStateRequest, answered: Callable[[ShareStateResponse], None]
+    ) -> Work[None]:
+        """Ask the share coordinator about some partitions at a time, and pass on the whole answer."""
+        whole: Any = request
+        results: dict[TopicIdPartition, AnyResult] = {}
+        for topic in whole.topics:
+            for some in portions(topic.partitions, ENTRIES_AT_ONCE):
+                answer = Answer()
+                portion = evolve(whole, topics=(topic._replace(partitions=tuple(some)),))
+                self._share.persister.ask(portion, answer.answer)
+                yield None if answer.is_done else answer
+                results |= results_of(answer.response)
+        answered(answer_of(request, results))
+
+    def _latest_offset(self, name: str, index: int) -> int | None:
+        """Return where a partition ends; None if it does not exist, or its files can't be used."""
+        topic = self._data.topics.get(name)
+        if topic is None or not topic.has_partition(index):
+            return None
+        try:
+            log = self._data.log(topic, index)
+        except FailedLogError:
+            return None
+        return None if log is None else log.end_offset

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
-from groupcoord.broker.rate_limited_logger import RateLimitedLogger
+from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.share.pauses import TRIES_MAX, Pauses
+from groupcoord.broker.share.coordination import TRIES_MAX, Pauses
 from groupcoord.broker.topics.registry import Topic, TopicError
 from groupcoord.broker.work import Awaited, Job, Work, do_in_background, do_in_place, run_in_executor
 from groupcoord.config.group_settings import ShareGroupSettings

@@ -1,12 +1,12 @@
-"""The transaction coordinator of a server, without sockets: producer ids, epochs, and how transactions end.
+"""Transaction coordinator without sockets: producer ids, epochs, the end of transactions, and WriteTxnMarkers.
 
-It serves what is written in transactions (KIP-98, KIP-447, KIP-890): a producer adds partitions and groups to its
-transaction, writes to the ones and commits offsets of the others; when the transaction ends, markers go to the log
-partitions of those groups through the :class:`~groupcoord.GroupCoordinator`, and to the logs of those partitions.
-Answers and their order are those of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
+It implements KIP-98, KIP-447 and KIP-890: a producer adds partitions and groups to its transaction, writes records and
+commits offsets. When the transaction ends, markers go to the log partitions of those groups through the
+:class:`~groupcoord.GroupCoordinator`, and to the logs of those partitions. Responses and the order of checks are those
+of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
 
-What a restart must know is in the transaction log before anything is answered. A transaction that was open stays
-open; one whose outcome was decided gets its markers at the start, some perhaps a second time, which changes nothing.
+Changes are in the transaction log before they are answered. A restart keeps open transactions open, and writes the
+markers of decided ones, some perhaps a second time, which changes nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, field
 
-from groupcoord.broker.rate_limited_logger import RateLimitedLogger
+from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.broker.transactions.log import TransactionLog, TransactionLogError
-from groupcoord.broker.transactions.markers import Coordinating, MarkerToken
-from groupcoord.broker.transactions.producer_ids import NoProducerIdError, ProducerIds
+from groupcoord.broker.transactions.log import NoProducerIdError, ProducerIds, TransactionLog, TransactionLogError
 from groupcoord.broker.transactions.state import (
     CLIENT_VERSION,
     CLIENT_VERSION_OF_EPOCHS,
@@ -31,7 +29,7 @@ from groupcoord.broker.transactions.state import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Token, Waker, Work, each, each_long, run_on_entries
+from groupcoord.broker.work import Answer, Token, Waker, Work, each, each_long, run_on_entries
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -55,8 +53,126 @@ from groupcoord.wire.transaction_messages import (
     EndTxnResponse,
     InitProducerId,
     InitProducerIdResponse,
+    MarkerToWrite,
     PartitionsToAdd,
+    WriteTxnMarkers,
+    WriteTxnMarkersResponse,
+    WrittenMarker,
 )
+
+
+class Coordinating(Protocol):
+    """Who takes offsets and markers: a :class:`~groupcoord.GroupCoordinator`, or those of several nodes."""
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the log partition that holds a group."""
+
+    def partition(self, index: int) -> Any:
+        """Return the core of a log partition; None if it isn't served."""
+
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics."""
+
+    def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
+        """Take a request; the token gets its answer, now or later."""
+
+
+@define(eq=False)
+class MarkerToken:
+    """Stands for the token of one marker; hands on what became of it."""
+
+    on_answer: Callable[[ErrorCode], None]
+
+    def answer(self, response: Any) -> None:
+        """Take the group coordinator's answer."""
+        self.on_answer(response.error_code)
+
+
+Found = list[tuple[str, list[tuple[int, ErrorCode | Answer]]]]
+"""By topic and partition what came of one marker, or what the group coordinator answers to it."""
+
+
+def answer_write_txn_markers(
+    request: WriteTxnMarkers, submit: Callable[[CompleteTransaction, Token], None], data: TopicData
+) -> Work[WriteTxnMarkersResponse]:
+    """Write markers to the log partitions of offsets and to the logs of other topics.
+
+    Args:
+        request: which.
+        submit: has the group coordinator complete a transaction in a log partition of offsets.
+        data: has the logs of other topics.
+    """
+    markers: list[tuple[int, Found]] = []
+    submissions: list[tuple[CompleteTransaction, Answer]] = []
+    for marker in request.markers:
+        if markers:
+            yield None
+        topics: Found = []
+        markers.append((marker.producer_id, topics))
+        for name, indexes in marker.topics:
+            if topics:
+                yield None
+            found: list[tuple[int, ErrorCode | Answer]] = []
+            topics.append((name, found))
+            for index in indexes:
+                if found:
+                    yield None
+                error_code = _error(marker, index, data.topics.partition_count(name) or 0)
+                if error_code is not ErrorCode.NONE:
+                    found.append((index, error_code))
+                elif name == OFFSETS_TOPIC:
+                    answer = Answer()
+                    submissions.append((_completion(index, marker), answer))
+                    found.append((index, answer))
+                else:
+                    found.append((index, data.append_marker(name, index, _record(marker))))
+    for completion, answer in submissions:
+        submit(completion, answer)
+        yield None
+    for _, answer in submissions:
+        if not answer.is_done:
+            yield answer
+    named = [marker for marker in markers if any(found for _, found in marker[1])]
+    return WriteTxnMarkersResponse((yield from each_long(named, _written)))
+
+
+def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
+    """Return what came of one marker; a topic without partitions is left out."""
+    producer_id, topics = marker
+    results: list[TopicResult] = []
+    for name, partitions in topics:
+        if results:
+            yield None
+        if partitions:
+            found = yield from each(partitions, lambda named: PartitionResult(named[0], _error_code(named[1])))
+            results.append(TopicResult(name, ZERO_UUID, found))
+    return WrittenMarker(producer_id, tuple(results))
+
+
+def _error_code(found: ErrorCode | Answer) -> ErrorCode:
+    error_code: ErrorCode = found.response.error_code if isinstance(found, Answer) else found
+    return error_code
+
+
+def _completion(index: int, marker: MarkerToWrite) -> CompleteTransaction:
+    return CompleteTransaction(
+        index, marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
+    )
+
+
+def _record(marker: MarkerToWrite) -> TransactionMarker:
+    return TransactionMarker(
+        marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
+    )
+
+
+def _error(marker: MarkerToWrite, index: int, count: int) -> ErrorCode:
+    if not 0 <= index < count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if marker.producer_id < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.producer_epoch < 0 else ErrorCode.NONE
+
 
 logger = logging.getLogger("groupcoord.host")
 

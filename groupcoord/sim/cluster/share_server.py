@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from attrs import define
 
+from groupcoord.broker.share.coordination import Persister
 from groupcoord.broker.share.dead_letters import DeadLetters
-from groupcoord.broker.share.persister import Persister
-from groupcoord.broker.share.requests import ShareRequests
+from groupcoord.broker.share.fetch import ShareRequests
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Job, Token, Work, do_in_place
 from groupcoord.config.group_settings import ShareGroupSettings

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from attrs import evolve
 
-from groupcoord.broker.records.node_data import NotLeaderError
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import FINISHED

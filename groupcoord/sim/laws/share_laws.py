@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from groupcoord.broker.share.leading import LedPartition
+from groupcoord.broker.share.share_partitions import LedPartition
 from groupcoord.core.share_partition.in_flight import FINISHED, AcknowledgeType
 from groupcoord.core.share_state.records import SharePartitionKey, StateBatch
 from groupcoord.errors import ErrorCode

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from attrs import evolve, field, frozen
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.records.producing import NO_DATA, answer_produce
+from groupcoord.broker.records.produce import NO_DATA, answer_produce
 from groupcoord.broker.topics.registry import Topic, check_topic_name
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.share.leading import LedPartition
+from groupcoord.broker.share.share_partitions import LedPartition
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.core.javacompat.hashing import partition_for

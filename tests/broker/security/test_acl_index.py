@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.broker.security import acl_requests
+from groupcoord.broker.security import acls as acls_module
 from groupcoord.broker.security.acls import Acls, matches
 from groupcoord.broker.work import do_whole
 from groupcoord.core.router.authorization import Operation, Resource, ResourceType
@@ -108,8 +108,8 @@ def answers(name: str, answer: Any) -> list[tuple[str, str | None]]:
 
 def test_one_request_changes_no_more_acls_than_with_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more than 10,000 nothing is changed; what the broker itself refuses keeps its error. As recorded."""
-    assert acl_requests.CHANGED_ACLS_MAX == 10_000
-    monkeypatch.setattr(acl_requests, "CHANGED_ACLS_MAX", 3)
+    assert acls_module.CHANGED_ACLS_MAX == 10_000
+    monkeypatch.setattr(acls_module, "CHANGED_ACLS_MAX", 3)
     client = acl_world().connect("PLAINTEXT")
     acls = [READ_G1 | {"resource_name": f"g{number}"} for number in range(4)]
     invalid = [READ_G1 | {"resource_name": ""}, READ_G1 | {"principal": "bob"}]
@@ -136,7 +136,7 @@ def test_filters_of_one_request_find_a_bounded_number_of_acls(monkeypatch: pytes
     """Each ACL counts for each filter that matches it, since the answer names it as often."""
     client = acl_world().connect("PLAINTEXT")
     client.ask("CreateAcls", 3, {"creations": [READ_G1]})
-    monkeypatch.setattr(acl_requests, "MATCHES_MAX", 5)
+    monkeypatch.setattr(acls_module, "MATCHES_MAX", 5)
 
     answer = client.ask("DeleteAcls", 3, {"filters": [EVERY] * 6})
     assert [error for error, _ in answers("filter_results", answer)] == ["INVALID_REQUEST"] * 6

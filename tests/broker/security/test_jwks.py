@@ -11,8 +11,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from jwt.algorithms import ECAlgorithm
 
-from groupcoord.broker.security.jwks import FETCH_PAUSE_S, KeySet, signed_validator
-from groupcoord.broker.security.oauthbearer import Bearer, ClaimChecks, InvalidTokenError
+from groupcoord.broker.security.oauthbearer import (
+    FETCH_PAUSE_S,
+    Bearer,
+    ClaimChecks,
+    InvalidTokenError,
+    KeySet,
+    signed_validator,
+)
 from groupcoord.errors import ConfigError
 from tests.broker.security.world import NOW_MS, LoginWorld
 

@@ -13,11 +13,9 @@ import pytest
 from scramp import ScramClient
 
 from groupcoord import ManualClock
-from groupcoord.broker.security.credentials import CredentialFileError
-from groupcoord.broker.security.sasl import ADDRESSES_MAX
-from groupcoord.broker.security.scram import Nobody, ScramCredential
+from groupcoord.broker.security.sasl import ADDRESSES_MAX, read_users
+from groupcoord.broker.security.scram import CredentialFileError, Nobody, ScramCredential
 from groupcoord.broker.security.security import Security, is_security_key
-from groupcoord.broker.security.users import read_users
 from groupcoord.errors import ConfigError
 from tests.broker.security.world import NOW_MS, LoginClient, LoginWorld
 from tests.tables import as_one_test

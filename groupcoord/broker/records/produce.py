@@ -1,4 +1,4 @@
-"""Produce: what producers send goes to the logs of partitions.
+"""Produce: appends batches of producers to the logs of partitions.
 
 Checks and their order are those of ``KafkaApis.handleProduceRequest`` and ``ReplicaManager`` of Apache Kafka 4.4, as
 recorded.

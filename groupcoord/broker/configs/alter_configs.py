@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: changing the settings of topics, groups, brokers and subscriptions."""
+"""IncrementalAlterConfigs and AlterConfigs of topics, groups, brokers and client metrics subscriptions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from groupcoord.broker.configs.definitions import (
     TOPIC_DEFINITIONS,
     Configs,
     Definitions,
+    KeptConfigs,
     checked_topic_configs,
 )
-from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS, checked_group_configs
-from groupcoord.broker.configs.kept import KeptConfigs
-from groupcoord.broker.configs.resources import ResourceError, Resources, check_permission, is_known_type
+from groupcoord.broker.configs.describe_configs import ResourceError, Resources, check_permission, is_known_type
+from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, checked_group_configs
 from groupcoord.broker.topics.registry import TopicError, check_topic_name
 from groupcoord.broker.work import Work, portions
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions

@@ -1,7 +1,7 @@
-"""The share-partitions that a broker leads: their records in flight, their log, and what is written about them.
+"""Share-partitions that a broker leads (KIP-932): acquired records, reads from the log, and state writes.
 
-What is here is memory. It is made when a share group first fetches from a partition, of what the share coordinator
-knows; and it is dropped when that has another leader, or says that somebody else has begun anew.
+A share-partition is soft state. It is created from the state of the share coordinator when a share group first fetches
+from a partition, and dropped when the leader changes or the coordinator fences it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from groupcoord.broker.rate_limited_logger import RateLimitedLogger
+from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.list_offsets import find_time
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.share.coordination import Persister
 from groupcoord.broker.share.dead_letters import DeadLetters
-from groupcoord.broker.share.persister import Persister
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Waker, do_whole
 from groupcoord.config.group_settings import EARLIEST, AutoOffsetReset, ShareGroupSettings
@@ -29,14 +29,25 @@ from groupcoord.core.messages.share_state import (
     StateToWrite,
     WriteShareGroupState,
 )
-from groupcoord.core.share_partition.in_flight import Acknowledgement, RefusedAcknowledgementError, Run
+from groupcoord.core.share_partition.in_flight import (
+    Acknowledgement,
+    Acquired,
+    LogBatch,
+    RefusedAcknowledgementError,
+    Run,
+    Wanted,
+)
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite, UnknownStateError
 from groupcoord.core.share_state.records import NO_START_OFFSET, SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
+from groupcoord.wire.share_messages import AcquiredRecords
 
 if TYPE_CHECKING:
+    from groupcoord.records.batches import Batch
+    from groupcoord.storage.log.index import AbortedTransaction
     from groupcoord.storage.log.memory_log import PartitionLog
+
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -391,3 +402,140 @@ def start_offset_of(policy: AutoOffsetReset, log: PartitionLog, now_ms: int) -> 
         found = do_whole(find_time(log, now_ms - policy.duration_ms))
         return log.end_offset if found is None else found.offset
     return log.start_offset if policy == EARLIEST else log.end_offset
+
+
+READ_COMMITTED = "read_committed"
+
+
+class ReadRecords(NamedTuple):
+    """What was read, and what of it is the reader's.
+
+    Attributes:
+        records: batches of the log.
+        acquired: the records that are the reader's.
+        size_bytes: how much was read.
+        record_count: how many records were acquired, also such that are not to be seen.
+    """
+
+    records: bytes = b""
+    acquired: tuple[AcquiredRecords, ...] = ()
+    size_bytes: int = 0
+    record_count: int = 0
+
+
+NOTHING_READ = ReadRecords()
+
+
+def end_of(led: LedPartition, settings: ShareGroupSettings) -> int:
+    """Return up to where a group may read."""
+    return led.log.last_stable_offset if settings.isolation_level == READ_COMMITTED else led.log.end_offset
+
+
+def acquirable_bytes(led: LedPartition, settings: ShareGroupSettings) -> int | None:
+    """Return how many bytes there are from the first record on that somebody could have; None: nobody could.
+
+    Raises:
+        TopicLogError: the log can't be read.
+    """
+    records = led.records
+    if records is None:
+        return None
+    records.log_starts_at(led.log.start_offset)
+    if not records.can_acquire(settings):
+        return None
+    offset, end_offset = records.next_fetch_offset(), end_of(led, settings)
+    return led.log.readable_bytes(offset, end_offset) if offset < end_offset else None
+
+
+def read_and_acquire(
+    led: LedPartition, wanted: Wanted, settings: ShareGroupSettings, max_bytes: int, now_ms: int, *, takes_first: bool
+) -> ReadRecords:
+    """Read from a share-partition that has something, and give it to a member.
+
+    Args:
+        led: the share-partition.
+        wanted: who asks for what.
+        settings: what holds for the group.
+        max_bytes: how much to read.
+        now_ms: the time.
+        takes_first: read the first batch also if it is larger than that.
+
+    Raises:
+        TopicLogError: the log can't be read.
+    """
+    from groupcoord.records.batches import TruncatedBatchError, iter_batches
+
+    records = led.records
+    assert records is not None, "only what is known is read"
+    is_committed = settings.isolation_level == READ_COMMITTED
+    end_offset = end_of(led, settings)
+    for stop in (min(records.last_wanted(wanted.max_records) + 1, end_offset), end_offset):
+        found = led.log.read(
+            records.next_fetch_offset(), stop, max_bytes, takes_first=takes_first, lists_aborted=is_committed
+        )
+        if found.parts:
+            break  # or there is a hole in the log, behind which the next batch begins
+    data = b"".join(found.parts)
+    batches = []
+    try:
+        for batch in iter_batches(data, check_crc=False):
+            batches.append(batch)
+    except TruncatedBatchError:
+        pass  # the last one is cut where the limit is
+    if not batches:
+        return NOTHING_READ
+    in_log = [LogBatch(batch.base_offset, batch.next_offset - 1) for batch in batches]
+    acquired = records.acquire(wanted, in_log, settings, now_ms)
+    if not acquired:
+        return NOTHING_READ
+    count = sum(entry.last - entry.first + 1 for entry in acquired)
+    first, last = acquired[0].first, acquired[-1].last
+    sent = [batch for batch in batches if batch.next_offset > first and batch.base_offset <= last]
+    if is_committed and found.aborted:
+        aborted = _aborted_ranges(batches, found.aborted)
+        records.archive_unseen(_overlaps(acquired, aborted))
+        acquired = _without(acquired, aborted)
+    whole = data[sent[0].position : sent[-1].position + sent[-1].size_bytes] if sent else b""
+    told = tuple(AcquiredRecords(*entry) for entry in acquired)
+    return ReadRecords(whole, told, len(whole), count)
+
+
+def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
+    """Return the offsets of batches that belong to aborted transactions."""
+    ranges = []
+    for batch in batches:
+        if batch.is_control or not batch.is_transactional:
+            continue
+        for transaction in transactions:
+            if (
+                transaction.producer_id == batch.producer_id
+                and transaction.first_offset <= batch.base_offset <= transaction.last_offset
+            ):
+                ranges.append((batch.base_offset, batch.next_offset - 1))
+                break
+    return ranges
+
+
+def _overlaps(acquired: Sequence[Acquired], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [
+        (max(first, entry.first), min(last, entry.last))
+        for entry in acquired
+        for first, last in ranges
+        if first <= entry.last and last >= entry.first
+    ]
+
+
+def _without(acquired: Sequence[Acquired], ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
+    """Return what is left of acquired records without some ranges, which follow each other."""
+    left = []
+    for entry in acquired:
+        begin = entry.first
+        for first, last in ranges:
+            if last < begin or first > entry.last:
+                continue
+            if first > begin:
+                left.append(Acquired(begin, first - 1, entry.delivery_count))
+            begin = last + 1
+        if begin <= entry.last:
+            left.append(Acquired(begin, entry.last, entry.delivery_count))
+    return left
