@@ -80,7 +80,7 @@ def slot_log_at(url: str) -> PostgresSlotLog | NatsSlotLog:
 
 
 async def _copy(url: str, folder: Path) -> None:
-    from groupcoord.cluster.copying import copy_log
+    from groupcoord.cluster.shared_log import copy_log
 
     slot_log = slot_log_at(url)
     try:

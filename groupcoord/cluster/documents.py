@@ -17,8 +17,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, NoReturn
 
-from groupcoord.cluster.slot_log import DOCUMENTS_PARTITION, SlotLog, SlotLogError
-from groupcoord.cluster.slot_messages import MalformedSlotError
+from groupcoord.cluster.slot_log import DOCUMENTS_PARTITION, MalformedSlotError, SlotLog, SlotLogError
 
 logger = logging.getLogger("groupcoord")
 

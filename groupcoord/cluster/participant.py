@@ -1,24 +1,189 @@
-"""Heartbeats, take-overs and engine operations of one process that shares a log, in an event loop."""
+"""Participation of one process in a shared log: ownership logic without I/O, and its execution in an event loop.
+
+A log partition is served in this order: it is taken over, the take-over is announced, and it is loaded once the
+announcement was acknowledged and no other replica should own it. Of two replicas that take it over at the same time, at
+least one hears the other and both compute the same owner. So only that one serves it, and no answer from memory
+contradicts another.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 from groupcoord.aio.coordinator import load_in_portions
-from groupcoord.cluster.carrying_out import carry_out
-from groupcoord.cluster.layout import agree_on_partition_count
-from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership
-from groupcoord.cluster.sharing import Sharing, ToLoad
-from groupcoord.cluster.slot_log import Slot, SlotLog, SlotLogError
-from groupcoord.cluster.slot_store import PartitionFigures, SlotStore
-from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Unknown
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
+from groupcoord.cluster.shared_log import agree_on_partition_count
+from groupcoord.cluster.slot_log import Beat, Slot, SlotLog, SlotLogError
+from groupcoord.cluster.slot_store import Gone, PartitionFigures, SlotStore
+from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Purge, Put, Unknown
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.errors import StorageError
+from groupcoord.log_store import LogStoreError
+
+
+class ToLoad(NamedTuple):
+    """A log partition that is owned and announced: load it with this leader epoch."""
+
+    partition: int
+    epoch: int
+
+
+class Sharing:
+    """Keeps a coordinator, its slot store and the announcements of other replicas consistent.
+
+    Args:
+        coordinator: the coordinator, whose log store is ``store``.
+        store: the owned log partitions.
+        membership: which replica should own which log partition.
+        address: where clients reach this replica.
+    """
+
+    def __init__(
+        self, coordinator: GroupCoordinator, store: SlotStore, membership: Membership, address: str = ""
+    ) -> None:
+        self._coordinator = coordinator
+        self._store = store
+        self._membership = membership
+        self._address = address
+        self._said: dict[int, int] = {}
+        self._is_look = False
+        self._loaded: dict[int, int] = {}
+
+    # ------------------------------------------------------------ beats
+
+    def announcement(self, *, leaves: bool = False) -> bytes:
+        """Return the announcement of the heartbeat that begins now."""
+        self._said = self._store.owned
+        self._is_look = self._store.take_look() or self._is_look
+        return self._membership.announcement(self._address, self._said, leaves=leaves).encoded()
+
+    def heard(self, beats: Collection[Beat], began_ms: int) -> list[ToLoad]:
+        """Apply the result of a heartbeat: release what others own or should own, take over what no replica owns.
+
+        Args:
+            beats: the announcements.
+            began_ms: when the heartbeat began, in milliseconds by the clock of the coordinator.
+
+        Returns:
+            The log partitions to load now.
+
+        Raises:
+            ValueError: an announcement is malformed.
+        """
+        self._membership.heard(beats, began_ms)
+        for partition in self._membership.superseded(self._store.owned):
+            self._give_up(partition, "another replica has taken it over")
+        for partition in self._membership.to_release(self._store.owned):
+            self._give_up(partition, f"{self._membership.chosen(partition)} is to have it")
+        self._end_look(None)
+        owned = self._store.owned
+        for partition in self._membership.to_take(owned, self._coordinator.clock.now_ms()):
+            self._store.take_over(partition)
+        found = [
+            ToLoad(partition, epoch)
+            for partition, epoch in owned.items()
+            if self._said.get(partition) == epoch != self._loaded.get(partition)
+        ]
+        self._loaded.update(found)
+        return found
+
+    def not_heard(self, error: LogStoreError) -> None:
+        """Handle a failed heartbeat: the owners are unknown."""
+        self._end_look(error)
+
+    def _end_look(self, error: LogStoreError | None) -> None:
+        if self._is_look:
+            self._is_look = False
+            self._coordinator.ownership_checked(error)
+
+    # ------------------------------------------------------------ the store
+
+    def settle(self) -> bool:
+        """Pass answers of appends and losses of log partitions to the coordinator.
+
+        Returns:
+            True if a log partition was taken over, which should be announced soon.
+        """
+        changes = self._store.take_changes()
+        for change in changes:
+            if isinstance(change, Gone):
+                # Unload before the appends are answered: a failed append may lead to a next one, for a log that is not
+                # owned.
+                self._unload(change.partition)
+        for ticket, answer in self._store.take_answers():
+            if isinstance(answer, LogStoreError):
+                self._coordinator.append_failed(ticket, answer)
+            else:
+                self._coordinator.appended(ticket, answer)
+        return any(not isinstance(change, Gone) for change in changes)
+
+    def snapshot(self, partition: int) -> None:
+        """Write a snapshot of a log partition if one is due."""
+        core = self._coordinator.partition(partition)
+        if core is not None and self._store.is_snapshot_due(partition):
+            self._store.snapshot(partition, core.snapshot(), self._coordinator.clock.now_ms())
+
+    def give_all_up(self) -> None:
+        """Release all log partitions."""
+        for partition in range(self._coordinator.config.offsets_topic_num_partitions):
+            self._give_up(partition, "this replica ends")
+
+    def _give_up(self, partition: int, reason: str) -> None:
+        self._unload(partition)
+        self._store.give_up(partition, reason)
+        self.settle()
+
+    def _unload(self, partition: int) -> None:
+        self._loaded.pop(partition, None)
+        self._coordinator.unload(partition)
+
+    # ------------------------------------------------------------ owners
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The replicas that were heard lately, in order."""
+        return self._membership.live
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Addresses of the live replicas."""
+        return self._membership.addresses
+
+    def coordinator_of(self, group_id: str) -> Owner | None:
+        """Return the replica that has a group, or None if no live replica has announced it."""
+        return self.owner_of(self._coordinator.partition_of(group_id))
+
+    def owner_of(self, partition: int) -> Owner | None:
+        """Return the replica that has a log partition, or None if no live replica has announced it."""
+        owner = self._membership.owner(partition)
+        if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
+            return None
+        return owner
+
+
+async def carry_out(slot_log: SlotLog, partition: int, operation: Operation) -> int | list[Slot] | None:
+    """Execute an operation and return the result that :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done` takes.
+
+    Args:
+        slot_log: the engine.
+        partition: the log partition.
+        operation: the operation.
+
+    Raises:
+        SlotLogError: the outcome is unknown.
+    """
+    if isinstance(operation, Put):
+        return await slot_log.put(partition, operation.slot, operation.payload)
+    if isinstance(operation, Purge):
+        await slot_log.purge(partition, operation.before_slot)
+        return None
+    return await slot_log.read(partition, operation.from_slot)
+
 
 logger = logging.getLogger("groupcoord")
 

@@ -17,8 +17,7 @@ from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
 
 from groupcoord.cluster.membership import LEASE_MS
-from groupcoord.cluster.slot_log import Slot
-from groupcoord.cluster.slot_messages import TAG_BYTES
+from groupcoord.cluster.slot_log import TAG_BYTES, Slot
 from groupcoord.cluster.slot_writer import (
     BODY_BYTES_MAX,
     Acknowledged,

@@ -19,14 +19,14 @@ from collections.abc import Hashable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from groupcoord.cluster.slot_log import Slot
-from groupcoord.cluster.slot_messages import (
+from groupcoord.cluster.slot_log import (
     JOINED_BYTES,
     Chunk,
     Kind,
     MalformedSlotError,
     Manifest,
     Message,
+    Slot,
     contents,
     join,
 )

@@ -1,9 +1,18 @@
 """Consumer side of the group protocol: a state machine without I/O, and the client-side assignors."""
 
-from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.core.consumer_protocol import (
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from groupcoord.member.assignors import Assignor, Cluster, ClusterTopic, RebalanceProtocol
-from groupcoord.member.closing import CloseOperation
 from groupcoord.member.config import MemberConfig
+from groupcoord.member.error_handling import CONSUMER_REACTIONS, REACTIONS, Reaction, reaction_to
 from groupcoord.member.machine import Member
 from groupcoord.member.membership import CONSUMER_TRANSITIONS, TRANSITIONS, IllegalCallError, MemberState
 from groupcoord.member.outputs import (
@@ -30,7 +39,7 @@ from groupcoord.member.outputs import (
     RequestRefused,
     Send,
 )
-from groupcoord.member.reactions import CONSUMER_REACTIONS, REACTIONS, Reaction, reaction_to
+from groupcoord.member.protocol import CloseOperation
 from groupcoord.member.subscription import SubscriptionPattern
 
 __all__ = [
@@ -48,6 +57,7 @@ __all__ = [
     "CommitCompleted",
     "CommitFailure",
     "ComputedAssignment",
+    "ConsumerProtocolError",
     "CoordinatorFound",
     "CoordinatorLost",
     "Event",
@@ -74,5 +84,9 @@ __all__ = [
     "Subscription",
     "SubscriptionPattern",
     "TopicPartition",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
     "reaction_to",
 ]

@@ -8,17 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages import Node, Response
 from groupcoord.errors import ErrorCode
-from groupcoord.member.assembly import assemble, no_jitter
 from groupcoord.member.assignors import Assignor, Cluster
-from groupcoord.member.closing import CloseOperation
-from groupcoord.member.commits import Commit, CommitKind
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.dispatch import Dispatcher
-from groupcoord.member.fetches import Fetch
+from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.membership import IllegalCallError, MemberState
+from groupcoord.member.offsets import Commit, CommitKind, Fetch
 from groupcoord.member.outputs import ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output, Send
+from groupcoord.member.parts import Dispatcher, assemble, no_jitter
+from groupcoord.member.protocol import CloseOperation
 from groupcoord.member.subscription import SubscriptionPattern, to_offset
-from groupcoord.member.timing import NEVER_MS
 
 
 class Member:

@@ -1,7 +1,7 @@
 """Membership states of a member and the transitions between them, from which the docs are drawn.
 
-The rest of a membership depends on the protocol: :mod:`groupcoord.member.classic.membership`,
-:mod:`groupcoord.member.consumer.membership`.
+The rest of a membership depends on the protocol: :mod:`groupcoord.member.classic.heartbeats`,
+:mod:`groupcoord.member.consumer.heartbeats`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.errors import ErrorCode, GroupcoordError, IllegalTransitionError
+from groupcoord.member.error_handling import Reaction, Reactions
 from groupcoord.member.outputs import CommitFailure, Failed, Output
-from groupcoord.member.reactions import Reaction, Reactions
 
 
 class MemberState(Enum):

@@ -7,21 +7,45 @@ belong to the protocol: :mod:`groupcoord.member.classic.protocol` and :mod:`grou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import Enum
 
-from attrs import frozen
+from attrs import define, frozen
 
 from groupcoord.core.messages import Response
 from groupcoord.errors import ErrorCode
-from groupcoord.member.closing import CloseOperation
-from groupcoord.member.commits import Commits
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.fetches import Fetches
-from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.coordinator_link import CoordinatorLink, ExponentialBackoff
 from groupcoord.member.membership import Membership
+from groupcoord.member.offsets import Commit, Commits, Fetches
 from groupcoord.member.outputs import ComputedAssignment, ListenerGate, Output, Send
-from groupcoord.member.subscription import SubscriptionState
-from groupcoord.member.timing import ExponentialBackoff
-from groupcoord.member.topic_metadata import TopicMetadata
+from groupcoord.member.subscription import SubscriptionState, TopicMetadata
+
+
+class CloseOperation(Enum):
+    """Whether a closing member leaves its group (KIP-1092)."""
+
+    DEFAULT = "default"
+    """A dynamic member leaves; a static one stays until its session expires."""
+    LEAVE_GROUP = "leave_group"
+    REMAIN_IN_GROUP = "remain_in_group"
+
+
+class ClosingStep(Enum):
+    """What closing waits for."""
+
+    COMMITS = "the last automatic commit, and commits that wait for the coordinator"
+    LISTENER = "the application's listener"
+    ANSWERS = "answers to what was sent"
+
+
+@define(eq=False)
+class Closing:
+    """Progress of closing."""
+
+    deadline_ms: int
+    operation: CloseOperation
+    commit: Commit | None
+    step: ClosingStep = ClosingStep.COMMITS
 
 
 @frozen

@@ -1,4 +1,9 @@
-"""Data directory in Kafka's layout: a folder for each partition, and the lock against other stores and JVM brokers."""
+"""Data directory in Kafka's layout: a folder for each partition, and the lock against other stores and JVM brokers.
+
+Two locks are held. ``flock`` on the directory itself excludes other stores, also of this process, whichever files are
+deleted in it. A POSIX lock on the file ``.lock`` excludes a JVM broker, which neither sees nor respects ``flock``.
+Deleting that file lets a broker in, as with two brokers; it is created again as soon as that is noticed.
+"""
 
 from __future__ import annotations
 

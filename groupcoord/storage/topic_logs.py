@@ -1,6 +1,10 @@
 """Logs of all topics by topic id, and the logs of ``__consumer_offsets`` for its consumers.
 
 A topic that is deleted and created again starts empty.
+
+A store that keeps its log as batches serves its own logs (:class:`ServingStore`): a batch is written once and visible
+at once. For any other store (in memory, in a database) a partition that is consumed is copied into a log in memory, and
+the copy follows each append. Usually nothing is consumed and nothing is copied.
 """
 
 from __future__ import annotations

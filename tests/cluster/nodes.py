@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from groupcoord import Config, GroupCoordinator
 from groupcoord.clock import ManualClock
-from groupcoord.cluster.carrying_out import carry_out
-from groupcoord.cluster.layout import agree_on_partition_count
 from groupcoord.cluster.membership import Membership
-from groupcoord.cluster.sharing import Sharing, ToLoad
+from groupcoord.cluster.participant import Sharing, ToLoad, carry_out
+from groupcoord.cluster.shared_log import agree_on_partition_count
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from groupcoord import Config, GroupCoordinator
 from groupcoord.clock import ManualClock
-from groupcoord.cluster.copying import copy_log
+from groupcoord.cluster.shared_log import copy_log
 from groupcoord.cluster.slot_log import MemorySlotLog, Slot
 from groupcoord.messages import GroupToFetch, OffsetFetch
 from groupcoord.storage.stores.segments import SegmentLogStore

@@ -14,8 +14,7 @@ import pytest
 from groupcoord.broker.topics.registry import TopicFileError, TopicRegistry
 from groupcoord.cluster import documents as documents_module
 from groupcoord.cluster.documents import SlotDocuments
-from groupcoord.cluster.slot_log import DOCUMENTS_PARTITION, MemorySlotLog, Slot, SlotLogError
-from groupcoord.cluster.slot_messages import MalformedSlotError
+from groupcoord.cluster.slot_log import DOCUMENTS_PARTITION, MalformedSlotError, MemorySlotLog, Slot, SlotLogError
 
 from .nodes import at_once
 

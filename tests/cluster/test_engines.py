@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cluster.carrying_out import carry_out
-from groupcoord.cluster.copying import copy_log
-from groupcoord.cluster.layout import NoLogError
+from groupcoord.cluster.participant import carry_out
+from groupcoord.cluster.shared_log import NoLogError, copy_log
 from groupcoord.cluster.slot_log import SlotLog, SlotLogError
 from groupcoord.cluster.slot_writer import UNKNOWN, Acknowledged, Event, Failed, Loaded, Lost, SlotWriter
 from groupcoord.testing import check_log_store, check_slot_log

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from groupcoord.cluster.layout import LayoutError, NoLogError, agree_on_partition_count, partition_count_of
-from groupcoord.cluster.slot_log import LAYOUT_PARTITION, MemorySlotLog, Slot
-from groupcoord.cluster.slot_messages import MalformedSlotError
+from groupcoord.cluster.shared_log import LayoutError, NoLogError, agree_on_partition_count, partition_count_of
+from groupcoord.cluster.slot_log import LAYOUT_PARTITION, MalformedSlotError, MemorySlotLog, Slot
 
 from .nodes import at_once
 

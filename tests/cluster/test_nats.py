@@ -14,12 +14,9 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cluster.copying import copy_log
-from groupcoord.cluster.layout import agree_on_partition_count
-from groupcoord.cluster.nats import NatsSlotLog, unsafe_servers, unsafe_streams
-from groupcoord.cluster.nats_connection import NatsAddress
-from groupcoord.cluster.slot_log import Slot, SlotLogError
-from groupcoord.cluster.slot_messages import Kind, Message, join
+from groupcoord.cluster.nats import NatsAddress, NatsSlotLog, unsafe_servers, unsafe_streams
+from groupcoord.cluster.shared_log import agree_on_partition_count, copy_log
+from groupcoord.cluster.slot_log import Kind, Message, Slot, SlotLogError, join
 from tests.tables import as_one_test
 
 from .black_hole import BlackHole

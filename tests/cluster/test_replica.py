@@ -10,8 +10,8 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.cluster import participant
-from groupcoord.cluster.layout import LayoutError
 from groupcoord.cluster.replica import Replica
+from groupcoord.cluster.shared_log import LayoutError
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog, SlotLogError
 from groupcoord.cluster.slot_store import SlotStore
 from groupcoord.messages import GroupToFetch, OffsetFetch

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.cluster.slot_log import MemorySlotLog
-from groupcoord.cluster.slot_messages import contents
+from groupcoord.cluster.slot_log import MemorySlotLog, contents
 from groupcoord.cluster.slot_store import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, CHUNK_BYTES_MAX, Gone
 from groupcoord.cluster.slot_writer import UNKNOWN
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord

@@ -15,8 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from groupcoord.cluster.slot_log import Slot
-from groupcoord.cluster.slot_messages import Kind, Message, join, split
+from groupcoord.cluster.slot_log import Kind, Message, Slot, join, split
 from groupcoord.cluster.slot_writer import (
     UNKNOWN,
     Acknowledged,

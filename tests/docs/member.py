@@ -7,8 +7,8 @@ from attrs import fields
 from groupcoord.config import key_of
 from groupcoord.errors import ErrorCode
 from groupcoord.member import CONSUMER_TRANSITIONS, TRANSITIONS, MemberConfig, MemberState, Reaction
+from groupcoord.member.error_handling import CLASSIC, CONSUMER, Reactions
 from groupcoord.member.membership import Transitions
-from groupcoord.member.reactions import CLASSIC, CONSUMER, Reactions
 
 WORDS = {
     Reaction.RETRY: "repeat",

@@ -10,8 +10,8 @@ import pytest
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, IllegalTransitionError
 from groupcoord.member import CONSUMER_TRANSITIONS, TRANSITIONS, Failed, MemberState
-from groupcoord.member.classic.membership import MembershipManager
-from groupcoord.member.consumer.membership import ConsumerMembership
+from groupcoord.member.classic.heartbeats import MembershipManager
+from groupcoord.member.consumer.heartbeats import ConsumerMembership
 from groupcoord.member.membership import Membership, Transitions
 from groupcoord.messages import (
     FetchedGroup,

@@ -21,7 +21,7 @@ from groupcoord.member import (
     RejoinRequested,
     Send,
 )
-from groupcoord.member.timing import ExponentialBackoff
+from groupcoord.member.coordinator_link import ExponentialBackoff
 from groupcoord.messages import (
     FindCoordinator,
     Heartbeat,

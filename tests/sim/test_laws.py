@@ -11,8 +11,8 @@ from groupcoord.core.groups.classic.membership import ClassicMembership
 from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
-from groupcoord.member.assignors.range import RangeAssignor
-from groupcoord.member.topic_metadata import TopicMetadata
+from groupcoord.member.assignors.base import RangeAssignor
+from groupcoord.member.subscription import TopicMetadata
 from groupcoord.messages import HeartbeatResponse
 from groupcoord.sim import (
     ClusterOptions,

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config
-from groupcoord.cluster.slot_messages import Kind, Message
+from groupcoord.cluster.slot_log import Kind, Message
 from groupcoord.cluster.slot_writer import Operation, Put, SlotWriter, State
 from groupcoord.coordinator.ownership import Ownership
 from groupcoord.sim import (

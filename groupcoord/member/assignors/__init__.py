@@ -12,11 +12,11 @@ from groupcoord.member.assignors.base import (
     Assignor,
     Cluster,
     ClusterTopic,
+    RangeAssignor,
     RebalanceProtocol,
+    RoundRobinAssignor,
     StatelessAssignor,
 )
-from groupcoord.member.assignors.range import RangeAssignor
-from groupcoord.member.assignors.roundrobin import RoundRobinAssignor
 from groupcoord.member.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 ASSIGNORS: Mapping[str, Callable[[], Assignor]] = {

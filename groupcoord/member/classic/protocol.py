@@ -15,14 +15,12 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
-from groupcoord.member.classic.heartbeats import Heartbeats
-from groupcoord.member.classic.membership import MembershipManager
+from groupcoord.member.classic.heartbeats import Heartbeats, MembershipManager
 from groupcoord.member.classic.rebalance import REASON_LENGTH_MAX, Rebalance
-from groupcoord.member.closing import CloseOperation
+from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.membership import MemberState
 from groupcoord.member.outputs import ComputedAssignment, LeftGroup, Send
-from groupcoord.member.protocol import GroupProtocol, Parts
-from groupcoord.member.timing import NEVER_MS
+from groupcoord.member.protocol import CloseOperation, GroupProtocol, Parts
 
 _POLL_TIMEOUT_REASON = "consumer poll timeout has expired."
 

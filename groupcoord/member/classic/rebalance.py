@@ -27,13 +27,13 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
-from groupcoord.member.classic.heartbeats import Heartbeats
-from groupcoord.member.classic.leading import Leading, LeadingError
-from groupcoord.member.classic.membership import Generation, MembershipManager
-from groupcoord.member.commits import Commit, Commits
+from groupcoord.member.classic.heartbeats import Generation, Heartbeats, MembershipManager
+from groupcoord.member.classic.leader import Leading, LeadingError
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.coordinator_link import NEVER_MS, CoordinatorLink
+from groupcoord.member.error_handling import Reaction, reaction_to
 from groupcoord.member.membership import MemberState
+from groupcoord.member.offsets import Commit, Commits
 from groupcoord.member.outputs import (
     CommitFailure,
     ComputedAssignment,
@@ -46,10 +46,7 @@ from groupcoord.member.outputs import (
     PartitionsRevoked,
     Send,
 )
-from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.subscription import SubscriptionKind, SubscriptionState
-from groupcoord.member.timing import NEVER_MS
-from groupcoord.member.topic_metadata import TopicMetadata
+from groupcoord.member.subscription import SubscriptionKind, SubscriptionState, TopicMetadata
 
 REASON_LENGTH_MAX = 255
 """Longest reason in a request (KIP-800), in characters."""

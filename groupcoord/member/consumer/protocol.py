@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from groupcoord.core.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, Response
 from groupcoord.errors import ErrorCode
-from groupcoord.member.closing import CloseOperation
-from groupcoord.member.consumer.assignment import read_partitions
-from groupcoord.member.consumer.heartbeats import ConsumerHeartbeats
-from groupcoord.member.consumer.membership import ConsumerMembership
+from groupcoord.member.consumer.heartbeats import ConsumerHeartbeats, ConsumerMembership, read_partitions
 from groupcoord.member.consumer.reconciliation import Reconciliation
+from groupcoord.member.coordinator_link import NEVER_MS
+from groupcoord.member.error_handling import Reaction
 from groupcoord.member.membership import IllegalCallError, MemberState
 from groupcoord.member.outputs import (
     ComputedAssignment,
@@ -19,10 +18,8 @@ from groupcoord.member.outputs import (
     RequestRefused,
     Send,
 )
-from groupcoord.member.protocol import GroupProtocol, Parts
-from groupcoord.member.reactions import Reaction
+from groupcoord.member.protocol import CloseOperation, GroupProtocol, Parts
 from groupcoord.member.subscription import SubscriptionKind
-from groupcoord.member.timing import NEVER_MS
 
 _API = "ConsumerGroupHeartbeat"
 _PROTOCOL_NAME = "consumer"

@@ -12,13 +12,12 @@ from enum import Enum
 from uuid import UUID
 
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.member.commits import Commit, CommitKind
-from groupcoord.member.consumer.assignment import NO_ASSIGNMENT, LocalAssignment, Partitions
-from groupcoord.member.consumer.membership import ConsumerMembership
+from groupcoord.member.consumer.heartbeats import NO_ASSIGNMENT, ConsumerMembership, LocalAssignment, Partitions
+from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.membership import MemberState
+from groupcoord.member.offsets import Commit, CommitKind
 from groupcoord.member.outputs import MetadataNeeded, PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from groupcoord.member.protocol import Parts
-from groupcoord.member.timing import NEVER_MS
 
 
 class _Step(Enum):

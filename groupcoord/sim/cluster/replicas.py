@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from groupcoord.cluster.carrying_out import carry_out
 from groupcoord.cluster.membership import Membership
-from groupcoord.cluster.sharing import Sharing
-from groupcoord.cluster.slot_log import Beat, MemorySlotLog, Slot
-from groupcoord.cluster.slot_messages import TAG_BYTES, Kind, Message, join, split
+from groupcoord.cluster.participant import Sharing, carry_out
+from groupcoord.cluster.slot_log import TAG_BYTES, Beat, Kind, MemorySlotLog, Message, Slot, join, split
 from groupcoord.cluster.slot_store import SlotStore
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
 from groupcoord.coordinator import GroupCoordinator

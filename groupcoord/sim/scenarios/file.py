@@ -16,7 +16,7 @@ from groupcoord.config.files import parse_toml
 from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
-from groupcoord.member.assembly import chosen_assignors
+from groupcoord.member.parts import chosen_assignors
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions

@@ -1,4 +1,4 @@
-"""Rewriting of segments: a new file with what compaction keeps of them, and its crash-safe swap."""
+"""Logs as a compaction pass sees them, in memory or in files, and the crash-safe rewrite of their segments."""
 
 from __future__ import annotations
 

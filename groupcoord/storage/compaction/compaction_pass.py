@@ -1,7 +1,16 @@
-"""Transactions and producers in the batches that a compaction pass reads.
+"""Compaction pass over a log as by Kafka's log cleaner: the last record of each key stays, at its offset.
 
-Records of aborted transactions are dropped. A transaction marker stays while a batch of its transaction existed at the
-beginning of a pass; after that it gets a delete horizon. Source: ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
+A pass is a generator that yields the amount of work done, so that it runs in small portions:
+
+1. Determine how far the log may be compacted and which transactions were aborted.
+2. Note the last offset of each key in the dirty section, as far as memory allows.
+3. Rewrite groups of segments that fit into one, without replaced records and aborted transactions, and swap each in.
+
+A transaction marker stays while a batch of its transaction existed at the beginning of a pass. A tombstone, and a
+marker whose transaction has no records left, first gets a delete horizon (KIP-534). A pass after that time drops it.
+Logs in files and in memory are behind :class:`CompactableLog`.
+Sources: ``Cleaner`` and ``CleanedTransactionMetadata`` of
+Apache Kafka 4.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Records inside batches: their sizes, and what stands before the key of each.
+"""Batches of producers: validation, record heads, search by timestamp, and rewriting for their place in the log.
 
-The counts that a producer claims are compared with the available bytes before anything is counted or looped over.
+The checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+``LogValidator`` of Apache Kafka 4.4, as recorded, for the header and the sizes of uncompressed records. For compacted
+topics whole batches are validated, because of the keys. The counts that a producer claims are compared with the
+available bytes before anything is counted or looped over.
 """
 
 from __future__ import annotations

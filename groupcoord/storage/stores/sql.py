@@ -1,4 +1,4 @@
-"""Log store in rows of a table, for any database: transactional appends, one owner at a time, compaction by key.
+"""Log stores in databases, SQLite and PostgreSQL: transactional appends, one owner at a time, compaction by key.
 
 Opening the log takes it over: the epoch, a number in a table with one row, is incremented. Each transaction of an owner
 begins with a look at the epoch that blocks increments until the end. So a former owner writes nothing any more, and its

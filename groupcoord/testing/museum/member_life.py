@@ -22,8 +22,9 @@ from groupcoord.member import (
     Send,
     Subscription,
     TopicPartition,
+    encode_assignment,
+    encode_subscription,
 )
-from groupcoord.member.consumer_protocol import encode_assignment, encode_subscription
 from groupcoord.messages import (
     FetchedGroup,
     FindCoordinator,

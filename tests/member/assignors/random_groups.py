@@ -10,7 +10,7 @@ from attrs import define
 
 from groupcoord.core.consumer_protocol import TopicPartition, partitions_by_topic
 from groupcoord.member.assignors import ASSIGNORS, AssignmentError
-from groupcoord.member.assignors.claims import encode_generation, encode_sticky_user_data
+from groupcoord.member.assignors.balancing import encode_generation, encode_sticky_user_data
 
 from .recorded import Record, cluster_of, subscriptions_of
 

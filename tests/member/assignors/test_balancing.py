@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.member.assignors.balancing import Balancer, LargestOwner, Loads, PartitionMovements
+from groupcoord.member.assignors.balancing import (
+    Balancer,
+    LargestOwner,
+    Loads,
+    PartitionMovements,
+    PartitionNumbers,
+    StickyGroup,
+)
 from groupcoord.member.assignors.base import ClusterTopic
-from groupcoord.member.assignors.claims import PartitionNumbers, StickyGroup
 
 
 def balancer_of(assigned: list[list[int]], partition_count: int) -> Balancer:

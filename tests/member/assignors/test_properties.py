@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, Cluster, ClusterTopic, RebalanceProtocol
-from groupcoord.member.assignors.claims import encode_sticky_user_data
+from groupcoord.member.assignors.balancing import encode_sticky_user_data
 
 Assignments = Mapping[str, Assignment]
 Subscriptions = dict[str, Subscription]

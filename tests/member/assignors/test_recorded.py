@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, AssignmentError
-from groupcoord.member.assignors.claims import decode_sticky_user_data, encode_sticky_user_data
+from groupcoord.member.assignors.balancing import decode_sticky_user_data, encode_sticky_user_data
 
 from .recorded import (
     Record,

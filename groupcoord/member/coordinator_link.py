@@ -1,6 +1,8 @@
-"""Connection of a member to its coordinator: lookup, requests in flight, and loss."""
+"""Connection of a member to its coordinator: lookup, requests in flight, loss, backoff."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from groupcoord.core.messages import (
     CoordinatorType,
@@ -12,9 +14,41 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.member.config import MemberConfig
+from groupcoord.member.error_handling import Reaction, reaction_to
 from groupcoord.member.outputs import CoordinatorFound, CoordinatorLost, MemberRequest, Output, Send
-from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
+
+NEVER_MS = 2**63
+"""Later than any time of a host."""
+
+
+JITTER = 0.2
+"""Largest relative deviation of a wait, so that clients do not return at the same time."""
+
+_DOUBLINGS_MAX = 63
+
+
+class ExponentialBackoff:
+    """Doubles the wait with each attempt, with jitter, up to a maximum.
+
+    Args:
+        initial_ms: the first wait (``retry.backoff.ms``).
+        longest_ms: the maximum (``retry.backoff.max.ms``); if not above ``initial_ms``, all waits are this long.
+        random: returns numbers in [0, 1).
+    """
+
+    __slots__ = ("_initial_ms", "_longest_ms", "_random")
+
+    def __init__(self, initial_ms: int, longest_ms: int, random: Callable[[], float]) -> None:
+        self._initial_ms = min(initial_ms, longest_ms)
+        self._longest_ms = longest_ms
+        self._random = random
+
+    def wait_ms(self, attempts: int) -> int:
+        """Return the wait after this many failed attempts before the last one."""
+        if self._initial_ms == self._longest_ms:
+            return self._initial_ms
+        wait_ms = min(self._initial_ms << min(attempts, _DOUBLINGS_MAX), self._longest_ms)
+        return min(int(wait_ms * (1 - JITTER + 2 * JITTER * self._random())), self._longest_ms)
 
 
 class CoordinatorLink:

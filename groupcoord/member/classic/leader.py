@@ -1,6 +1,6 @@
 """Leader of a classic group: subscriptions, topic metadata, assignor, and the assignments for SyncGroup.
 
-Afterwards the leader watches the topics (:mod:`groupcoord.member.topic_metadata`), because new partitions need a new
+Afterwards the leader watches the topics (:mod:`groupcoord.member.subscription`), because new partitions need a new
 assignment.
 """
 
@@ -20,8 +20,7 @@ from groupcoord.core.consumer_protocol import (
 from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
 from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded, Output
-from groupcoord.member.subscription import SubscriptionState
-from groupcoord.member.topic_metadata import TopicMetadata
+from groupcoord.member.subscription import SubscriptionState, TopicMetadata
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors that assign partitions of subscribed topics only."""
