@@ -1,9 +1,9 @@
-"""Fixtures for pytest, found through an entry point: a server for real Kafka clients in this process.
+"""pytest fixtures, found through an entry point: a broker for real Kafka clients in this process.
 
 def test_my_consumer(groupcoord_server):
     consumer = KafkaConsumer(bootstrap_servers=groupcoord_server.bootstrap, ...)
 
-Nothing here is imported or done for tests that do not ask for a fixture.
+Tests without these fixtures import nothing of it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,9 @@ __tracebackhide__ = True
 
 MARKER = "groupcoord_server"
 SERVERS = pytest.StashKey[list["ServerThread"]]()
-"""Where a test has the servers that its fixtures have started."""
-
 SESSION_SERVER = pytest.StashKey["ServerThread"]()
-"""Where a run has the server of the session, once somebody has asked for it."""
-
 FIRST_REQUEST = pytest.StashKey[int]()
-"""Where a test has the number of the last request that came before it."""
+"""Number of the last request before the test."""
 
 OPTIONS = ("topics", "settings", "data_dir", "clock", "nodes", "users", "tls", "advertised_port")
 
@@ -43,7 +39,6 @@ class UnrewrittenModules:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of a module of groupcoord as Python finds it; None for any other module."""
         return PathFinder.find_spec(name, path) if name.startswith("groupcoord.") else None
 
 
@@ -51,7 +46,6 @@ sys.meta_path.insert(0, UnrewrittenModules)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None, nodes=1, users=None, tls=False, "
@@ -64,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def groupcoord_server(
     request: pytest.FixtureRequest, groupcoord_server_factory: Callable[..., ServerThread]
 ) -> ServerThread:
-    """A server of the test's own; ``bootstrap`` is its address. ``@pytest.mark.groupcoord_server(...)`` has options."""
+    """Server of one test; the marker ``@pytest.mark.groupcoord_server(...)`` passes arguments of ``ServerThread``."""
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers(MARKER))):
         unknown = [name for name in marker.kwargs if name not in OPTIONS]
@@ -79,7 +73,7 @@ def groupcoord_server(
 
 @pytest.fixture
 def groupcoord_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., ServerThread]]:
-    """A function that starts servers, with the arguments of ``ServerThread``; all are stopped after the test."""
+    """Function that starts servers with arguments of ``ServerThread``; all stop after the test."""
     with ExitStack() as stack:
         servers = request.node.stash.setdefault(SERVERS, [])
 
@@ -93,7 +87,7 @@ def groupcoord_server_factory(request: pytest.FixtureRequest) -> Iterator[Callab
 
 @pytest.fixture(scope="session")
 def groupcoord_session_options() -> dict[str, Any]:
-    """The arguments of ``groupcoord_session_server``: none, unless a fixture of yours has this name."""
+    """Arguments of ``groupcoord_session_server``; override this fixture to set them."""
     return {}
 
 
@@ -101,9 +95,8 @@ def groupcoord_session_options() -> dict[str, Any]:
 def groupcoord_session_server(
     groupcoord_session_options: dict[str, Any], pytestconfig: pytest.Config
 ) -> Iterator[ServerThread]:
-    """One server for all tests that ask for it; with pytest-xdist, one in each worker.
-
-    What goes wrong on purpose is about one test: after each, faults are cleared, and crashed nodes run again.
+    """One server for the run, or for each pytest-xdist worker; faults are cleared and nodes
+    restarted after each test.
     """
     with ExitStack() as stack:
         server = pytestconfig.stash[SESSION_SERVER] = _start(stack, groupcoord_session_options)
@@ -113,7 +106,6 @@ def groupcoord_session_server(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note what has come to the session's server before a test."""
     server = item.config.stash.get(SESSION_SERVER, None)
     if server is not None:
         item.stash[FIRST_REQUEST] = server.request_count
@@ -121,7 +113,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Let no fault of a test reach the next one on the session's server."""
     try:
         yield
     finally:
@@ -132,7 +123,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the servers of a test have seen to the report of its failure."""
     report = yield
     if report.failed and report.when != "teardown":
         shown = [(server, 0) for server in item.stash.get(SERVERS, ())]

@@ -1,4 +1,7 @@
-"""The broker of a test: ``ServerThread`` runs nodes on free ports in a thread of this process."""
+"""Broker of a test: ``ServerThread`` runs nodes on free ports in a thread of this process.
+
+Use it, or the pytest fixture ``groupcoord_server``, to test a program that is a Kafka client.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +51,19 @@ TO_INSTALL = "certificates of its own need pip install 'groupcoord[serve,login]'
 
 
 class Certificates:
-    """An authority, the server's certificate and those of clients, as PEM texts: ``ServerThread(tls=True)`` has one.
+    """Certificate authority with the certificates of a server and its clients, as PEM text; ``ServerThread(tls=True)``
+    has one.
 
-    ``{"ssl.ca.pem": certificates.authority_pem}`` is all that a client of confluent-kafka needs; others take an
-    :meth:`ssl_context`, or files (:meth:`write_to`).
+    confluent-kafka needs only ``{"ssl.ca.pem": certificates.authority_pem}``; other clients take :meth:`ssl_context` or
+    files (:meth:`write_to`).
 
     Raises:
-        ModuleNotFoundError: ``trustme`` isn't installed.
+        ModuleNotFoundError: ``trustme`` is not installed.
 
     Attributes:
-        authority_pem: the certificate of the authority, for those who shall trust it.
-        server_key_pem: the server's key.
-        server_chain_pem: the server's certificate, for ``127.0.0.1`` and ``localhost``.
+        authority_pem: certificate of the authority.
+        server_key_pem: key of the server.
+        server_chain_pem: certificate of the server, for ``127.0.0.1`` and ``localhost``.
     """
 
     def __init__(self) -> None:
@@ -75,10 +79,11 @@ class Certificates:
         self.server_chain_pem = "".join(blob.bytes().decode() for blob in server.cert_chain_pems)
 
     def settings(self, protocol: str) -> Mapping[str, str]:
-        """Return the settings of a server that listens on a free port with them, and knows clients by theirs.
+        """Return the settings of a server with these certificates on a free port, which authenticates clients by
+        theirs.
 
         Args:
-            protocol: ``SSL``, or ``SASL_SSL`` where clients log in.
+            protocol: ``SSL``, or ``SASL_SSL`` if clients log in.
         """
         return {
             "listeners": f"{protocol}://{HOST}:0",
@@ -88,14 +93,14 @@ class Certificates:
         }
 
     def client_pem(self, name: str) -> str:
-        """Return the key and the certificates of a client, which is ``User:`` and its subject, ``…,CN=name``."""
+        """Return the key and certificates of a client; its principal is ``User:`` and the subject ``…,CN=name``."""
         if name not in self._clients:
             identity = self._authority.issue_cert(f"{name}@example.org", common_name=name)
             self._clients[name] = identity.private_key_and_cert_chain_pem.bytes().decode()
         return self._clients[name]
 
     def write_to(self, folder: str | Path, *names: str) -> Path:
-        """Write ``authority.pem``, and for each name of a client ``NAME.pem`` with its key, and return the folder."""
+        """Write ``authority.pem``, and ``NAME.pem`` with key and certificates for each client; return the folder."""
         path = Path(folder)
         (path / "authority.pem").write_text(self.authority_pem, "ascii")
         for name in names:
@@ -103,7 +108,7 @@ class Certificates:
         return path
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return what a client in Python connects with that trusts the authority, and has no certificate itself."""
+        """Return an SSL context that trusts the authority and has no client certificate."""
         return ssl.create_default_context(cadata=self.authority_pem)
 
 
@@ -111,27 +116,15 @@ __tracebackhide__ = True
 
 
 class NodesUnderTest:
-    """A server on free ports, of which :meth:`start` and :meth:`stop` or :meth:`kill` make one life after the other.
+    """Nodes on free ports that start, stop and crash several times.
 
-    What is kept in memory outlasts all of them, as a disk would; a data directory is opened anew each time.
+    Memory outlives a restart, as a disk would; a data directory is opened again each time.
 
     Args:
-        config: settings.
-        topics: the topics that exist from the start, with their numbers of partitions.
-        data_dir: where everything is kept; None: in memory.
-        clock: where time comes from.
-        nodes: how many nodes there are, with ids from 1 on.
-        secure: Kafka's settings for log-in and ACLs.
-        users: passwords by name, of those who may log in.
-        advertised_port: the port that clients are told of the first node, and of others those after it; None: its own.
-        make_broker: makes a node of what a :class:`~groupcoord.broker.broker.Broker` takes.
+        make_broker: creates a node from the arguments of :class:`~groupcoord.broker.broker.Broker`.
 
     Raises:
-        ValueError: there are no nodes, or too many.
-
-    Attributes:
-        rules: what goes wrong with requests; of all lives.
-        node_ids: the nodes, whether or not they run.
+        ValueError: ``nodes`` is out of range.
     """
 
     def __init__(
@@ -165,55 +158,37 @@ class NodesUnderTest:
 
     @property
     def control(self) -> Control:
-        """The words for what shall go wrong.
-
-        Raises:
-            RuntimeError: the server was not started.
-        """
         if self._control is None:
             raise RuntimeError("the server does not run")
         return self._control
 
     @property
     def servers(self) -> NodeServers:
-        """The nodes.
-
-        Raises:
-            RuntimeError: the server was not started.
-        """
         if self._servers is None:
             raise RuntimeError("the server was not started")
         return self._servers
 
     @property
     def was_started(self) -> bool:
-        """True from the first start on, until the end."""
         return self._servers is not None
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all nodes, by their first listeners."""
         places = (next(iter(own.values())) for own in self.servers.addresses.values())
         return ",".join(f"{HOST}:{port}" for _, port in places)
 
     def bootstrap_of(self, listener: str) -> str:
-        """Return the addresses of all nodes, by one of several listeners.
-
-        Raises:
-            KeyError: there is no such listener.
-            RuntimeError: the server was not started.
-        """
         return ",".join(f"{HOST}:{own[listener][1]}" for own in self.servers.addresses.values())
 
     async def start(self, node_id: int | None = None) -> None:
-        """Begin to serve: at first on free ports, later on the same again.
+        """Start to serve, first on free ports, later on the same ports.
 
         Args:
-            node_id: the node to start; None: all.
+            node_id: the node to start; None for all.
 
         Raises:
-            OSError: no port, or no directory, is to be had.
-            GroupcoordError: the data directory, or a topic, can't be used.
+            OSError: a port or directory is not available.
+            GroupcoordError: the data directory or a topic is invalid.
         """
         with ExitStack() as stack:
             if self._servers is None:
@@ -224,19 +199,18 @@ class NodesUnderTest:
             stack.pop_all()
 
     async def stop(self, *, is_final: bool) -> None:
-        """Stop in order; unless this is the end, nobody else gets the ports, though nobody listens there."""
+        """Close all nodes; the ports stay reserved unless ``is_final``."""
         await self.servers.stop()
         self.rules.forget_nodes()
         if is_final:
             self.forget()
 
     async def kill(self) -> None:
-        """Stop as a process does that is killed; the ports are kept."""
         self.servers.crash()
         self.rules.forget_nodes()
 
     def forget(self) -> None:
-        """Give the ports back, and forget what was kept in memory."""
+        """Release the ports and the logs in memory."""
         self._in_memory = self._control = None
         servers, self._servers = self._servers, None
         if servers is not None:
@@ -245,7 +219,6 @@ class NodesUnderTest:
     # ------------------------------------------------------------ what it is made of
 
     def _bound(self) -> NodeServers:
-        """Return nodes that have ports."""
         addresses = Security(self.clock, properties=self._secure).addresses or {"": (HOST, 0)}
         with ExitStack() as stack:
             sockets: list[dict[str, socket.socket]] = []
@@ -302,17 +275,17 @@ SETTINGS: Mapping[str, int] = {
     **{f"group.{kind}.min.heartbeat.interval.ms": 100 for kind in _HEARTBEAT_KINDS},
     **{f"group.{kind}.heartbeat.interval.ms": 500 for kind in _HEARTBEAT_KINDS},
 }
-"""What a test wants otherwise than Kafka's defaults: nobody waits for company, or for 5 s until the next heartbeat."""
+"""Settings that differ from Kafka's defaults: no initial delays and frequent heartbeats, so that tests do not wait."""
 
 T = TypeVar("T")
 
-# The codec loads its schemas when the first request comes; what is not installed is to be missed before that.
+# Schemas load with the first request; a missing package must be reported earlier.
 for _package in ("crc32c", "kio"):
     import_module(_package)
 
 
 def _advertise(properties: Mapping[str, str | int | float], advertised_port: int) -> dict[str, str | int | float]:
-    """Return settings that tell clients another port of the only listener, if there is one."""
+    """Return settings with another advertised port for the only listener."""
     if type(advertised_port) is not int or not 1 <= advertised_port <= 65_535:
         raise ValueError(f"advertised_port must be a number from 1 to 65535, not {advertised_port!r}")
     listeners = str(properties.get("listeners", ""))
@@ -324,7 +297,7 @@ def _advertise(properties: Mapping[str, str | int | float], advertised_port: int
 
 
 class _End(Enum):
-    """How a life of a server ends."""
+    """Way in which a server ends."""
 
     STOP = "in order, and for good"
     PAUSE = "in order"
@@ -332,7 +305,7 @@ class _End(Enum):
 
 
 class ServerClock:
-    """The clock of a server that runs in a thread: for sessions, rebalances, retention and all that waits for time."""
+    """Clock of a server in a thread: sessions, rebalances, retention and all other timers."""
 
     def __init__(self, server: ServerThread) -> None:
         self._server = server
@@ -342,10 +315,13 @@ class ServerClock:
         return self._server.run(lambda broker: broker.clock.now_ms())
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass at once; whatever falls due on the way happens at its moment, in its order.
+        """Advance the clock at once; each timer that expires in between fires at its deadline, in order.
 
-        Clients notice what happens and not how long it took: nobody sends a heartbeat meanwhile, so every member
-        expires whose session is shorter than the duration. For time-outs of their own they have their own clocks.
+        Clients send no heartbeat in between, so each member with a shorter session expires. Clients' own timeouts use
+        their own clocks.
+
+        Args:
+            duration_ms: milliseconds.
 
         Raises:
             ValueError: the duration is negative.
@@ -355,40 +331,38 @@ class ServerClock:
 
 
 class ServerThread(FaultWords, Assertions):
-    """A broker on a free port of this machine: ``with ServerThread(topics={"orders": 3}) as server: server.bootstrap``.
+    """Broker on a free port of this machine: ``with ServerThread(topics={"orders": 3}) as server: server.bootstrap``.
 
-    ``async with`` does the same without holding up the event loop, and :attr:`asyncio` has what is awaited then.
+    On an event loop use ``async with`` and the awaitable methods of :attr:`asyncio`.
 
-    Settings are Kafka's defaults, but groups of every kind assign at once (``group.initial.rebalance.delay.ms``,
-    ``group.consumer.assignment.interval.ms`` and their like for share and streams groups are 0), and members hear of it
-    soon (``group.consumer.heartbeat.interval.ms`` and its like are 500). Clients choose the protocol, as with any
-    broker: those with ``group.protocol=consumer`` get consumer groups (KIP-848).
+    Settings are Kafka's defaults, except that groups assign at once (``group.initial.rebalance.delay.ms``,
+    ``group.consumer.assignment.interval.ms`` and the like are 0). Heartbeat intervals
+    (``group.consumer.heartbeat.interval.ms`` and the like) are 500 ms. Clients choose the protocol: with
+    ``group.protocol=consumer`` they get consumer groups (KIP-848).
 
     Faults are methods of :class:`~groupcoord.testing.faults.server_faults.FaultWords`, queries and assertions those of
     :class:`~groupcoord.testing.asserting.assertions.Assertions`.
 
     Args:
-        topics: the topics that exist from the start, with their numbers of partitions; or their names alone, for
-            ``num.partitions`` each, which is 1.
-        settings: keys as Kafka spells them (or with underscores), and their values.
-        data_dir: where offsets, groups and topics with their records are kept; None: in memory. A server started later
-            on the same directory goes on where this one stopped.
-        clock: a clock that stands still unless the test turns it; None: real time, which the test can turn forward.
-        nodes: how many nodes there are, with ids from 1 on, and a port each.
-        users: passwords by name, of those who may log in by PLAIN and SCRAM on listeners that ask for it.
-        tls: clients connect with TLS, and certificates are made for that; it needs the extra ``login``.
-        advertised_port: the port that the server tells clients to connect to, such as that of a proxy before it; of
-            several nodes the first one's. ``port`` and ``bootstrap`` are still where the server itself listens.
+        topics: partition counts by topic name, or names of topics with ``num.partitions`` (1) each.
+        settings: values by Kafka's keys, dots or underscores.
+        data_dir: directory for groups, offsets and records, which a later server can continue; None for memory.
+        clock: a clock that only the test advances; None for real time, which the test can advance as well.
+        nodes: number of nodes, with ids from 1 and a port each.
+        users: passwords by user name, for PLAIN and SCRAM.
+        tls: clients connect with TLS; certificates are created (extra ``login``).
+        advertised_port: port that clients are given, such as that of a proxy; with several nodes that of the first.
+            ``port`` and ``bootstrap`` stay those of the server.
 
     Raises:
-        ConfigError: a setting is unknown, or its value is not allowed.
-        TypeError, ValueError: another argument isn't what it should be; the message says what is wrong.
-        TopicError: a topic can't be called that.
+        ConfigError: a setting is unknown or its value is not allowed.
+        TypeError, ValueError: another argument is invalid.
+        TopicError: a topic name is invalid.
 
     Attributes:
-        port: where it listens; of several nodes the first.
-        certificates: those that were made for ``tls``; else None.
-        asyncio: what takes time, to be awaited.
+        port: port of the first node.
+        certificates: the certificates of ``tls``, or None.
+        asyncio: awaitable waits and assertions.
     """
 
     def __init__(
@@ -418,7 +392,7 @@ class ServerThread(FaultWords, Assertions):
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock, or None for real time, not {clock!r}")
         kept_clock = clock or LeapingClock()
-        Security(kept_clock, properties=secure)  # what is wrong with it is to be told now
+        Security(kept_clock, properties=secure)  # raises for invalid settings now
         self._request_log = RequestLog(kept_clock.now_ms)
         self._cluster = NodesUnderTest(
             config,
@@ -440,14 +414,17 @@ class ServerThread(FaultWords, Assertions):
 
     @property
     def bootstrap(self) -> str:
-        """What clients are to be given as ``bootstrap.servers``: the addresses of all nodes, separated by commas."""
+        """Addresses of all nodes, comma-separated, for ``bootstrap.servers``."""
         return self._cluster.bootstrap if self._cluster.was_started else f"{HOST}:{self.port}"
 
     def bootstrap_of(self, listener: str) -> str:
-        """What clients of one of several listeners are to be given.
+        """Return the addresses of all nodes on one of several listeners.
+
+        Args:
+            listener: name of the listener.
 
         Raises:
-            KeyError: there is no such listener.
+            KeyError: the listener does not exist.
             RuntimeError: the server was not started.
         """
         return self._cluster.bootstrap_of(listener)
@@ -476,12 +453,12 @@ class ServerThread(FaultWords, Assertions):
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     def start(self) -> None:
-        """Start to serve; a server that was stopped can be started again, on another port.
+        """Start to serve; a stopped server starts on another port.
 
         Raises:
-            RuntimeError: it runs already, or did not start in time.
-            OSError: no port, or no directory, is to be had.
-            GroupcoordError: the data directory, or a topic, can't be used.
+            RuntimeError: the server runs already, or did not start in time.
+            OSError: a port or directory is not available.
+            GroupcoordError: the data directory or a topic is invalid.
         """
         self._start(None)
 
@@ -498,13 +475,11 @@ class ServerThread(FaultWords, Assertions):
         self._thread = thread
 
     def stop(self) -> None:
-        """Close every connection and the data directory; nothing happens if the server does not run.
-
-        What was kept in memory is gone then.
+        """Close all connections and the data directory, and discard memory; no effect if the server does not run.
 
         Raises:
-            RuntimeError: it did not stop in time.
-            FaultFunctionError: a function that was given to :meth:`on` has raised.
+            RuntimeError: the server did not stop in time.
+            FaultFunctionError: a function passed to :meth:`on` raised.
         """
         self._end(_End.STOP)
         self._cluster.forget()
@@ -513,18 +488,17 @@ class ServerThread(FaultWords, Assertions):
             raise error
 
     def crash(self, node: int | None = None) -> None:
-        """Kill the server: connections break off, nothing more is answered, written or flushed, and nobody listens.
+        """Kill the server: connections break, and nothing more is answered, written or flushed.
 
-        :meth:`restart` starts it again. What was acknowledged is there then: from the data directory or, without one,
-        from memory, which only :meth:`stop` forgets. Who was waiting, sessions and all else that groups don't write is
-        lost.
+        :meth:`restart` starts it again with everything that was acknowledged, from the data directory or from memory.
+        State that groups do not write is lost, such as pending requests and sessions.
 
         Args:
-            node: kill this node alone: others lead and coordinate what it did, with what the log holds.
+            node: kill only this node; the others take over its leaderships from the log.
 
         Raises:
             RuntimeError: the server does not run.
-            NoSuchNodeError: there is no such node, or it does not run.
+            NoSuchNodeError: the node does not exist or does not run.
         """
         if node is not None:
             self.control(lambda control: control.crash(node))
@@ -534,14 +508,14 @@ class ServerThread(FaultWords, Assertions):
         self._end(_End.KILL)
 
     def restart(self, node: int | None = None) -> None:
-        """Start again on the same port, with what the log holds; a server that runs is stopped in order before.
+        """Start again on the same port with the contents of the log; a running server is stopped first.
 
         Args:
-            node: start this node alone; it leads nothing until it is elected, unless nobody else could.
+            node: start only this node; it leads nothing until it is elected, unless no other node can lead.
 
         Raises:
-            RuntimeError: it was never started, or was stopped for good.
-            NoSuchNodeError: there is no such node.
+            RuntimeError: the server was never started, or was stopped.
+            NoSuchNodeError: the node does not exist.
         """
         servers = self._cluster.servers
         if node is not None and self._thread is not None:
@@ -560,10 +534,10 @@ class ServerThread(FaultWords, Assertions):
             raise RuntimeError(f"the server did not stop within {STOP_TIMEOUT_S:g} s")
 
     def run(self, function: Callable[[Broker], T]) -> T:
-        """Call a function in the server's thread with its broker, and return what it returns.
+        """Call a function with the broker in the server's thread and return its result.
 
-        That is how a test looks inside: ``server.run(lambda broker: broker.coordinator.counters.as_dict())``. What is
-        called like this may itself ask the server.
+        The function sees the broker's internals: ``server.run(lambda broker: broker.coordinator.counters.as_dict())``.
+        It may call methods of the server.
 
         Raises:
             RuntimeError: the server does not run.
@@ -572,7 +546,7 @@ class ServerThread(FaultWords, Assertions):
         return self.control(lambda control: function(control.broker))
 
     def submit(self, function: Callable[[Broker], T]) -> Future[T]:
-        """Have a function called in the server's thread, and return at once what its result will be in.
+        """Call a function with the broker in the server's thread; return a future of its result.
 
         Raises:
             RuntimeError: the server does not run.
@@ -580,7 +554,7 @@ class ServerThread(FaultWords, Assertions):
         return self._submit(lambda control: function(control.broker))
 
     def control(self, function: Callable[[Control], T]) -> T:
-        """Call a function in the server's thread with what can be made to go wrong; see :meth:`run`."""
+        """Call a function with the server's :class:`Control` in the server's thread; see :meth:`run`."""
         if threading.current_thread() is self._thread:
             return function(self._cluster.control)
         try:
@@ -590,7 +564,7 @@ class ServerThread(FaultWords, Assertions):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes that run, by their ids."""
+        """Ids of the running nodes."""
         return () if self._thread is None else tuple(sorted(self._cluster.servers.running))
 
     def _submit(self, function: Callable[[Control], T]) -> Future[T]:
@@ -620,33 +594,32 @@ class ServerThread(FaultWords, Assertions):
 
     @property
     def requests(self) -> Requests:
-        """What has come, decoded, with the answers; of a server that has stopped, too.
-
-        The last 10,000 are kept, and 16 MiB of records in them.
+        """Received requests with their responses: the last 10,000, with up to 16 MiB of records. They outlive the
+        server.
         """
         if self._thread is None:
             return self._request_log.requests()
         return self.run(lambda _: self._request_log.requests())
 
     def watch(self, function: Callable[[ReceivedRequest], None]) -> None:
-        """Have a function called with each request when it comes, and again when it is answered or its client is gone.
+        """Call a function with each request when it arrives, and again when it is answered or its connection closes.
 
-        It is called in the server's thread, which serves nobody meanwhile; what it raises ends the connection.
+        It runs in the server's thread and blocks it; an exception closes the connection.
         """
         self._request_log.watchers.append(function)
 
     @property
     def request_count(self) -> int:
-        """How many requests have come, the number of the last one."""
+        """Number of the last request received."""
         return self._request_log.count
 
     def report(self, after: int = 0) -> str:
-        """Return what a person wants to know whose test has failed: warnings, faults, groups, what clients asked last.
+        """Return a report for a failed test: warnings, faults, groups, and the last requests of each client.
 
-        pytest shows it with a test that fails and has the server from a fixture.
+        pytest shows it for a failed test with a server from a fixture.
 
         Args:
-            after: tell of requests alone that came after the one with this number, and of the groups that they name.
+            after: report only requests with a larger number, and the groups that they name.
         """
         tells_nodes = len(self._cluster.node_ids) > 1
         requests = self.requests.after(after)
@@ -661,12 +634,10 @@ class ServerThread(FaultWords, Assertions):
         )
 
     def mend(self) -> None:
-        """Let nothing go wrong on purpose any more: faults are cleared, and nodes that have crashed run again.
-
-        Time, and who leads what, stay as they are. A server that was stopped for good is left alone.
+        """Remove all faults and restart crashed nodes; the clock and leaders stay as they are.
 
         Raises:
-            FaultFunctionError: a function that was given to :meth:`on` has raised.
+            FaultFunctionError: a function passed to :meth:`on` raised.
         """
         if self._thread is None:
             if not self._cluster.was_started:
@@ -678,11 +649,11 @@ class ServerThread(FaultWords, Assertions):
         self.raise_errors()
 
     def clear_requests(self) -> None:
-        """Forget what has come."""
+        """Remove the received requests."""
         self.run(lambda _: self._request_log.clear())
 
     def remove_rule(self, rule: Rule) -> None:
-        """Remove a rule, also while the server has crashed."""
+        """Remove a rule, even while the server is crashed."""
         if self._thread is None:
             self._cluster.rules.remove(rule)
         else:
@@ -690,11 +661,11 @@ class ServerThread(FaultWords, Assertions):
 
     @property
     def clock(self) -> ServerClock:
-        """The server's clock, which the test can turn forward."""
+        """The server's clock, which the test can advance."""
         return ServerClock(self)
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass on the server's clock; see :meth:`ServerClock.advance`."""
+        """Advance the server's clock; see :meth:`ServerClock.advance`."""
         self.clock.advance(duration_ms)
 
     # ------------------------------------------------------------ in the thread

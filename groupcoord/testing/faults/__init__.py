@@ -1,7 +1,7 @@
-"""Faults on purpose: what a test, or somebody over HTTP, lets happen to the clients of a server.
+"""Faults on purpose, for a test or over HTTP: failing requests, sessions, leaders, appends and nodes.
 
-A :class:`~groupcoord.testing.faults.control.Control` has the words; :class:`~groupcoord.testing.faults.rules.Rules` are
-what follows from them for requests.
+Tests use the methods of ``ServerThread``; :class:`~groupcoord.testing.faults.control.Control` implements them and
+:class:`~groupcoord.testing.faults.rules.Rules` applies them to requests.
 """
 
 from groupcoord.errors import UnknownNameError

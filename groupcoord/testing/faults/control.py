@@ -24,14 +24,14 @@ from groupcoord.testing.faults.rules import Call, Rule, Rules, Where, error_name
 
 
 class AcquiredRange(NamedTuple):
-    """Records that a member of a share group has to itself.
+    """Consecutive records that a member of a share group has acquired.
 
     Attributes:
-        topic, partition: where they are.
-        first, last: from which offset to which.
-        member_id: whose they are.
-        delivery_count: how often they were given out.
-        locked_until_ms: until when they are the member's, by the server's clock.
+        topic, partition: the partition.
+        first, last: offsets, both inclusive.
+        member_id: the member.
+        delivery_count: number of deliveries.
+        locked_until_ms: expiry of the lock, by the server's clock.
     """
 
     topic: str
@@ -44,12 +44,12 @@ class AcquiredRange(NamedTuple):
 
 
 class SharedRecords(NamedTuple):
-    """How far a share group is with a partition that its members read.
+    """Progress of a share group in a partition that its members read.
 
     Attributes:
-        topic, partition: which one.
-        start_offset: all before it is finished.
-        acquired, available, finished: how many records at and behind it somebody has, are free again, and are done.
+        topic, partition: the partition.
+        start_offset: offset before which all records are finished.
+        acquired, available, finished: numbers of records from ``start_offset`` on in these states.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class SharedRecords(NamedTuple):
 
 
 def acquired(brokers: list[Broker], group_id: str) -> tuple[AcquiredRange, ...]:
-    """Return what members of a group have, by topic and offset; what one has in one go is one entry."""
+    """Return the acquired records of a group's members, by topic and offset, with equal neighbours merged."""
     ranges: list[AcquiredRange] = []
     for led in _led(brokers, group_id):
         for run in () if led.records is None else led.records.runs():
@@ -81,7 +81,7 @@ def acquired(brokers: list[Broker], group_id: str) -> tuple[AcquiredRange, ...]:
 
 
 def progress(brokers: list[Broker], group_id: str) -> tuple[SharedRecords, ...]:
-    """Return how far a group is with the partitions that its members read."""
+    """Return a group's progress in each partition that its members read."""
     told = []
     for led in _led(brokers, group_id):
         records = led.records
@@ -102,7 +102,7 @@ def progress(brokers: list[Broker], group_id: str) -> tuple[SharedRecords, ...]:
 
 
 def release(brokers: list[Broker], group_id: str, member_id: str | None) -> int:
-    """Let go of what a member has, or all; return how many records that were."""
+    """Release the records of a member, or of all; return their number."""
     held = [entry for entry in acquired(brokers, group_id) if member_id in (None, entry.member_id)]
     for broker in brokers:
         partitions = broker.share_requests.partitions
@@ -114,7 +114,7 @@ def release(brokers: list[Broker], group_id: str, member_id: str | None) -> int:
 
 
 def expire_locks(brokers: list[Broker], group_id: str) -> int:
-    """Let all locks of a group be over; return how many records that were."""
+    """Expire all locks of a group; return the number of records."""
     held = acquired(brokers, group_id)
     latest_ms = max((entry.locked_until_ms for entry in held), default=0)
     for broker in brokers:
@@ -133,17 +133,17 @@ def _led(brokers: list[Broker], group_id: str) -> Iterator[LedPartition]:
 
 
 LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
-"""What is due every ten minutes would otherwise keep the server for as long as somebody likes."""
+"""Limit of one advance: periodic timers would otherwise occupy the server without bound."""
 DEADLINES_AT_ONCE = 50
 FAILED_APPENDS_MAX = 10_000
 
 
 class NoSuchMemberError(UnknownNameError):
-    """There is no such group or member, or it is in no state for that. The message says why."""
+    """The group or member does not exist, or its state does not allow the fault; the message has the reason."""
 
 
 class NoSuchPartitionError(UnknownNameError):
-    """There is no such topic, or it has no such partition."""
+    """The topic or partition does not exist."""
 
 
 class NoSuchClientError(UnknownNameError):
@@ -151,16 +151,13 @@ class NoSuchClientError(UnknownNameError):
 
 
 class Control:
-    """Faults on purpose for a running server. Call everything from the server's thread, and flush afterwards.
+    """Faults of a running server. All methods run in the server's thread; call :meth:`flush` afterwards.
 
-    ``node`` says of which node something is, by its id; None means all of them.
+    ``node`` is the id of a node; None selects all.
 
     Args:
-        servers: the nodes of the server, whether they run or not.
-        rules: rules that were made before; they outlast crashes.
-
-    Attributes:
-        rules: those that hold.
+        servers: the nodes, running or not.
+        rules: rules that survive crashes.
     """
 
     def __init__(self, servers: NodeServers, rules: Rules | None = None) -> None:
@@ -183,10 +180,10 @@ class Control:
 
     @property
     def broker(self) -> Broker:
-        """The first node that runs.
+        """The first running node.
 
         Raises:
-            NoSuchNodeError: none does.
+            NoSuchNodeError: no node runs.
         """
         return self._brokers[0]
 
@@ -198,7 +195,6 @@ class Control:
         return brokers
 
     def flush(self) -> None:
-        """Send what there is to say."""
         for server in list(self._servers.running.values()):
             server.flush()
 
@@ -214,23 +210,24 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Call a function for requests of an API: it sees them, changes them, delays, drops or answers them.
+        """Call a function for requests of an API; it can read, change, delay, drop or answer them.
 
-        It is called in the server's thread, which serves nobody meanwhile: it must not wait for anything.
+        It runs in the server's thread and blocks it, so it must not wait.
 
         Args:
             api: Kafka's name of the API.
-            function: gets the :class:`~groupcoord.testing.faults.Call`. What it returns is the answer: a response, or
-                an ``ErrorCode`` for one that carries nothing else; None lets the request go on.
-            where: which requests are meant; all by default.
-            times: how many; all by default.
-            after: call it when the request was handled, and its answer is to leave.
+            function: receives the :class:`~groupcoord.testing.faults.Call`. It returns the response, an ``ErrorCode``
+                for a response with that error, or None to continue with the request.
+            where: condition on the requests; None for all.
+            times: number of requests; None for all.
+            after: call it after the request was handled, before the response is sent.
+            node: only requests to this node; None for all.
 
         Returns:
-            A handle, to count them and to remove the rule.
+            A handle that counts the requests and removes the rule.
 
         Raises:
-            UnknownNameError: there is no such API, or its requests have no such field.
+            UnknownNameError: the API or a field does not exist.
         """
 
         def act(call: Call) -> None:
@@ -253,15 +250,13 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Answer the next requests of an API with an error, at every entry where the answer has entries.
+        """Fail the next requests of an API without handling them; responses with entries have the error in every entry.
 
-        With ``partition`` in ``where`` these partitions alone fail, of ``topic`` if that is given, too; the others are
-        handled.
-
-        They have no effect, unless ``after`` says that only the answer shall tell so.
+        With ``partition`` in ``where`` only these partitions fail (of ``topic``, if given); the others are handled.
+        With ``after`` the request takes effect and only its response has the error.
 
         Raises:
-            UnknownNameError: there is no such API, error or field.
+            UnknownNameError: the API, error or field does not exist.
         """
         code = error_named(error)
         effect = f"fails with {code.name}"
@@ -285,9 +280,9 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Let requests of an API wait before they are handled, or (``after``) their answers before they leave.
+        """Delay requests of an API before they are handled, or with ``after`` their responses, by the server's clock.
 
-        As with Kafka, what comes behind them on their connections waits as well. Time is that of the server's clock.
+        Later requests of the same connections wait as well, as in Kafka.
         """
         if duration_ms < 0:
             raise ValueError(f"time cannot go back: delay({duration_ms})")
@@ -313,7 +308,7 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Never answer the next requests of an API, nor anything that comes behind them on their connections."""
+        """Send no response to the next requests of an API, nor to any later request of their connections."""
         return self._add(
             Rule(api, Call.drop, where=where, times=times, after=after, node=node, effect="is never answered")
         )
@@ -327,7 +322,7 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Close the connections of the next requests of an API instead of an answer."""
+        """Close the connections of the next requests of an API instead of responding."""
         return self._add(
             Rule(api, Call.disconnect, where=where, times=times, after=after, node=node, effect="is disconnected")
         )
@@ -341,7 +336,7 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Let requests of an API, or their answers, wait until the fault is removed."""
+        """Hold requests of an API, or with ``after`` their responses, until the fault is removed."""
         rule = Rule(
             api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node, effect="is held"
         )
@@ -355,14 +350,14 @@ class Control:
         return rule
 
     def drop_connections(self, client_id: str | None = None, *, node: int | None = None) -> int:
-        """Break connections off without a word; return how many there were.
+        """Close connections and return their number.
 
         Args:
-            client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
-            node: those to this node; None: to any.
+            client_id: only those of this client, by the client id in its ApiVersions; None for all.
+            node: only those to this node; None for all.
 
         Raises:
-            NoSuchClientError: no client with this id is connected to any node.
+            NoSuchClientError: no client with this id is connected.
         """
         if node is not None:
             self._servers.check_node(node)
@@ -377,10 +372,10 @@ class Control:
     # ------------------------------------------------------------ nodes
 
     def crash(self, node: int | None = None) -> None:
-        """Let a node, or all, stop as a process does that is killed; others lead and coordinate what it did.
+        """Crash a node, or all, like a killed process; other nodes take over its leaderships.
 
         Raises:
-            NoSuchNodeError: there is no such node, or it does not run.
+            NoSuchNodeError: the node does not exist or does not run.
         """
         self._servers.crash(node)
         for node_id in self._servers.addresses:
@@ -388,31 +383,31 @@ class Control:
                 self.rules.forget_node(node_id)
 
     def restart(self, node: int | None = None) -> None:
-        """Let a node, or all, run again on the same ports, soon; one that runs is stopped in order before.
+        """Schedule the restart of a node, or of all, on the same ports; a running node is stopped first.
 
         Raises:
-            NoSuchNodeError: there is no such node.
+            NoSuchNodeError: the node does not exist.
         """
         self._servers.restart_soon(node)
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the id of the node that leads a partition; -1 while nobody does."""
+        """Return the id of the node that leads a partition; -1 if there is no leader."""
         return self._servers.nodes.leadership.leader(self._topic(topic, partition), partition).node_id
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Let another node lead a partition, with the next leader epoch.
+        """Move the leadership of a partition to another node, with the next leader epoch.
 
         Args:
-            topic: the topic.
-            partition: which of its partitions.
-            to: the node; None: the next one that runs.
+            topic: name of the topic.
+            partition: number of the partition.
+            to: id of the node; None for the next running one.
 
         Returns:
-            The id of the node.
+            The id of the new leader.
 
         Raises:
-            NoSuchPartitionError: there is no such topic, or partition.
-            NoSuchNodeError: there is no such node, or it does not run, or leads the partition already.
+            NoSuchPartitionError: the topic or partition does not exist.
+            NoSuchNodeError: the node does not exist, does not run, or leads the partition already.
         """
         return self._servers.move(self._topic(topic, partition), partition, to)
 
@@ -429,10 +424,10 @@ class Control:
         return self.leader(OFFSETS_TOPIC, self.broker.coordinator.partition_of(group_id))
 
     def coordinating(self, group_id: str) -> Broker:
-        """Return the node that coordinates a group.
+        """Return the broker that coordinates a group.
 
         Raises:
-            NoSuchNodeError: it doesn't run.
+            NoSuchNodeError: that node does not run.
         """
         node_id = self.coordinator(group_id)
         if node_id not in self._servers.running:
@@ -440,30 +435,29 @@ class Control:
         return self._servers.running[node_id].broker
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return the id of the node that coordinates the transactions of a transactional id."""
+        """Return the id of the node that coordinates a transactional id."""
         return self._servers.nodes.leadership.leader(*self._place_of(transactional_id)).node_id
 
     def _place_of(self, transactional_id: str) -> tuple[Topic, int]:
-        """Return the partition that a transactional id is in."""
         topic = self.broker.transactions.prepare()
         if topic is None:
             raise NoSuchPartitionError(f"{TRANSACTIONS_TOPIC} can't be made")
         return topic, partition_for(transactional_id, topic.partition_count)
 
     def move_transaction_coordinator(self, transactional_id: str, to: int | None = None) -> int:
-        """Let another node coordinate the transactions of a transactional id, and return its id.
+        """Move the coordinator of a transactional id to another node, and return its id.
 
         Raises:
-            NoSuchNodeError: there is no such node, or it does not run, or coordinates them already.
+            NoSuchNodeError: the node does not exist, does not run, or is the coordinator already.
         """
         return self._servers.move(*self._place_of(transactional_id), to)
 
     # ------------------------------------------------------------ groups
 
     def expire_member(self, group_id: str, member_id: str) -> None:
-        """Let a member's session end now, as if it had been silent for too long.
+        """Expire the session of a member now.
 
-        A classic member whose join or sync waits for others is alive for Kafka, and stays.
+        A classic member with a pending join or sync stays, as in Kafka.
 
         Raises:
             NoSuchMemberError: the group has no such member.
@@ -474,13 +468,13 @@ class Control:
         self._deliver_replies()
 
     def begin_rebalance(self, group_id: str) -> None:
-        """Let a group rebalance though nothing has happened to it.
+        """Begin a rebalance of a group without a change of its members.
 
-        Members of a classic group are told to join again, as when their leader has. A group of another kind
-        begins a new epoch, whose target its assignor makes; partitions or tasks move only if it wants them to.
+        Members of a classic group must join again, as after a join of their leader. A group of another type starts a
+        new epoch with a new target assignment; partitions or tasks move only if the assignor moves them.
 
         Raises:
-            NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
+            NoSuchMemberError: the group is empty, rebalances already, or has a write in flight.
         """
         if not any(broker.coordinator.begin_rebalance(group_id) for broker in self._brokers):
             if not is_known(self.broker, group_id):
@@ -492,25 +486,23 @@ class Control:
         self._deliver_replies()
 
     def acquired_records(self, group_id: str) -> tuple[AcquiredRange, ...]:
-        """Return what members of a share group have to themselves, by topic and offset."""
         return acquired(self._brokers, group_id)
 
     def shared_records(self, group_id: str) -> tuple[SharedRecords, ...]:
-        """Return how far a share group is with the partitions that its members read."""
         return progress(self._brokers, group_id)
 
     def release_records(self, group_id: str, member_id: str | None = None) -> int:
-        """Let a share group have again what one of its members has, as if that had given it back.
+        """Release the acquired records of a share group's member.
 
         Args:
             group_id: the group.
-            member_id: the member; None: all of them.
+            member_id: the member; None for all.
 
         Returns:
-            How many records that were.
+            The number of records.
 
         Raises:
-            NoSuchMemberError: there is no such share group, or it has no such member.
+            NoSuchMemberError: the share group or member does not exist.
         """
         members = self._share_members(group_id)
         if member_id is not None and member_id not in members:
@@ -518,10 +510,10 @@ class Control:
         return release(self._brokers, group_id, member_id)
 
     def expire_locks(self, group_id: str) -> int:
-        """Let the locks of all records be over that members of a share group have; return how many those were.
+        """Expire the locks of all records that members of a share group have acquired; return their number.
 
         Raises:
-            NoSuchMemberError: there is no such share group.
+            NoSuchMemberError: the share group does not exist.
         """
         self._share_members(group_id)
         return expire_locks(self._brokers, group_id)
@@ -533,7 +525,7 @@ class Control:
         return group
 
     def _share_members(self, group_id: str) -> list[str]:
-        """Return the members of a share group, and those that have records without being members any more."""
+        """Return the members of a share group, and former members that still have acquired records."""
         group = describe_group(self.broker, group_id)
         if group is None and not progress(self._brokers, group_id):
             raise NoSuchMemberError(no_such_group(self.broker, group_id))
@@ -548,21 +540,20 @@ class Control:
             broker.deliver_replies()
 
     def move_coordinator(self, group_id: str, to: int | None = None) -> int:
-        """Let another node coordinate a group; with one node it moves away and back again.
+        """Move the coordinator of a group to another node; with one node it moves away and back.
 
-        Whoever waits for it is told NOT_COORDINATOR and looks for it anew. Then the log partition, in which other
-        groups may live as well, is loaded from the log: members are in it, and their sessions begin again; what wasn't
-        written is lost, such as joins that waited and appends that are held.
+        Pending requests fail with NOT_COORDINATOR, and the log partition, which may hold other groups, is loaded from
+        the log. Sessions restart; pending joins and held appends are lost.
 
         Args:
             group_id: the group.
-            to: the node; None: the next one that runs.
+            to: id of the node; None for the next running one.
 
         Returns:
             The id of the node.
 
         Raises:
-            NoSuchNodeError: there is no such node, or it does not run, or coordinates the group already.
+            NoSuchNodeError: the node does not exist, does not run, or coordinates the group already.
         """
         coordinator = self.broker.coordinator
         index = coordinator.partition_of(group_id)
@@ -582,19 +573,17 @@ class Control:
     # ------------------------------------------------------------ time
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass on the server's clock; whatever falls due on the way happens at its moment.
+        """Advance the server's clock; each timer that expires in between fires at its deadline.
 
         Raises:
-            ValueError: the duration is negative, or longer than ten years.
-            TypeError: the clock can't be turned.
+            ValueError: the duration is negative or longer than ten years.
+            TypeError: the clock cannot be advanced.
         """
         for _ in self.advancing(duration_ms):
             pass
 
     def advancing(self, duration_ms: int) -> Iterator[None]:
-        """Let time pass as :meth:`advance` does, and yield after every ``DEADLINES_AT_ONCE`` moments at which something
-        was due.
-        """
+        """Advance the clock like :meth:`advance`, and yield after every ``DEADLINES_AT_ONCE`` deadlines."""
         clock = self._brokers[0].clock
         if not isinstance(clock, ManualClock | LeapingClock):
             raise TypeError(f"a {type(clock).__name__} can't be turned")
@@ -625,42 +614,43 @@ class Control:
     # ------------------------------------------------------------ the log
 
     def fail_next_append(self, error: ErrorCode | str | int = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
-        """Let the next appends to ``__consumer_offsets`` fail: nothing is written, and clients are told as by Kafka.
+        """Fail the next appends to ``__consumer_offsets``: nothing is written, and clients get the errors that Kafka
+        returns.
 
-        After KAFKA_STORAGE_ERROR and NOT_LEADER_OR_FOLLOWER clients look for their coordinator anew. After
-        REQUEST_TIMED_OUT nobody knows whether it was written, and the log partition is loaded again.
+        After KAFKA_STORAGE_ERROR and NOT_LEADER_OR_FOLLOWER clients look up their coordinator again. After
+        REQUEST_TIMED_OUT the outcome is unknown, so the log partition is loaded again.
 
         Raises:
-            UnknownNameError: there is no such error, or no append fails with it.
-            ValueError: ``times`` is more than ``FAILED_APPENDS_MAX``.
+            UnknownNameError: the error does not exist, or is not an error of appends.
+            ValueError: ``times`` exceeds ``FAILED_APPENDS_MAX``.
         """
         if times > FAILED_APPENDS_MAX:
             raise ValueError(f"no more than {FAILED_APPENDS_MAX} appends can be made to fail: times={times}")
         self._log_faults.fail_next(*(append_error(error) for _ in range(times)))
 
     def hold_appends(self) -> None:
-        """Let appends of records of groups and offsets wait from now on."""
+        """Hold appends to ``__consumer_offsets`` from now on."""
         self._log_faults.hold()
 
     def held_appends(self) -> int:
-        """Return how many appends wait."""
+        """Return the number of waiting appends."""
         return self._log_faults.waiting()
 
     def release_appends(self) -> None:
-        """Write what waits, and let appends wait no longer."""
+        """Write the waiting appends and stop holding."""
         self._log_faults.release()
 
     def refuse_appends(self, error: ErrorCode | str | int = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """Refuse the appends that wait."""
+        """Fail the waiting appends."""
         self._log_faults.refuse(append_error(error))
 
     def clear(self) -> None:
-        """Remove every rule, forget the faults of the log that are to come, and let go on whatever waits."""
+        """Remove every rule and append fault; continue held requests and appends."""
         self.rules.clear()
         self._log_faults.clear()
 
     def describe_faults(self) -> list[str]:
-        """Return what goes wrong on purpose at the moment, in words: rules, faults of the log, nodes that don't run."""
+        """Return descriptions of the present faults: rules, append faults, nodes that do not run."""
         down = [node_id for node_id in self._servers.addresses if node_id not in self._servers.running]
         return [
             *map(str, self.rules.all()),
@@ -669,10 +659,10 @@ class Control:
         ]
 
     def raise_errors(self) -> None:
-        """Raise what a function of the test raised, if anything, once.
+        """Raise the oldest exception of a test's function that was not raised yet, if any.
 
         Raises:
-            FaultFunctionError: what it raised is its cause.
+            FaultFunctionError: the exception is its cause.
         """
         error = self.rules.take_error()
         if error is not None:

@@ -1,8 +1,8 @@
-"""Control port: faults, waits and questions over HTTP for tests in other languages, with arguments as JSON.
+"""Control port: faults, waits and queries over HTTP for tests in other languages, with arguments as JSON.
 
-``POST /fail_next {"api": "OffsetCommit", "error": "NOT_COORDINATOR", "times": 2}`` answers with the rule that was made,
-which ``GET /rules/1`` shows and ``DELETE /rules/1`` removes. The server listens on the loopback address alone. Whatever
-a browser sends is refused, since pages of others may make it ask.
+``POST /fail_next {"api": "OffsetCommit", "error": "NOT_COORDINATOR", "times": 2}`` returns the new rule, which ``GET
+/rules/1`` shows and ``DELETE /rules/1`` removes. The server listens on the loopback address only and refuses requests
+from browsers, which other sites could trigger.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BODY_BYTES_MAX = 64 * 1024
 REQUESTS_MAX = 1_000
 WAIT_MAX_S = 600.0
 RULES_KEPT = 10_000
-"""So many rules can be asked for; the oldest that are over are forgotten first."""
+"""Number of rules kept; the oldest finished ones are forgotten first."""
 
 WORDS: Mapping[str, Callable[..., Any]] = {
     word.__name__: word
@@ -63,31 +63,23 @@ WORDS: Mapping[str, Callable[..., Any]] = {
         Control.clear,
     )
 }
-"""What can be asked for by ``POST /word``."""
+"""Methods of ``Control`` by the path of ``POST /word``."""
 
 
 class Observer:
-    """What a test asks of a server over HTTP: groups, committed offsets and requests, as values for JSON.
-
-    Args:
-        control: the server.
-        request_log: the requests that have come, and their answers.
-    """
+    """Queries of a server over HTTP, with results as JSON values."""
 
     def __init__(self, control: Control, request_log: RequestLog) -> None:
         self._control = control
         self._request_log = request_log
 
     def groups(self) -> Any:
-        """Return all groups with their members, by name."""
         return as_json(describe_groups(self._control.broker))
 
     def group(self, group_id: str) -> Any:
-        """Return a group; None if it does not exist."""
         return as_json(describe_group(self._control.broker, group_id))
 
     def committed(self, group_id: str) -> Any:
-        """Return the offsets that a group has committed, by topic and partition; none if it does not exist."""
         return as_json(committed_offsets(self._control.broker, group_id))
 
     def requests(
@@ -99,15 +91,15 @@ class Observer:
         since: int = 0,
         limit: int = 100,
     ) -> Any:
-        """Return the last requests that all given conditions hold for, the oldest first.
+        """Return the last requests that match all given conditions, oldest first.
 
         Args:
             api: Kafka's name of the API.
-            client_id: what the client calls itself.
+            client_id: client id of the sender.
             group_id: a group that the request names.
-            node: the node that it came to.
-            since: the ``number`` of a request; only those that came after it.
-            limit: how many at most, up to 1,000.
+            node: the node that received it.
+            since: only requests with a larger ``number``.
+            limit: largest number of results, up to 1,000.
         """
         if not 0 <= limit <= REQUESTS_MAX:
             raise BadArgumentsError(f"limit must be from 0 to {REQUESTS_MAX}, not {limit}")
@@ -116,15 +108,12 @@ class Observer:
         return as_json(tuple(listed[max(len(listed) - limit, 0) :]))
 
     def clear_requests(self) -> None:
-        """Forget the requests that have come."""
         self._request_log.clear()
 
     async def wait_until_stable(self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S) -> Any:
-        """Wait until a group is Stable, with so many members, and return it."""
         return await self._wait(Stability(group_id, members), timeout_s)
 
     async def wait_until_reading(self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S) -> Any:
-        """Wait until each member of a group has fetched from each partition that it owns, and return the group."""
         return await self._wait(Reading(group_id, members), timeout_s)
 
     async def _wait(self, wanted: Wanted[GroupDescription], timeout_s: float) -> Any:
@@ -151,7 +140,7 @@ QUESTIONS: Mapping[str, Callable[..., Any]] = {
         Observer.wait_until_reading,
     )
 }
-"""What else can be asked for by ``POST /word``."""
+"""Methods of ``Observer`` by the path of ``POST /word``."""
 
 TYPES: Mapping[str, tuple[type, ...]] = {
     "api": (str,),
@@ -173,20 +162,20 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "since": (int,),
     "limit": (int,),
 }
-"""What each argument may be in JSON."""
+"""JSON types of each argument."""
 
 
 class BadArgumentsError(GroupcoordError):
-    """The body of a request isn't what its word takes. The message says why."""
+    """The body of a request has invalid arguments."""
 
 
 class ControlServer(HttpServer):
-    """Lets programs say over HTTP what shall go wrong.
+    """HTTP server of the control port.
 
     Args:
-        control: does it.
-        port: the port to listen on, of the loopback address; 0 takes a free one.
-        request_log: the requests that have come to the server.
+        control: the faults.
+        port: port on the loopback address; 0 for a free one.
+        request_log: the requests that the server received.
     """
 
     def __init__(self, control: Control, port: int, request_log: RequestLog) -> None:
@@ -254,7 +243,6 @@ class ControlServer(HttpServer):
 
 
 def _arguments(word: Callable[..., Any], body: bytes) -> dict[str, Any]:
-    """Return the arguments of a word that a body has."""
     try:
         arguments = json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -275,7 +263,7 @@ def _arguments(word: Callable[..., Any], body: bytes) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of messages and descriptions for JSON: objects by field names, bytes in Base64."""
+    """Return a message or description as a JSON value: objects by field names, bytes in Base64."""
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode()
     if isinstance(value, Enum):

@@ -40,7 +40,6 @@ API_VERSIONS_KEY = 18
 
 @cache
 def request_types() -> dict[str, type[Any]]:
-    """Return the class of each request of the protocol by its name, which is that of the API."""
     return {kind.__name__: kind for kind in (*_leaves(Request), *get_args(WireRequest))}
 
 
@@ -50,16 +49,12 @@ def _leaves(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def refuse_topics(response: MetadataResponse, error_code: ErrorCode) -> MetadataResponse:
-    """Return a Metadata response with an error at each topic, and the nodes as they are.
-
-    Clients ignore a response without nodes.
-    """
     topics = tuple([topic._replace(error_code=error_code, partitions=()) for topic in response.topics])
     return evolve(response, topics=topics)
 
 
 def refuse(request: WireRequest, error_code: ErrorCode) -> WireResponse | None:
-    """Return the response that fails a whole request; None for Metadata, see :func:`refuse_topics`, and if answered."""
+    """Return the error response to a request; None for Metadata, whose response needs the broker."""
     if isinstance(request, Metadata | Answered):
         return None
     if isinstance(request, ApiVersions):
@@ -80,21 +75,19 @@ NAMING_PARTITIONS = (
     ShareFetch,
     ShareAcknowledge,
 )
-"""The requests of which single partitions can fail."""
+"""Requests of which single partitions can fail."""
 
 Place = tuple[str | UUID, int]
-"""A partition as a request names it: by topic name or topic id."""
+"""Partition of a request: topic name or id, and number."""
 Chosen = Callable[[str | UUID, int], bool]
 
 
 def topic_key(topic: Any) -> str | UUID:
-    """Return the name of a topic in a message, or its id if it has no name."""
     key: str | UUID = getattr(topic, "name", None) or topic.topic_id
     return key
 
 
 def named_partitions(request: Any) -> Iterator[Place]:
-    """Yield the partitions that a request names."""
     if isinstance(request, OffsetFetch):
         topics: Iterable[Any] = (topic for group in request.groups for topic in group.topics or ())
         yield from ((topic_key(topic), index) for topic in topics for index in topic.partition_indexes)
@@ -103,7 +96,7 @@ def named_partitions(request: Any) -> Iterator[Place]:
 
 
 def keep(request: Any, chosen: Chosen) -> Any:
-    """Return a request with the chosen partitions alone."""
+    """Return a request with only the chosen partitions."""
     if isinstance(request, OffsetFetch):
         groups = [
             group if group.topics is None else evolve(group, topics=tuple(_indexes_kept(group.topics, chosen)))
@@ -128,10 +121,6 @@ def _indexes_kept(topics: Sequence[Any], chosen: Chosen) -> Iterator[Any]:
 
 
 def without(request: Any, chosen: Chosen) -> Any:
-    """Return a request in which the chosen partitions have no effect, to be handled in place of the original.
-
-    Fetches keep all partitions, as these are in their sessions, and do not wait: a failed partition is told at once.
-    """
     if isinstance(request, Fetch):
         return evolve(request, max_wait_ms=0)
     if isinstance(request, ShareFetch):
@@ -151,7 +140,7 @@ def without(request: Any, chosen: Chosen) -> Any:
 
 
 def refused(request: Any, places: Sequence[Place], error_code: ErrorCode) -> Any:
-    """Return the response in which partitions of a request fail, and which has no others."""
+    """Return the response to a request with an error at some partitions and no other entries."""
     if isinstance(request, ShareFetch):
         acknowledging = {
             (topic_key(topic), p.partition_index)
@@ -214,7 +203,7 @@ def _with_error(group: Any, error_code: ErrorCode) -> Any:
 
 
 def merge(response: Any, failed: Any) -> Any:
-    """Return a response with the entries of another one, in place of its own for the same partitions."""
+    """Return a response with the entries of failed partitions added."""
     if getattr(response, "error_code", ErrorCode.NONE) is not ErrorCode.NONE:
         return response
     if hasattr(response, "groups"):

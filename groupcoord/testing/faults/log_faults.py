@@ -1,4 +1,4 @@
-"""Faults of the log that groups and offsets are kept in: appends that fail, and appends that are answered late."""
+"""Faults of the log of groups and offsets: failing and late appends."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
     kind.error_code: kind
     for kind in (NotEnoughReplicasError, NotLeaderError, StorageError, RecordTooLargeError, AppendTimedOutError)
 }
-"""In which ways an append can fail. After a REQUEST_TIMED_OUT nobody knows whether it was written."""
+"""Errors of appends. After REQUEST_TIMED_OUT it is unknown whether the append was written."""
 
 
 def append_error(error: ErrorCode | str | int) -> LogStoreError:
-    """Return what a log store raises whose append fails with this error.
+    """Return the exception of a log store whose append fails with this error.
 
     Raises:
-        UnknownNameError: there is no such error, or none that an append fails with.
+        UnknownNameError: the error does not exist, or is not an error of appends.
     """
     code = error_named(error)
     kind = _ERRORS.get(code)
@@ -44,14 +44,13 @@ def append_error(error: ErrorCode | str | int) -> LogStoreError:
 
 
 class _PassingStore(FaultyLogStore):
-    """A store with faults that tells when it has no more of them."""
+    """Store with faults that calls a function when none are left."""
 
     def __init__(self, store: LogStore, on_idle: Callable[[], None]) -> None:
         super().__init__(store)
         self._on_idle = on_idle
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """See :class:`FaultyLogStore`."""
         try:
             return super().append(partition, ticket, records)
         finally:
@@ -60,10 +59,10 @@ class _PassingStore(FaultyLogStore):
 
 
 class LogFaults:
-    """Stands between the nodes' group coordinators and their log store as long as there are faults.
+    """Log store with faults, between the coordinators of the nodes and their store while there are faults.
 
     Args:
-        running: the nodes that run, whose groups and offsets it is about.
+        running: the running nodes.
     """
 
     def __init__(self, running: Mapping[int, Server]) -> None:
@@ -71,18 +70,14 @@ class LogFaults:
         self._store: _PassingStore | None = None
 
     def forget(self) -> None:
-        """All nodes begin anew, with a log store that has no faults; what waited is lost."""
         self._store = None
 
     def stand_before(self, broker: Broker) -> None:
-        """A node has begun to run: it has the faults of the others."""
         if self._store is not None:
             broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail, one with each of ``errors`` in turn, also while others are held.
-
-        Whoever waits for one of them is told when the held ones before it are written, or refused.
+        """Fail the next appends, one with each of ``errors``, even while others are held.
 
         Raises:
             NoSuchNodeError: no node runs.
@@ -90,7 +85,7 @@ class LogFaults:
         self._around_the_log().fail_next(*errors)
 
     def hold(self) -> None:
-        """Let appends wait from now on.
+        """Hold appends from now on.
 
         Raises:
             NoSuchNodeError: no node runs.
@@ -98,18 +93,15 @@ class LogFaults:
         self._around_the_log().is_late = True
 
     def waiting(self) -> int:
-        """Return how many appends wait."""
         return 0 if self._store is None else len(self._store.waiting())
 
     def describe(self) -> list[str]:
-        """Return the faults that there are, in words."""
         if self._store is None:
             return []
         held = [f"appends are held (holds {self.waiting()})"] if self._store.is_late else []
         return [*held, *(f"the next append fails with {error.error_code.name}" for error in self._store.failures)]
 
     def release(self) -> None:
-        """Write what waits, in order, and let appends wait no longer."""
         store = self._store
         if store is not None:
             store.is_late = False
@@ -119,18 +111,16 @@ class LogFaults:
                 self._step_aside()
 
     def clear(self) -> None:
-        """Write what waits, and forget the faults to come."""
         if self._store is not None:
             self._store.mend()
         self.release()
 
     def refuse(self, error: LogStoreError) -> None:
-        """Refuse what waits; what comes goes on waiting."""
         if self._store is not None:
             self._settle(self._store.refuse(error))
 
     def fence(self, partition: int) -> None:
-        """Refuse what waits for a log partition that moves: its former leader can't write any more."""
+        """Fail the waiting appends of a log partition that moves: its former leader cannot write."""
         if self._store is not None:
             tickets = [ticket for ticket in self._store.waiting() if ticket.partition == partition]
             self._settle([self._store.settle(ticket, NotLeaderError("it has moved")) for ticket in tickets])
@@ -146,7 +136,7 @@ class LogFaults:
         return self._store
 
     def _step_aside(self) -> None:
-        """Let coordinators write to their log store as if nobody had ever asked for a fault."""
+        """Give the coordinators their own log store again."""
         self._store = None
         for server in self._running.values():
             server.broker.coordinator.log_store = server.broker.log_store

@@ -1,4 +1,4 @@
-"""Rules of faults: requests as rules meet them, conditions, and the interceptor that applies the rules."""
+"""Rules of faults: requests as rules see them, conditions, and the interceptor that applies the rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from groupcoord.wire.share_messages import ShareFetch, ShareFetchResponse
 
 
 class Outcome(Enum):
-    """What a rule has decided of a request."""
+    """Decision of a rule on a request."""
 
     ANSWERED = "answered"
     REFUSED = "refused"  # where the answer has to be made of the one that the broker gives
@@ -50,7 +50,6 @@ class Outcome(Enum):
 
 
 def named_groups(request: Any) -> tuple[str | None, ...]:
-    """Return the groups that a request names, each of which may be null."""
     if hasattr(request, "group_id"):
         return (request.group_id,)
     if hasattr(request, "group_ids"):
@@ -59,19 +58,18 @@ def named_groups(request: Any) -> tuple[str | None, ...]:
 
 
 class Call:
-    """One request, and its answer when there is one.
+    """Request, and its response once there is one.
 
-    Functions that rules call get it, look at it and say what is to be done: :meth:`answer`, :meth:`fail`, :meth:`drop`,
-    :meth:`disconnect`, each of which ends the matter, :meth:`delay` before whatever follows, or a new :attr:`request`
-    or :attr:`response` in place of the present one. A function that says nothing lets it go on as if it weren't there.
+    Functions of tests receive it. They decide with :meth:`answer`, :meth:`fail`, :meth:`drop` or :meth:`disconnect`,
+    wait with :meth:`delay`, or replace :attr:`request` or :attr:`response`. Without a decision the request continues.
 
     Attributes:
         api: Kafka's name of the API, such as ``OffsetCommit``.
-        version: the version of the request.
-        client_id: what the client calls itself.
-        client_host: where it is, in Kafka's form: ``/127.0.0.1``.
-        principal: for whom it speaks.
-        node_id: the node that was asked.
+        version: version of the request.
+        client_id: client id.
+        client_host: host in Kafka's form: ``/127.0.0.1``.
+        principal: authenticated principal.
+        node_id: the node that received it.
     """
 
     def __init__(
@@ -103,8 +101,9 @@ class Call:
 
     @property
     def request(self) -> Any:
-        """The request as :mod:`groupcoord.messages` and :mod:`groupcoord.wire` have it; another one can be put in its
-        place before it is handled."""
+        """The decoded request of :mod:`groupcoord.messages` or :mod:`groupcoord.wire`; replaceable before it is
+        handled.
+        """
         return self._request
 
     @request.setter
@@ -117,7 +116,7 @@ class Call:
 
     @property
     def response(self) -> WireResponse | None:
-        """The answer, before it leaves; None while the request isn't handled. Another one can be put in its place."""
+        """The response before it is sent, which can be replaced; None before the request is handled."""
         return self._response
 
     @response.setter
@@ -133,7 +132,7 @@ class Call:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that the request names, those too that it names by id."""
+        """The topics that the request names by name or id."""
         return tuple(dict.fromkeys([*self._topic_names(), *(self._name_of(topic) for topic, _ in self._session)]))
 
     def _topic_names(self) -> Iterator[str]:
@@ -146,7 +145,7 @@ class Call:
 
     @property
     def partitions(self) -> tuple[tuple[str, int], ...]:
-        """The partitions that the request names, or its fetch session has, by topic name and number."""
+        """Topic names and numbers of the partitions in the request or its fetch session."""
         return tuple((self._name_of(topic), index) for topic, index in self._places)
 
     @property
@@ -160,18 +159,16 @@ class Call:
     # ------------------------------------------------------------ what is to be done
 
     def answer(self, response: WireResponse) -> None:
-        """Answer with this; a request that isn't handled yet won't be.
+        """Send this response; an unhandled request is not handled.
 
         Raises:
-            TypeError: that is no answer to this API.
+            TypeError: it is not a response of this API.
         """
         self.response = response
         self.outcome = Outcome.ANSWERED
 
     def fail(self, error_code: ErrorCode) -> None:
-        """Answer with an error, as a broker that refuses the whole request: at the top of its answer, or at every entry
-        where that has no such place. A request that isn't handled yet won't be.
-        """
+        """Respond with an error at the top of the response, or in every entry; an unhandled request is not handled."""
         response = refuse(self._request, error_code)
         if response is not None:
             self.answer(response)
@@ -180,11 +177,11 @@ class Call:
             self.outcome = Outcome.REFUSED
 
     def fail_partitions(self, error_code: ErrorCode, chosen: Callable[[str, int], bool]) -> None:
-        """Answer with an error at some partitions. The others are handled, unless there are none.
+        """Respond with an error at some partitions; the others are handled.
 
         Args:
             error_code: the error.
-            chosen: tells by topic name and number which partitions fail.
+            chosen: returns whether a partition fails, by topic name and number.
         """
         places = [place for place in self._places if chosen(self._name_of(place[0]), place[1])]
         failed = refused(self._request, places, error_code)
@@ -197,15 +194,15 @@ class Call:
             self.failed.append(failed)
 
     def drop(self) -> None:
-        """Never answer. As a broker answers in order, nothing that comes on this connection is answered any more."""
+        """Never respond, nor to later requests of this connection: a broker answers in order."""
         self.outcome = Outcome.DROPPED
 
     def disconnect(self) -> None:
-        """Close the connection instead of an answer."""
+        """Close the connection instead of responding."""
         self.outcome = Outcome.DISCONNECTED
 
     def delay(self, duration_ms: int) -> None:
-        """Wait before whatever follows: by the server's clock, which a test may turn.
+        """Wait before the next action, by the server's clock.
 
         Raises:
             ValueError: the duration is negative.
@@ -222,8 +219,10 @@ class Call:
 __tracebackhide__ = True
 
 Where = Callable[[Call], object] | Mapping[str, object]
-"""Which requests are meant: a function that tells, or attributes of :class:`Call` and fields of the request with the
-values that they must have; also ``group_id`` and ``topic``, one of those that the request names."""
+"""Condition on requests: a function, or required values of attributes of :class:`Call` and fields of the request.
+
+``group_id`` and ``topic`` match any group or topic that the request names.
+"""
 
 APIS_BY_NAME: Mapping[str, Api] = {api.name: api for api in APIS.values()}
 
@@ -240,11 +239,6 @@ def _unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
 
 
 def api_named(name: str) -> Api:
-    """Return an API by Kafka's name for it.
-
-    Raises:
-        UnknownNameError: it isn't served.
-    """
     api = APIS_BY_NAME.get(name)
     if api is None:
         raise _unknown("API", name, APIS_BY_NAME)
@@ -252,10 +246,10 @@ def api_named(name: str) -> Api:
 
 
 def error_named(error: ErrorCode | str | int) -> ErrorCode:
-    """Return an error that is given as such, by Kafka's name or by its number.
+    """Return the error code of a name or number.
 
     Raises:
-        UnknownNameError: there is no such error, or it is none.
+        UnknownNameError: it does not exist.
     """
     is_number = isinstance(error, int) and not isinstance(error, bool | ErrorCode)
     code = (
@@ -271,7 +265,6 @@ def error_named(error: ErrorCode | str | int) -> ErrorCode:
 
 
 def describe_where(where: Where | None) -> str:
-    """Return in words which requests are meant: ``where group_id='billing'``; empty if all are."""
     if where is None:
         return ""
     if callable(where):
@@ -280,10 +273,10 @@ def describe_where(where: Where | None) -> str:
 
 
 def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
-    """Return what tells whether a request of this API is meant.
+    """Return the function that tests requests of an API against a condition.
 
     Raises:
-        UnknownNameError: requests of this API have no such field.
+        UnknownNameError: the requests have no such field.
     """
     if where is None:
         return lambda call: True
@@ -306,16 +299,11 @@ def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
 
 
 def names_partitions(api: str) -> bool:
-    """Return True if single partitions of requests of an API can fail."""
     return issubclass(request_types()[api], NAMING_PARTITIONS)
 
 
 def partition_chooser(where: Where | None) -> Callable[[str, int], bool] | None:
-    """Return what tells by topic and number which partitions are meant; None if whole requests are.
-
-    Raises:
-        TypeError: the partition is no number.
-    """
+    """Return the function that selects failing partitions; None if ``where`` names none."""
     if where is None or callable(where) or PARTITION not in where:
         return None
     index, topic = where[PARTITION], where.get("topic")
@@ -340,36 +328,32 @@ ON_PURPOSE = "a test has asked for that"
 
 
 class FaultFunctionError(GroupcoordError):
-    """A function of a test raised. The request that it was called for went on as if it weren't there."""
+    """A function of a test raised; the request continued as if there were no function."""
 
 
 class Rule:
-    """What happens to some requests of one API, from the moment at which it is added until it is removed.
+    """Fault of requests of one API, from its creation until its removal.
 
     Args:
         api: Kafka's name of the API.
-        action: says what is to be done with a request that is met.
-        where: which requests are meant; all by default.
-        times: how many are met before the rule is over; None: there is no end.
-        after: requests are met when they were handled, and before their answers leave; otherwise before they are
-            handled.
-        node: only requests that come to this node; None: to any.
-        effect: what the action does, in words behind the API's name: ``fails with NOT_COORDINATOR``.
+        action: applies the fault to a matching request.
+        where: condition on requests; None for all.
+        times: number of requests that it applies to; None for no limit.
+        after: apply it after the request was handled, before the response is sent.
+        node: only requests to this node; None for all.
+        effect: description of the action after the name of the API: ``fails with NOT_COORDINATOR``.
 
     Raises:
-        UnknownNameError: there is no such API, or its requests have no such field.
-        ValueError: ``times`` is less than one.
+        UnknownNameError: the API or a field does not exist.
+        ValueError: ``times`` is less than 1.
 
     Attributes:
-        api: as given.
-        after: as given.
-        node: as given.
-        count: how many requests it has met.
-        is_over: it meets no more.
-        has_failed: a function of the test has raised.
-        holds: calls wait until it is removed.
-        held: the calls that wait.
-        on_met: is called when a request has been met; None: nobody is.
+        count: number of requests that it applied to.
+        is_over: it applies to no more requests.
+        has_failed: a function of the test raised.
+        holds: calls wait until the rule is removed.
+        held: waiting calls.
+        on_met: called when the rule applied to a request, or None.
     """
 
     def __init__(
@@ -414,7 +398,7 @@ class Rule:
         return f"{' '.join(parts)} (met {met}{held})"
 
     def meets(self, call: Call) -> bool:
-        """Apply the rule to a call if it is meant; tell whether it was.
+        """Apply the rule to a call if it matches, and return whether it did.
 
         Raises:
             FaultFunctionError: a function of the test raised.
@@ -434,16 +418,15 @@ class Rule:
         return True
 
     def hold(self, call: Call) -> None:
-        """Let a call wait until the rule is removed: an action for rules that hold."""
         call.is_held = True
         self.held.append(call)
 
 
 class Rules:
-    """The rules of a server; those that came first are asked first.
+    """Rules of a server, applied in the order of their creation.
 
     Attributes:
-        errors: what functions of the test raised and nobody was told of yet, see :meth:`take_error`.
+        errors: exceptions of functions of the test that were not raised yet.
     """
 
     def __init__(self) -> None:
@@ -452,28 +435,24 @@ class Rules:
         self._followers: dict[int, RuleFollower] = {}
 
     def follow(self, broker: Broker) -> None:
-        """Let a node follow the rules from now on, instead of the one that had its id before."""
+        """Apply the rules at a node, in place of an earlier node with its id."""
         self.forget_node(broker.node.node_id)
         self._followers[broker.node.node_id] = RuleFollower(broker, self)
 
     def forget_node(self, node_id: int) -> None:
-        """A node is gone; rules stay."""
         for rule in self.all():
             rule.held = [call for call in rule.held if call.node_id != node_id]
         self._followers.pop(node_id, None)
 
     def forget_nodes(self) -> None:
-        """All nodes are gone; rules stay."""
         for node_id in list(self._followers):
             self.forget_node(node_id)
 
     def add(self, rule: Rule) -> None:
-        """Let a rule hold for requests that come from now on."""
         self._rules.setdefault(rule.api_key, []).append(rule)
         self.update()
 
     def remove(self, rule: Rule) -> None:
-        """Let a rule hold no longer; calls that it holds go on."""
         rule.is_over = True
         self.forget(rule)
         held, rule.held = rule.held, []
@@ -485,41 +464,34 @@ class Rules:
         self.update()
 
     def forget(self, rule: Rule) -> None:
-        """Let a rule that is over be asked no longer."""
         rules = self._rules.get(rule.api_key, [])
         if rule in rules:
             rules.remove(rule)
 
     def clear(self) -> None:
-        """Remove all rules."""
         for rule in self.all():
             self.remove(rule)
 
     def all(self) -> list[Rule]:
-        """Return the rules that hold."""
         return [rule for rules in self._rules.values() for rule in rules]
 
     def of(self, api_key: int) -> list[Rule]:
-        """Return the rules for an API."""
         return self._rules.get(api_key, [])
 
     @property
     def is_empty(self) -> bool:
-        """True while there is no rule."""
         return not any(self._rules.values())
 
     def update(self) -> None:
-        """See to it that nodes ask while there is a rule or a call that waits, and not otherwise."""
         for follower in self._followers.values():
             follower.update()
 
     def take_error(self) -> FaultFunctionError | None:
-        """Return the oldest error that nobody was told of, and forget it."""
         return self.errors.pop(0) if self.errors else None
 
 
 class RuleFollower:
-    """The interceptor of a broker. It is asked only while there are rules, so that without any nothing is lost."""
+    """Interceptor of a broker; it is installed only while there are rules, so that other traffic is not slowed."""
 
     def __init__(self, broker: Broker, rules: Rules) -> None:
         self._broker = broker
@@ -529,13 +501,11 @@ class RuleFollower:
         self.update()
 
     def update(self) -> None:
-        """Be asked, or not."""
         self._broker.interceptor = None if self._rules.is_empty and not self._delayed else self
 
     # ------------------------------------------------------------ for the broker
 
     def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
-        """Apply the rules. See :class:`~groupcoord.broker.connection.Interceptor`."""
         rules = self._rules.of(header.api_key)
         if not rules or type(request) is Answered:
             return False
@@ -549,18 +519,15 @@ class RuleFollower:
         return True
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget the calls of a connection that was closed."""
         self._delayed = [entry for entry in self._delayed if entry[2].connection is not connection]
         self._delayed.sort()
         for rule in self._rules.all():
             rule.held = [call for call in rule.held if call.connection is not connection]
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the first delay is over."""
         return self._delayed[0][0] if self._delayed else None
 
     def tick(self, now_ms: int) -> None:
-        """Let calls go on whose delay is over."""
         while self._delayed and self._delayed[0][0] <= now_ms:
             self.go_on(heappop(self._delayed)[2])
         self.update()
@@ -568,7 +535,7 @@ class RuleFollower:
     # ------------------------------------------------------------ what becomes of a call
 
     def go_on(self, call: Call) -> None:
-        """Let a call go on, until a rule takes it or it has to wait."""
+        """Continue a call until a rule decides or it has to wait."""
         if self._is_taken(call):
             return
         if call.response is None:
@@ -579,7 +546,6 @@ class RuleFollower:
             call.connection.answer(call.response)
 
     def _merge(self, call: Call, then: Callable[[WireResponse], bool] | None, response: WireResponse) -> bool:
-        """Put the errors of single partitions into an answer before it leaves."""
         for failed in call.failed:
             if isinstance(response, ShareFetchResponse) and isinstance(failed, ShareFetchResponse):
                 self._release(call.request, response, failed)
@@ -589,7 +555,7 @@ class RuleFollower:
         return True
 
     def _release(self, request: ShareFetch, response: ShareFetchResponse, failed: ShareFetchResponse) -> None:
-        """Give back what a member has acquired of partitions that fail: it is not told of these records."""
+        """Release the records that a member acquired from failing partitions: the response does not have them."""
         places = {(topic.topic_id, p.partition_index) for topic in failed.responses for p in topic.partitions}
         partitions = self._broker.share_requests.partitions
         for topic in response.responses:
@@ -604,7 +570,7 @@ class RuleFollower:
                     partitions.acknowledge(led, request.member_id or "", given_back, lambda error_code: None)
 
     def _answered(self, call: Call, rules: list[Rule], response: WireResponse) -> bool:
-        """Apply the rules for answers; tell whether the answer comes later, changed or never."""
+        """Apply the rules for responses, and return whether the response is sent later, changed or never."""
         call.response = response
         call.steps_left.extend(partial(self._apply, rule, call) for rule in rules)
         if self._is_taken(call):
@@ -615,7 +581,7 @@ class RuleFollower:
         return True
 
     def _is_taken(self, call: Call) -> bool:
-        """Apply the rules that are left, until one decides; tell whether one has, or the call has to wait."""
+        """Apply the remaining rules until one decides or the call waits; return whether that is so."""
         while True:
             if call.delay_ms:
                 due_ms, call.delay_ms = self._broker.clock.now_ms() + call.delay_ms, 0
@@ -658,7 +624,7 @@ class RuleFollower:
             self._refuse_metadata(call)
 
     def _refuse_metadata(self, call: Call) -> None:
-        """Answer Metadata with an error at each topic; none is created for that."""
+        """Respond to Metadata with an error at each topic, without creating topics."""
         if isinstance(call.response, MetadataResponse):
             call.connection.answer(refuse_topics(call.response, call.error_code))
             return

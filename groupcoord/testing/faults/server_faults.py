@@ -1,4 +1,4 @@
-"""What a test tells a server of its own to do wrong: the part of ``ServerThread`` that is about faults."""
+"""Fault methods of ``ServerThread``, with handles to count, await and remove them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WAIT_TIMEOUT_S = 30.0
 class EndOfLoop:
     """Calls a function when the event loop of this thread ends, if one runs.
 
-    ``asyncio.run`` cancels the tasks that are left when the test's coroutine has ended, and waits for them: clients
-    that stop would wait for ever for an answer that the test still holds.
+    ``asyncio.run`` cancels remaining tasks and waits for them: a stopping client would wait forever for a held
+    response.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:
@@ -39,7 +39,6 @@ class EndOfLoop:
             self._task.add_done_callback(_HELD.discard)
 
     def forget(self) -> None:
-        """Do not call the function any more."""
         task, self._task = self._task, None
         if task is not None and not task.get_loop().is_closed():
             task.get_loop().call_soon_threadsafe(task.cancel)
@@ -54,21 +53,21 @@ class EndOfLoop:
 
 
 _HELD: set[asyncio.Task[None]] = set()
-"""A loop keeps no reference to its tasks."""
+"""Event loops keep only weak references to tasks."""
 
 
 class AsyncFault:
-    """What of a fault takes time, for tests on an event loop: ``await fault.asyncio.wait()``."""
+    """Awaitable wait of a fault: ``await fault.asyncio.wait()``."""
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault
 
     async def wait(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until the fault has met so many requests; see :meth:`Fault.wait`.
+        """Wait until the fault has applied to ``count`` requests; see :meth:`Fault.wait`.
 
         Raises:
-            TimeoutError: it has not, in this time.
-            FaultFunctionError: a function of the test has raised.
+            TimeoutError: it did not within ``timeout_s``.
+            FaultFunctionError: a function of the test raised.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -78,11 +77,11 @@ class AsyncFault:
 
 
 class Fault:
-    """Something that goes wrong on purpose, until it is removed: ``with server.hold("SyncGroup"): ...``.
+    """Handle of a fault that lasts until it is removed: ``with server.hold("SyncGroup"): ...``.
 
     Attributes:
-        api: Kafka's name of the API that it is about.
-        asyncio: the same wait, to be awaited.
+        api: Kafka's name of the API.
+        asyncio: the awaitable wait.
     """
 
     def __init__(self, server: FaultWords, make: Callable[[Control], Rule]) -> None:
@@ -101,16 +100,16 @@ class Fault:
 
     @property
     def count(self) -> int:
-        """How many requests it has met."""
+        """Number of requests that the fault applied to."""
         return self._rule.count
 
     def wait(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until it has met so many requests.
+        """Wait until the fault has applied to ``count`` requests.
 
         Raises:
-            TimeoutError: it has not, in this time.
-            FaultFunctionError: a function of the test has raised.
-            RuntimeError: an event loop runs in this thread, which the wait would stop.
+            TimeoutError: it did not within ``timeout_s``.
+            FaultFunctionError: a function of the test raised.
+            RuntimeError: an event loop runs in this thread, which the wait would block.
         """
         refuse_to_block("Fault.wait", "fault.asyncio.wait")
         with self._met:
@@ -118,17 +117,17 @@ class Fault:
         self.check(count, timeout_s)
 
     def is_met(self, count: int) -> bool:
-        """Return True if it has met so many requests, or a function of the test has raised."""
+        """Return whether it applied to ``count`` requests, or a function of the test raised."""
         return self._rule.count >= count or self._rule.has_failed
 
     def check(self, count: int, timeout_s: float) -> None:
-        """Raise what a function of the test has raised, or that too few requests came."""
+        """Raise an exception of the test's function, or TimeoutError if it applied to fewer requests."""
         self._server.raise_errors()
         if not self.is_met(count):
             raise TimeoutError(f"{self.count} of {count} requests of {self.api} came within {timeout_s:g} s")
 
     def remove(self) -> None:
-        """Let nothing more go wrong; what was held goes on. Nothing happens if that was done."""
+        """Remove the fault and continue held requests; no effect if it was removed."""
         if self._ends is not None:
             self._ends.forget()
         self._server.remove_rule(self._rule)
@@ -145,7 +144,7 @@ class Fault:
 
 
 class HeldAppends:
-    """Appends of groups and offsets that wait, until they are released: ``with server.hold_appends(): ...``."""
+    """Handle of appends to ``__consumer_offsets`` that wait until released: ``with server.hold_appends(): ...``."""
 
     def __init__(self, server: FaultWords) -> None:
         self._server = server
@@ -154,15 +153,15 @@ class HeldAppends:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """Number of waiting appends."""
         return self._server.control(Control.held_appends)
 
     def refuse(self, error: ErrorCode | str | int = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """Refuse those that wait; what comes goes on waiting."""
+        """Fail the waiting appends; later ones still wait."""
         self._server.control(lambda control: control.refuse_appends(error))
 
     def release(self) -> None:
-        """Write those that wait, and let none wait any longer."""
+        """Write the waiting appends and stop holding."""
         self._ends.forget()
         self._server.control(Control.release_appends)
 
@@ -174,7 +173,7 @@ class HeldAppends:
 
 
 def _word(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[FaultWords, P], T]:
-    """Return a method that has a word of :class:`~groupcoord.testing.faults.Control` said in the server's thread."""
+    """Return a method that calls a method of :class:`~groupcoord.testing.faults.Control` in the server's thread."""
 
     @wraps(method)
     def say(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -184,7 +183,7 @@ def _word(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[
 
 
 def _fault(method: Callable[Concatenate[Control, P], Rule]) -> Callable[Concatenate[FaultWords, P], Fault]:
-    """Return a method that has a rule made in the server's thread, and gives a handle of it."""
+    """Return a method that creates a rule in the server's thread and returns its handle."""
 
     @wraps(method)
     def make(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> Fault:
@@ -195,10 +194,10 @@ def _fault(method: Callable[Concatenate[Control, P], Rule]) -> Callable[Concaten
 
 
 class ShareGroup:
-    """A share group (KIP-932), as a test asks about it: ``server.share("jobs").acquired()``.
+    """Queries and faults of a share group (KIP-932): ``server.share("jobs").acquired()``.
 
     Attributes:
-        group_id: which one.
+        group_id: the group.
     """
 
     def __init__(self, server: FaultWords, group_id: str) -> None:
@@ -206,40 +205,39 @@ class ShareGroup:
         self.group_id = group_id
 
     def acquired(self) -> tuple[AcquiredRange, ...]:
-        """Return what its members have to themselves, by topic and offset."""
+        """Return the acquired records of its members, by topic and offset."""
         return self._server.control(lambda control: control.acquired_records(self.group_id))
 
     def progress(self) -> tuple[SharedRecords, ...]:
-        """Return how far it is with the partitions that its members read."""
+        """Return the progress in each partition that its members read."""
         return self._server.control(lambda control: control.shared_records(self.group_id))
 
     def release(self, member_id: str | None = None) -> int:
-        """Take from a member, or from all, what it has, as if it had given it back; return how many records."""
+        """Release the acquired records of a member, or of all; return their number."""
         return self._server.control(lambda control: control.release_records(self.group_id, member_id))
 
     def expire_locks(self) -> int:
-        """Let the locks of all that its members have be over now; return how many records."""
+        """Expire the acquisition locks of all members; return the number of records."""
         return self._server.control(lambda control: control.expire_locks(self.group_id))
 
 
 class FaultWords:
-    """The methods of a server in a thread with which a test lets things go wrong.
+    """Fault methods of a server in a thread.
 
-    APIs have Kafka's names (``OffsetCommit``), errors are :class:`~groupcoord.ErrorCode` or their names. ``where`` says
-    which requests are meant: a function of the :class:`~groupcoord.testing.faults.Call`, or a mapping of names to the
-    values that they must have, such as ``{"client_id": "worker-1", "group_id": "billing"}``. ``times`` says how many
-    are; with ``after=True`` a request is handled first, and it is its answer that goes wrong. Rules hold for requests
-    that come after they were made, those that were made first come first, and they outlast a restart. With ``node``
-    they hold for requests that come to this one of several nodes alone.
+    APIs have Kafka's names (``OffsetCommit``); errors are :class:`~groupcoord.ErrorCode`, their names or numbers.
+    ``where`` selects requests: a function of the :class:`~groupcoord.testing.faults.Call`, or a mapping of names to
+    required values such as ``{"client_id": "worker-1", "group_id": "billing"}``. ``times`` limits their number. With
+    ``after=True`` a request is handled first and its response is affected. ``node`` selects the requests that reach one
+    of several nodes. Faults apply to later requests in the order of their creation, and survive a restart.
     """
 
     @abstractmethod
     def control(self, function: Callable[[Control], T]) -> T:
-        """Call a function in the server's thread with what goes wrong there, and send what there is to say."""
+        """Call a function with the :class:`Control` in the server's thread, then flush responses."""
 
     @abstractmethod
     def remove_rule(self, rule: Rule) -> None:
-        """Remove a rule, also while the server has crashed."""
+        """Remove a rule, even while the server is crashed."""
 
     # requests
     on = _fault(Control.on)
@@ -258,7 +256,7 @@ class FaultWords:
     move_coordinator = _word(Control.move_coordinator)
 
     def share(self, group_id: str) -> ShareGroup:
-        """Return what can be asked of a share group, and done to the records that its members have."""
+        """Return the queries and faults of a share group."""
         return ShareGroup(self, group_id)
 
     # nodes
@@ -271,9 +269,9 @@ class FaultWords:
     fail_next_append = _word(Control.fail_next_append)
 
     def hold_appends(self) -> HeldAppends:
-        """Let appends to ``__consumer_offsets`` wait until they are released, as a slow log does.
+        """Hold appends to ``__consumer_offsets`` until they are released, as a slow log does.
 
-        Who waits longer than ``offsets.commit.timeout.ms`` is told so.
+        Requests that wait longer than ``offsets.commit.timeout.ms`` fail.
         """
         return HeldAppends(self)
 
