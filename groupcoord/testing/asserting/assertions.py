@@ -71,9 +71,9 @@ T = TypeVar("T")
 
 
 class Assertions(ABC):
-    """The part of :class:`~groupcoord.testing.ServerThread` that looks at groups, offsets, records and requests.
+    """Assertions and queries of :class:`~groupcoord.testing.ServerThread`: groups, offsets, records and requests.
 
-    All of it asks the server itself: no client is needed, and nothing of it is in :attr:`requests`.
+    They query the server itself without a client, and do not appear in :attr:`requests`.
     """
 
     def __init__(self) -> None:
@@ -81,32 +81,32 @@ class Assertions(ABC):
 
     @abstractmethod
     def run(self, function: Callable[[Broker], T]) -> T:
-        """Call a function in the server's thread with its broker, and return what it returns."""
+        """Call a function with the broker in the server's thread and return its result."""
 
     # ------------------------------------------------------------ what came
 
     @property
     @abstractmethod
     def requests(self) -> Requests:
-        """What has come, decoded, with the answers."""
+        """Received requests with their responses."""
 
     # ------------------------------------------------------------ groups and offsets
 
     def wait_until_stable(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
     ) -> GroupDescription:
-        """Wait until a group is Stable: each member was told its partitions, or its next heartbeat will.
+        """Wait until a group is Stable: each member has its assignment, or receives it with its next heartbeat.
 
         Args:
-            group_id: the group; it need not be there yet.
-            members: how many members it must have; 0 waits until all have left; None: any number but none.
-            timeout_s: how long to wait, in seconds of real time.
+            group_id: the group, which need not exist yet.
+            members: required number of members; 0 waits until all have left; None for at least one.
+            timeout_s: seconds of real time.
 
         Returns:
-            The group as it is then.
+            The stable group.
 
         Raises:
-            TimeoutError: it did not become stable; the message says how it stood.
+            TimeoutError: the group did not become stable; the message has its state.
         """
         return self._wait(Stability(group_id, members), timeout_s, "wait_until_stable")
 
@@ -115,36 +115,34 @@ class Assertions(ABC):
     ) -> GroupDescription:
         """Wait until a group is Stable and each member has fetched from each partition that it owns.
 
-        From then on a consumer with ``auto.offset.reset=latest`` gets what is produced: it has looked up the end of
-        the partition before. In a Stable group it may still be about to.
-
-        Fetch names no member. Consumers that read the same partitions in several groups should have client ids of
-        their own.
+        Only then has a consumer with ``auto.offset.reset=latest`` looked up the end of its partitions, so it receives
+        later records. A Fetch names no member: consumers of several groups that read the same partitions need different
+        client ids.
 
         Args:
-            group_id: the group; it need not exist yet.
-            members: how many members it must have; None: any number but none.
-            timeout_s: how long to wait, in seconds of real time.
+            group_id: the group, which need not exist yet.
+            members: required number of members; None for at least one.
+            timeout_s: seconds of real time.
 
         Returns:
-            The group as it is then.
+            The reading group.
 
         Raises:
-            TimeoutError: a member has not fetched; the message names each, and its partitions.
+            TimeoutError: a member has not fetched; the message has each such member and its partitions.
         """
         return self._wait(Reading(group_id, members), timeout_s, "wait_until_reading")
 
     def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
-        """Wait until a condition holds that is about this server.
+        """Wait until a condition on this server holds.
 
         Args:
-            condition: is called again and again, in the server's thread, until what it returns is true:
-                ``lambda: server.committed("billing") == {("orders", 0): 3}``. Nothing else happens in the server
-                meanwhile, so it must not wait for a client.
-            timeout_s: how long to wait, in seconds of real time.
+            condition: called repeatedly in the server's thread until its result is true: ``lambda:
+                server.committed("billing") == {("orders", 0): 3}``. It blocks the server, so it must not wait for a
+                client.
+            timeout_s: seconds of real time.
 
         Raises:
-            TimeoutError: it did not come to hold; the message says how the groups stood.
+            TimeoutError: the condition did not hold in time; the message has the groups.
         """
         self._wait(Condition(condition), timeout_s, "wait_until")
 
@@ -162,31 +160,30 @@ class Assertions(ABC):
     def assert_committed(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
     ) -> None:
-        """Assert that a group has committed these offsets and no others, or comes to it in time.
+        """Assert that a group has committed exactly these offsets, within the timeout.
 
         Args:
             group_id: the group.
             offsets: ``{("orders", 0): 42}``.
-            timeout_s: how long to wait for that, in seconds of real time; 0 looks once.
+            timeout_s: seconds of real time; 0 checks once.
 
         Raises:
-            AssertionError: it hasn't; the message has each difference, how the group stands, and what was asked of it.
+            AssertionError: the offsets differ; the message has each difference, the group and its last requests.
         """
         self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s, "assert_committed")
 
     def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
-        """Assert who owns which partitions in a group, or comes to own them in time.
+        """Assert the owners of the partitions of a group, within the timeout.
 
         Args:
             group_id: the group.
-            owners: partitions by who shall own them, named by client id, instance id or member id:
-                ``{"worker-1": [("orders", 0)], "worker-2": [("orders", 1)]}``. Nobody else may own any.
-                Or partitions alone, each of which one member shall own, and no others: ``[("orders", 0)]``.
-            timeout_s: how long to wait for that, in seconds of real time; 0 looks once.
+            owners: partitions by client id, instance id or member id: ``{"worker-1": [("orders", 0)], "worker-2":
+                [("orders", 1)]}``; other members own none. Or a list of partitions, each with exactly one owner:
+                ``[("orders", 0)]``.
+            timeout_s: seconds of real time; 0 checks once.
 
         Raises:
-            AssertionError: it isn't so; the message has each difference, how the group stands, and what was asked of
-                it.
+            AssertionError: the owners differ; the message has each difference, the group and its last requests.
         """
         self._assert(Owned(group_id, checked_owners(owners)), timeout_s, "assert_owned")
 
@@ -199,19 +196,19 @@ class Assertions(ABC):
         isolation_level: IsolationLevel = "read_committed",
         timeout_s: float = WAIT_S,
     ) -> None:
-        """Assert that a topic holds these records and no others, or comes to hold them in time.
+        """Assert that a topic holds exactly these records, within the timeout.
 
         Args:
-            topic: a topic that exists.
-            values: the records' values, or :class:`ProducerRecord`, of which what isn't given may be anything; times
-                don't count. Their order counts where all are in one partition.
-            partition: look at this one alone.
-            isolation_level: ``read_uncommitted`` looks at what belongs to transactions that are open or aborted, too.
-            timeout_s: how long to wait for that, in seconds of real time; 0 looks once.
+            topic: an existing topic.
+            values: values, or :class:`ProducerRecord`; omitted fields match anything, and timestamps are ignored. The
+                order counts if all records are in one partition.
+            partition: check only this partition.
+            isolation_level: ``read_uncommitted`` includes records of open and aborted transactions.
+            timeout_s: seconds of real time; 0 checks once.
 
         Raises:
-            AssertionError: it doesn't; the message has each record that is missing, or too many.
-            LookupError: there is no such topic, or partition.
+            AssertionError: the records differ; the message has each missing and each surplus record.
+            LookupError: the topic or partition does not exist.
         """
         self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s, "assert_produced")
 
@@ -226,63 +223,63 @@ class Assertions(ABC):
         raise AssertionError(self.run(tell))
 
     def group(self, group_id: str) -> GroupDescription | None:
-        """Return a group of any kind; None if there is none."""
+        """Return a group of any type; None if it does not exist."""
         return self.run(partial(describe_group, group_id=group_id))
 
     @property
     def groups(self) -> tuple[GroupDescription, ...]:
-        """The groups that there are, by name."""
+        """All groups, sorted by id."""
         return self.run(describe_groups)
 
     def members(self, group_id: str) -> tuple[MemberDescription, ...]:
-        """Return the members of a group; none if there is no such group."""
+        """Return the members of a group; empty if it does not exist."""
         group = self.group(group_id)
         return () if group is None else group.members
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """Return the offsets that a group has committed: ``{("orders", 0): 42}``; none if there is no such group."""
+        """Return the committed offsets of a group, ``{("orders", 0): 42}``; empty if it does not exist."""
         return {
             TopicPartition(committed.topic, committed.partition): committed.offset
             for committed in self.committed_offsets(group_id)
         }
 
     def committed_offsets(self, group_id: str) -> tuple[CommittedOffset, ...]:
-        """Return the same with metadata and leader epochs, by topic and partition."""
+        """Return the committed offsets with metadata and leader epochs, by topic and partition."""
         return self.run(partial(committed_offsets, group_id=group_id))
 
     # ------------------------------------------------------------ topics and records
 
     @property
     def topics(self) -> dict[str, TopicDescription]:
-        """The topics that there are, by name, but for Kafka's own."""
+        """Topics by name, without Kafka's internal ones."""
         return self.run(describe_topics)
 
     def create_topics(self, topics: Topics) -> None:
-        """Create topics: numbers of partitions by name, or names, which get ``num.partitions`` each.
+        """Create topics from partition counts by name, or from names with ``num.partitions`` each.
 
         Raises:
-            TypeError, ValueError: these are no topics; the message says what is wrong.
-            TopicError: one is there already, or can't be called that.
+            TypeError, ValueError: the argument is invalid.
+            TopicError: a topic exists already, or its name is invalid.
         """
         self.run(partial(_create_topics, topics=topics))
 
     def create_partitions(self, topic: str, count: int) -> None:
-        """Let a topic have more partitions.
+        """Increase the partition count of a topic.
 
         Args:
-            topic: a topic that exists.
-            count: how many it has then.
+            topic: an existing topic.
+            count: the new number of partitions.
 
         Raises:
-            TopicError: there is no such topic, or it has as many.
+            TopicError: the topic does not exist, or has as many partitions.
         """
         self.run(partial(_create_partitions, wanted=CreatePartitionsTopic(topic, count)))
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic, what it holds, and what groups have committed in it.
+        """Delete a topic with its records and committed offsets.
 
         Raises:
-            TopicError: there is no such topic.
+            TopicError: the topic does not exist.
         """
         self.run(partial(_delete_topic, topic=topic))
 
@@ -293,21 +290,21 @@ class Assertions(ABC):
         *,
         partition: int | None = None,
     ) -> tuple[ConsumerRecord, ...]:
-        """Append records to a topic, as a producer would.
+        """Append records to a topic, as a producer does.
 
         Args:
-            topic: a topic that exists.
-            values: the records' values, or :class:`ProducerRecord` for those with keys, headers or times.
-            partition: where those go that name none; None: by their keys as the Java producer decides, and
-                those without a key to one partition after the other.
+            topic: an existing topic.
+            values: values, or :class:`ProducerRecord` for keys, headers or timestamps.
+            partition: partition of records that name none; None selects it by key like the Java producer, and in turn
+                for records without a key.
 
         Returns:
-            The records as they stand in the topic, in the order given.
+            The appended records, in the given order.
 
         Raises:
-            LookupError: there is no such topic, or partition.
+            LookupError: the topic or partition does not exist.
             TypeError: a value is neither text nor bytes.
-            RecordsRefusedError: the topic does not take them.
+            RecordsRefusedError: the topic refuses the records.
         """
         records = to_records(values, partition)
         return self.run(partial(self._appender.append, topic_name=topic, records=records))
@@ -315,16 +312,16 @@ class Assertions(ABC):
     def records(
         self, topic: str, partition: int | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
     ) -> list[ConsumerRecord]:
-        """Return the records of a topic, one partition after the other.
+        """Return the records of a topic, partition by partition.
 
         Args:
-            topic: a topic that exists.
-            partition: only this one.
-            isolation_level: ``read_committed`` leaves out what belongs to transactions that are open or aborted.
+            topic: an existing topic.
+            partition: only this partition.
+            isolation_level: ``read_committed`` omits records of open and aborted transactions.
 
         Raises:
-            LookupError: there is no such topic, or partition; or topics hold no records (``records.enable=false``).
-            ValueError: there is no such isolation level.
+            LookupError: the topic or partition does not exist, or topics hold no records (``records.enable=false``).
+            ValueError: the isolation level is unknown.
         """
         return self.run(partial(read_records, topic_name=topic, partition=partition, isolation_level=isolation_level))
 
@@ -358,30 +355,30 @@ def _create_topics(broker: Broker, topics: Topics) -> None:
 
 
 class Submitting(Protocol):
-    """Takes functions that are called in the server's thread: a :class:`~groupcoord.testing.ServerThread`."""
+    """Server that calls functions in its thread: a :class:`~groupcoord.testing.ServerThread`."""
 
     def submit(self, function: Callable[[Broker], T]) -> Future[T]:
-        """Have a function called with the broker."""
+        """Call a function with the broker in the server's thread."""
 
     @property
     def requests(self) -> Requests:
-        """What has come."""
+        """Received requests with their responses."""
 
 
 class AsyncServer:
-    """What of a server takes time, for tests on an event loop: ``await server.asyncio.wait_until_stable("billing")``.
+    """Awaitable waits and assertions of a server: ``await server.asyncio.wait_until_stable("billing")``.
 
-    All else that a server can be asked is answered at once, and may be called from a coroutine as it is.
+    Other methods of the server return at once and can be called from a coroutine.
 
     Args:
-        server: the server, which runs in a thread of its own.
+        server: the server, which runs in another thread.
     """
 
     def __init__(self, server: Submitting) -> None:
         self._server = server
 
     async def run(self, function: Callable[[Broker], T]) -> T:
-        """Call a function in the server's thread with its broker, and return what it returns.
+        """Call a function with the broker in the server's thread and return its result.
 
         Raises:
             RuntimeError: the server does not run.
@@ -394,47 +391,22 @@ class AsyncServer:
     async def wait_until_stable(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
     ) -> GroupDescription:
-        """Wait until a group is Stable; see :meth:`Assertions.wait_until_stable`.
-
-        Raises:
-            TimeoutError: it did not become stable; the message says how it stood.
-        """
         return await self._wait(Stability(group_id, members), timeout_s)
 
     async def wait_until_reading(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
     ) -> GroupDescription:
-        """Wait until each member of a group has fetched from its partitions; see :meth:`Assertions.wait_until_reading`.
-
-        Raises:
-            TimeoutError: a member has not fetched; the message names each, and its partitions.
-        """
         return await self._wait(Reading(group_id, members), timeout_s)
 
     async def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
-        """Wait until a condition holds that is about this server; see :meth:`Assertions.wait_until`.
-
-        Raises:
-            TimeoutError: it did not come to hold; the message says how the groups stood.
-        """
         await self._wait(Condition(condition), timeout_s)
 
     async def assert_committed(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
     ) -> None:
-        """Assert that a group commits these offsets and no others; see :meth:`Assertions.assert_committed`.
-
-        Raises:
-            AssertionError: it has not.
-        """
         await self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s)
 
     async def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
-        """Assert who comes to own which partitions in a group; see :meth:`Assertions.assert_owned`.
-
-        Raises:
-            AssertionError: it isn't so.
-        """
         await self._assert(Owned(group_id, checked_owners(owners)), timeout_s)
 
     async def assert_produced(
@@ -446,12 +418,6 @@ class AsyncServer:
         isolation_level: IsolationLevel = "read_committed",
         timeout_s: float = WAIT_S,
     ) -> None:
-        """Assert that a topic comes to hold these records and no others; see :meth:`Assertions.assert_produced`.
-
-        Raises:
-            AssertionError: it does not.
-            LookupError: there is no such topic, or partition.
-        """
         await self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s)
 
     async def _assert(self, expected: Expected, timeout_s: float) -> None:
@@ -475,10 +441,10 @@ class AsyncServer:
 
 
 def callers_frames(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error of another thread from the first frame on that is the caller's own code.
+    """Return the traceback of an error of another thread without the frames of this package, if the caller made a
+    mistake.
 
-    Frames of this package and of the standard library's futures say nothing about a mistake of a caller. An error that
-    is no mistake in an argument keeps all frames.
+    Errors of other types keep all frames.
     """
     if not isinstance(error, GroupcoordError | ValueError | TypeError | LookupError | RuntimeError | TimeoutError):
         return error.__traceback__

@@ -35,32 +35,29 @@ from groupcoord.testing.asserting.requests import ObservedBroker, Place, Request
 __tracebackhide__ = True
 
 WAIT_S = 10.0
-"""How long a test waits, unless it says otherwise."""
-
 LOOK_AGAIN_S = 0.005
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Wanted(Protocol[T_co]):
-    """Something that shall come to be."""
+    """Awaited condition."""
 
     def look(self, broker: Broker) -> tuple[T_co | None, str | None]:
-        """Return what was waited for; or None, and how things stand, in words. Called in the server's thread."""
+        """Return the result, or None and a description of the present state. Runs in the server's thread."""
 
     def __str__(self) -> str:
-        """Return what isn't the case as long as it is waited for."""
+        """Return what does not hold while the condition is awaited."""
 
 
 @frozen
 class Stability:
-    """A group is stable, with as many members as wanted; None: with any."""
+    """A group is Stable with the wanted number of members; None for at least one."""
 
     group_id: str
     members: int | None
 
     def look(self, broker: Broker) -> tuple[GroupDescription | None, str | None]:
-        """See :class:`Wanted`."""
         return look_whether_stable(broker, self.group_id, self.members)
 
     def __str__(self) -> str:
@@ -84,7 +81,7 @@ class Reading:
         return (None, "; ".join(waiting)) if waiting else (group, None)
 
     def _waiting(self, broker: ObservedBroker, group: GroupDescription) -> Iterator[str]:
-        """Yield who has not fetched from what, and which topics no member is assigned yet."""
+        """Yield the members that have not fetched, and the topics without an assignment."""
         namesakes = Counter(
             (member.client_id, *place)
             for other in describe_groups(broker)
@@ -94,7 +91,7 @@ class Reading:
         )
         assignments = {member: assigned_partitions(broker, group, member) for member in group.members}
         assigned = {topic for places in assignments.values() for topic, _ in places}
-        # Clients join before they know how many partitions a topic has: their first assignment is empty.
+        # Clients may join before they know the partitions of a topic; the first assignment is then empty.
         subscribed = sorted({topic for member in group.members for topic in member.topics} - assigned)
         unassigned = [topic for topic in subscribed if broker.topics.get(topic) is not None]
         if unassigned or not assigned:
@@ -118,12 +115,11 @@ class Reading:
 
 @frozen
 class Condition:
-    """A condition of the test's own holds."""
+    """A condition of the test holds."""
 
     holds: Callable[[], object]
 
     def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
-        """See :class:`Wanted`."""
         if self.holds():
             return True, None
         return None, "; ".join(map(str, describe_groups(broker))) or "there are no groups"
@@ -133,7 +129,7 @@ class Condition:
 
 
 def refuse_to_block(word: str, awaited: str) -> None:
-    """Raise RuntimeError if an event loop runs in this thread: a blocking wait would stop it and its clients."""
+    """Raise RuntimeError if an event loop runs in this thread, which a blocking wait would stop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -142,17 +138,17 @@ def refuse_to_block(word: str, awaited: str) -> None:
 
 
 class Attempts:
-    """Counts how long something was waited for, in real time."""
+    """Deadline of a wait, in real time."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._deadline_s = time.monotonic() + timeout_s
 
     def count(self, wanted: Wanted[object], reason: str | None) -> None:
-        """Note an attempt in vain.
+        """Count a failed attempt.
 
         Raises:
-            TimeoutError: it was the last one.
+            TimeoutError: the deadline has passed.
         """
         if time.monotonic() >= self._deadline_s:
             waited = f" after {self._timeout_s:g} s" if self._timeout_s else ""
@@ -164,7 +160,7 @@ LINES_MAX = 20
 
 Partitions = Iterable[tuple[str, int]]
 Owners = Mapping[str, Partitions] | Partitions
-"""Who shall own what: partitions by member id, instance id or client id; or partitions that somebody shall own."""
+"""Expected owners: partitions by member id, instance id or client id; or partitions with any owner."""
 
 
 def _is_partition(place: object) -> bool:
@@ -199,20 +195,19 @@ def _checked_partitions(partitions: Partitions) -> Partitions:
 
 
 def in_words(lines: Sequence[str]) -> str:
-    """Return differences as lines behind a first one, the first of many."""
+    """Return differences as indented lines, up to a limit."""
     more = [f"… and {len(lines) - LINES_MAX} more differences"] if len(lines) > LINES_MAX else []
     return "\n  ".join(["", *lines[:LINES_MAX], *more])
 
 
 @frozen
 class Committed:
-    """A group has committed these offsets, and no others."""
+    """A group has committed exactly these offsets."""
 
     group_id: str
     offsets: Mapping[tuple[str, int], int]
 
     def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
-        """See :class:`~groupcoord.testing.asserting.expectations.Wanted`."""
         found = {(one.topic, one.partition): one.offset for one in committed_offsets(broker, self.group_id)}
         if found == self.offsets:
             return True, None
@@ -236,13 +231,12 @@ def _or_nothing(offsets: Mapping[tuple[str, int], int], place: tuple[str, int]) 
 
 @frozen
 class Owned:
-    """The partitions of a group are owned as expected, each by one member."""
+    """The partitions of a group have the expected owners."""
 
     group_id: str
     owners: Owners
 
     def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
-        """See :class:`~groupcoord.testing.asserting.expectations.Wanted`."""
         group = describe_group(broker, self.group_id)
         if group is None:
             return None, no_such_group(broker, self.group_id)
@@ -293,7 +287,7 @@ def _listed(partitions: Iterable[tuple[str, int]]) -> str:
 
 @frozen
 class Produced:
-    """A topic holds these records, and no others: in this order within each partition."""
+    """A topic holds exactly these records, in this order within each partition."""
 
     topic: str
     records: Sequence[ProducerRecord]
@@ -301,14 +295,13 @@ class Produced:
     isolation_level: IsolationLevel
 
     def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
-        """See :class:`~groupcoord.testing.asserting.expectations.Wanted`."""
         found = read_records(broker, self.topic, self.partition, isolation_level=self.isolation_level)
         wanted = [evolve(record, timestamp_ms=None) for record in self.records]
         lines = self._of_each(found, wanted) or self._of_order(found, wanted)
         return (None, in_words(lines)) if lines else (True, None)
 
     def _of_each(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
-        """Return which records are missing, and which are too many: as often as they are."""
+        """Return the missing and the surplus records, with repetitions."""
         places: dict[ProducerRecord, list[str]] = {}
         counts = Counter(wanted)
         for record in found:
@@ -322,7 +315,7 @@ class Produced:
         return missing + [f"not expected: {_described(bare)} ({some(where)})" for bare, where in places.items()]
 
     def _of_order(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
-        """Return where a partition has its records in another order, if that says anything: there is one partition."""
+        """Return where a single partition has the records in another order."""
         if len({record.partition for record in found}) > 1:
             return []
         return [
@@ -336,7 +329,7 @@ class Produced:
 
 
 def _is_like(record: ConsumerRecord, wanted: ProducerRecord) -> bool:
-    """Tell whether a record is the expected one; what that leaves open may be anything."""
+    """Return whether a record has the given fields of the expected one."""
     return (
         record.value == wanted.value
         and wanted.key in (None, record.key)
@@ -355,11 +348,10 @@ def _times(count: int) -> str:
 
 
 Expected = Committed | Owned | Produced
-"""What a test asserts."""
 
 
 def with_story(broker: Broker, requests: Requests, expected: Expected, message: str) -> str:
-    """Return a message with what happened to the group that it is about, if it is about one."""
+    """Return a message with the state and the last requests of the group, if the expectation is about one."""
     if isinstance(expected, Produced):
         return message
     return "\n  ".join([f"{message}\nwhat the group did:", *story_of(broker, requests, expected.group_id)])

@@ -1,4 +1,4 @@
-"""What a server's groups are and what they have committed, as a test reads it."""
+"""Descriptions of groups, members and committed offsets of a server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _DESCRIBES: Mapping[GroupType, Callable[..., Any]] = {
 
 
 class Task(NamedTuple):
-    """A task of Kafka Streams: a subtopology, and the partition of its topics that is processed in it."""
+    """Task of Kafka Streams: a subtopology and a partition."""
 
     subtopology_id: str
     partition: int
@@ -60,21 +60,20 @@ class Task(NamedTuple):
 
 @frozen
 class MemberDescription:
-    """A member of a group.
+    """Member of a group.
 
     Attributes:
-        member_id: the id that the coordinator knows it by.
-        client_id: what its client calls itself.
-        client_host: where it is, in Kafka's form: ``/127.0.0.1``.
-        instance_id: its id as a static member (KIP-345).
-        protocol: which one it speaks; both may meet in a group of type consumer.
-        topics: the topics that it subscribes to by name; in a streams group the sources of its topology.
-        topic_regex: the expression that it subscribes with (KIP-848).
-        assignment: the partitions that it has, by topic and number, in a share group perhaps with others; none in a
-            streams group, which deals in tasks.
-        epoch: the generation of its group, or its own epoch in a group of another type.
-        active_tasks: what it processes in a streams group (KIP-1071).
-        standby_tasks: tasks whose state it keeps for others.
+        member_id: member id.
+        client_id: client id.
+        client_host: host in Kafka's form: ``/127.0.0.1``.
+        instance_id: id of a static member (KIP-345), or None.
+        protocol: its protocol; a consumer group may have members of both.
+        topics: subscribed topics; in a streams group the source topics of the topology.
+        topic_regex: subscribed regular expression (KIP-848).
+        assignment: its partitions, which members of a share group may have in common; empty in a streams group.
+        epoch: generation of a classic group, otherwise the member epoch.
+        active_tasks: its active tasks in a streams group (KIP-1071).
+        standby_tasks: its standby tasks.
     """
 
     member_id: str
@@ -100,14 +99,14 @@ class MemberDescription:
 
 @frozen
 class GroupDescription:
-    """A group.
+    """Group of any type.
 
     Attributes:
-        group_id: its name.
-        type: that of its protocol: ``classic``, ``consumer`` (KIP-848), ``share`` (KIP-932) or ``streams`` (KIP-1071).
-        state: as Kafka names it: ``Stable``, ``PreparingRebalance``, ``Reconciling`` …
-        epoch: its generation if it is of type classic, or its epoch.
-        members: who is in it.
+        group_id: group id.
+        type: ``classic``, ``consumer`` (KIP-848), ``share`` (KIP-932) or ``streams`` (KIP-1071).
+        state: Kafka's name of the state: ``Stable``, ``PreparingRebalance``, ``Reconciling`` …
+        epoch: generation of a classic group, otherwise the group epoch.
+        members: its members.
     """
 
     group_id: str
@@ -124,7 +123,7 @@ class GroupDescription:
 
 @frozen
 class CommittedOffset:
-    """What a group has committed for a partition."""
+    """Committed offset of a partition."""
 
     topic: str
     partition: int
@@ -134,14 +133,14 @@ class CommittedOffset:
 
 
 def describe_groups(broker: Broker) -> tuple[GroupDescription, ...]:
-    """Return the groups that administrators see, by name."""
+    """Return the listed groups, sorted by id."""
     listed = [group for one in broker.nodes.coordinators.values() for group in one.call(ListGroups()).groups]
     found = (describe_group(broker, group_id) for group_id in sorted(group.group_id for group in listed))
     return tuple(group for group in found if group is not None)
 
 
 def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
-    """Return a group; None if there is none."""
+    """Return a group; None if it does not exist."""
     coordinator, group = _find_group(broker, group_id)
     if group is None:
         return None
@@ -152,7 +151,7 @@ def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
 
 
 def is_known(broker: Broker, group_id: str) -> bool:
-    """Return True if a group exists, even if its first record is not written yet."""
+    """Return whether a group exists, even before its first record is written."""
     return _find_group(broker, group_id)[1] is not None
 
 
@@ -163,7 +162,7 @@ def _find_group(broker: Broker, group_id: str) -> tuple[GroupCoordinator, Any]:
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:
-    """Return who coordinates a group, of several nodes perhaps; while nobody does, one that knows nothing of it."""
+    """Return the coordinator of a group, or one without it while none is elected."""
     coordinator = broker.coordinator
     return broker.nodes.serving(coordinator.partition_of(group_id)) or coordinator
 
@@ -180,7 +179,7 @@ def _classic(coordinator: GroupCoordinator, group: GroupMetadata) -> GroupDescri
             client_host=member.client_host,
             instance_id=member.group_instance_id,
             protocol="classic",
-            # Administrators are told subscriptions of stable groups alone; a test wants them in a rebalance, too.
+            # DescribeGroups has subscriptions only of stable groups; tests need them during a rebalance, too.
             topics=_subscribed(group.members[member.member_id].protocols) if are_consumers else (),
             topic_regex=None,
             assignment=_assigned(member.member_assignment) if are_consumers else (),
@@ -217,7 +216,6 @@ def _modern(coordinator: GroupCoordinator, group_id: str, kind: GroupType) -> Gr
 
 
 def _modern_member(member: _Member, kind: GroupType, sources: tuple[str, ...]) -> MemberDescription:
-    """Return a member; ``sources``: the topics that the group's topology reads, if it has one."""
     tasks = member.assignment if isinstance(member, DescribedStreamsMember) else _NO_TASKS
     is_classic = isinstance(member, DescribedConsumerMember) and member.member_type is MemberType.CLASSIC
     return MemberDescription(
@@ -244,7 +242,7 @@ def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition,
 
 
 def no_such_group(broker: Broker, group_id: str) -> str:
-    """Return a sentence that a group does not exist, with the nearest name and those that exist."""
+    """Return a message for a missing group, with the nearest name and the existing groups."""
     names = [group.group_id for group in describe_groups(broker)]
     listed = ", ".join(map(repr, names)) or "none"
     return f"there is no group {group_id!r}{did_you_mean(group_id, names)} (groups: {listed})"
@@ -274,7 +272,7 @@ def assigned_partitions(
 
 
 def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, ...]:
-    """Return what a group has committed, by topic and partition; nothing if there is no such group."""
+    """Return the committed offsets of a group, by topic and partition; empty if it does not exist."""
     group = _coordinator_of(broker, group_id).call(OffsetFetch((GroupToFetch(group_id),))).groups[0]
     found = (
         CommittedOffset(
@@ -297,10 +295,8 @@ def _place(offset: CommittedOffset) -> tuple[str, int]:
 def look_whether_stable(
     broker: Broker, group_id: str, members: int | None
 ) -> tuple[GroupDescription | None, str | None]:
-    """Return a group if it is stable and has as many members as it should have; else None and how it stands, in words.
-
-    Args:
-        members: how many that is; None: any number but none.
+    """Return a group if it is stable with this number of members (None for at least one); otherwise
+    None and its state.
     """
     group = describe_group(broker, group_id)
     if group is None:

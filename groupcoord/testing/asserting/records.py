@@ -24,19 +24,19 @@ from groupcoord.wire.broker_messages import CreatableTopic, Produce, ProducePart
 __tracebackhide__ = True
 
 Topics = Mapping[str, int] | Iterable[str]
-"""Topics with their numbers of partitions, or their names alone."""
+"""Partition counts by topic name, or names alone."""
 
 
 @frozen
 class TopicDescription:
-    """A topic and what it holds.
+    """Topic with its offsets and settings.
 
     Attributes:
-        name: what it is called.
-        partition_count: how many partitions it has.
-        start_offsets: of each partition, the offset of its oldest record.
-        end_offsets: of each partition, the offset that its next record will get.
-        settings: the settings that it has of its own, under Kafka's keys.
+        name: topic name.
+        partition_count: number of partitions.
+        start_offsets: first offset of each partition.
+        end_offsets: next offset of each partition.
+        settings: its own settings by Kafka's keys.
     """
 
     name: str
@@ -47,17 +47,17 @@ class TopicDescription:
 
     @property
     def record_count(self) -> int:
-        """How many offsets lie between the starts and the ends, those of transaction markers included."""
+        """Number of offsets in all partitions, including transaction markers."""
         return sum(self.end_offsets) - sum(self.start_offsets)
 
 
 def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
-    """Return topics with their numbers of partitions: names alone get ``num.partitions``.
+    """Return partition counts by name; names alone get ``num.partitions``.
 
     Raises:
-        TypeError: these are neither numbers by name nor names.
-        ValueError: a number of partitions is below 1.
-        TopicError: a topic can't be called that.
+        TypeError: the argument has neither counts by name nor names.
+        ValueError: a count is below 1.
+        TopicError: a name is invalid.
     """
     if topics is None:
         return {}
@@ -76,15 +76,14 @@ def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
 
 
 def creatable(counts: Mapping[str, int]) -> tuple[CreatableTopic, ...]:
-    """Return topics as a request names them that creates them."""
     return tuple(CreatableTopic(name, count) for name, count in counts.items())
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
-    """Return the topic of this name.
+    """Return a topic by name.
 
     Raises:
-        UnknownNameError: there is none, or it is Kafka's own.
+        UnknownNameError: the topic does not exist or is internal.
     """
     topic = broker.topics.get(name)
     if topic is not None and not topic.is_internal:
@@ -98,7 +97,6 @@ def find_topic(broker: Broker, name: str) -> Topic:
 
 
 def describe_topics(broker: Broker) -> dict[str, TopicDescription]:
-    """Return the topics that there are, by name, but for Kafka's own."""
     return {topic.name: _describe(broker, topic) for topic in broker.topics if not topic.is_internal}
 
 
@@ -117,7 +115,7 @@ Header = tuple[str, bytes | None]
 
 
 class RecordFields(NamedTuple):
-    """What an application gives a record, and the time that it has."""
+    """Timestamp and contents of a record."""
 
     timestamp_ms: int
     key: bytes | None
@@ -126,11 +124,7 @@ class RecordFields(NamedTuple):
 
 
 def encode_records(records: Sequence[RecordFields]) -> bytes:
-    """Return a batch, uncompressed, as a producer sends it that isn't idempotent.
-
-    Args:
-        records: at least one.
-    """
+    """Return an uncompressed batch of a producer that is not idempotent, from at least one record."""
     base_ms = records[0].timestamp_ms
     parts = []
     for number, (timestamp_ms, key, value, headers) in enumerate(records):
@@ -160,10 +154,10 @@ def encode_records(records: Sequence[RecordFields]) -> bytes:
 
 
 def decode_records(batch: Batch) -> Iterator[tuple[int, RecordFields]]:
-    """Yield the offset of each record of a batch, and its fields.
+    """Yield offset and fields of each record of a batch.
 
     Raises:
-        BadRecordError, CorruptBatchError, DecompressionError, IndexError: a producer has put something else there.
+        BadRecordError, CorruptBatchError, DecompressionError, IndexError: the batch is malformed.
     """
     payload = batch.payload(DECOMPRESSED_BYTES_MAX)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
@@ -191,10 +185,10 @@ ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_commit
 
 
 class RecordsRefusedError(GroupcoordError):
-    """A topic does not take records: the code and the reason that a producer is given.
+    """A topic refused records; the message has the reason that a producer gets.
 
     Attributes:
-        error_code: what a client would be answered.
+        error_code: error code of the response.
     """
 
     def __init__(self, message: str, error_code: ErrorCode) -> None:
@@ -224,14 +218,14 @@ def _to_headers(headers: HeadersToSend) -> tuple[Header, ...]:
 
 @frozen
 class ProducerRecord:
-    """A record for a topic. Text becomes bytes in UTF-8.
+    """Record to produce; text is encoded in UTF-8.
 
     Attributes:
-        value: what it says; None is a tombstone.
-        key: decides the partition, unless that is named.
-        headers: by name, or pairs where a name comes twice.
-        partition: where it goes; None: by its key as the Java producer decides, or else to each partition in turn.
-        timestamp_ms: its time; None: now, by the server's clock.
+        value: None for a tombstone.
+        key: selects the partition, unless one is given.
+        headers: contents by name, or pairs for repeated names.
+        partition: None selects it by key like the Java producer, or each partition in turn.
+        timestamp_ms: None for the server's present time.
     """
 
     value: bytes | None = field(converter=_to_bytes)
@@ -243,7 +237,7 @@ class ProducerRecord:
 
 @frozen
 class ConsumerRecord:
-    """A record as it stands in its topic."""
+    """Record of a topic."""
 
     topic: str
     partition: int
@@ -257,14 +251,13 @@ class ConsumerRecord:
 def to_records(
     values: Iterable[ProducerRecord | str | bytes | None], partition: int | None = None
 ) -> list[ProducerRecord]:
-    """Return records of what a test gives: values alone, or records.
+    """Return records from values or records.
 
     Args:
-        values: at best a list.
-        partition: for those that name none.
+        partition: for records that name none.
 
     Raises:
-        TypeError: it isn't a list of values, or a value is neither text nor bytes.
+        TypeError: the argument is not a list, or a value is neither text nor bytes.
     """
     if isinstance(values, str | bytes):
         raise TypeError(f"records come as a list: produce(topic, [{values!r}])")
@@ -273,17 +266,17 @@ def to_records(
 
 
 class Appender:
-    """Appends records, those without key and partition to one partition after the other."""
+    """Appends records; those without key and partition go to each partition in turn."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
 
     def append(self, broker: Broker, topic_name: str, records: Sequence[ProducerRecord]) -> tuple[ConsumerRecord, ...]:
-        """Append records, those for one partition as one batch, and return them as they stand in the topic.
+        """Append records, one batch per partition, and return them as stored.
 
         Raises:
-            LookupError: there is no such topic, or no such partition.
-            RecordsRefusedError: a partition does not take them; the others may have them.
+            LookupError: the topic or partition does not exist.
+            RecordsRefusedError: a partition refuses its batch; other batches may be stored.
         """
         topic = find_topic(broker, topic_name)
         now_ms = broker.clock.now_ms()
@@ -326,7 +319,6 @@ def _checked_partition(topic: Topic, index: int) -> int:
 
 
 def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
-    """Append a batch, and return the offset of its first record."""
     request = Produce((ProduceTopic(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
     response = do_whole(answer_produce(request, broker.data.whole, _refuse_transactions))
     answer = response.topics[0].partitions[0]
@@ -349,11 +341,11 @@ def read_records(
     isolation_level: IsolationLevel = "read_uncommitted",
     first_offset: int = 0,
 ) -> list[ConsumerRecord]:
-    """Return the records of a topic, one partition after the other; transaction markers aren't among them.
+    """Return the records of a topic, partition by partition, without transaction markers.
 
     Raises:
-        LookupError: there is no such topic, no such partition, or topics hold no records.
-        ValueError: there is no such isolation level.
+        LookupError: the topic or partition does not exist, or topics hold no records.
+        ValueError: the isolation level is unknown.
     """
     topic = find_topic(broker, topic_name)
     if isolation_level not in ISOLATION_LEVELS:
@@ -398,8 +390,7 @@ def _is_aborted(batch: Batch, aborted: Iterable[AbortedTransaction]) -> bool:
 
 # ---------------------------------------------------------------- which partition a record with a key goes to
 
-# The one that the Java producer chooses, and most others: ``BuiltInPartitioner.partitionForKey`` of Apache Kafka 4.4,
-# over MurmurHash2 of 32 bits as Austin Appleby published it, with Kafka's seed.
+# ``BuiltInPartitioner.partitionForKey`` of Apache Kafka 4.4: 32-bit MurmurHash2 with Kafka's seed.
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
 ROTATION = 24
@@ -408,7 +399,6 @@ POSITIVE = 0x7FFF_FFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the hash of bytes, as a number without sign."""
     whole = len(data) & ~3
     value = SEED ^ len(data)
     for position in range(0, whole, 4):
@@ -422,5 +412,4 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition for a key."""
     return (murmur2(key) & POSITIVE) % partition_count

@@ -56,7 +56,7 @@ from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch, ShareFe
 from groupcoord.wire.transaction_messages import AddOffsetsToTxn, EndTxn, InitProducerId
 
 NameOf = Callable[[UUID], str | None]
-"""Returns the name of a topic with an id."""
+"""Returns the name of a topic id, or None."""
 
 ACKNOWLEDGED: dict[int, str] = {
     AcknowledgeType.GAP: "skips",
@@ -65,7 +65,6 @@ ACKNOWLEDGED: dict[int, str] = {
     AcknowledgeType.REJECT: "rejects",
     AcknowledgeType.RENEW: "renews",
 }
-"""What members of a share group do with records, by Kafka's numbers."""
 PARTS_MAX = 4
 NODES_MAX = 1_000
 ID_LENGTH = 24
@@ -74,25 +73,23 @@ ROUTINE = (
     *(ApiVersions, Metadata, Fetch, ShareFetch),
     *(Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat),
 )
-"""What clients send again and again. What was answered of these without an error, and without news, is only counted."""
+"""Repeated requests of clients; without errors and changes they are only counted."""
 
 
 def short(text: str | None) -> str:
-    """Return an id so that it fits into a line."""
     if not text:
         return "without an id"
     return text if len(text) <= ID_LENGTH else f"{text[: ID_LENGTH - 1]}…"
 
 
 def some(parts: Iterable[str], nothing: str = "nothing") -> str:
-    """Return the first parts, and how many there are besides."""
     listed = list(parts)
     more = f" and {len(listed) - PARTS_MAX} more" if len(listed) > PARTS_MAX else ""
     return ", ".join(listed[:PARTS_MAX]) + more or nothing
 
 
 def errors_of(answer: object) -> list[ErrorCode]:
-    """Return the errors in an answer, each once, as far as one looks through a large one."""
+    """Return the distinct errors in a response, within a limit on the values examined."""
     found = (code for code in islice(_walk(answer), NODES_MAX) if isinstance(code, ErrorCode))
     return [code for code in dict.fromkeys(found) if code is not ErrorCode.NONE]
 
@@ -105,12 +102,12 @@ def _walk(value: object) -> Iterable[object]:
             yield from _walk(getattr(value, name))
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes | memoryview):
         for item in value:
-            yield None  # counts for how far one looks
+            yield None  # counts against the limit
             yield from _walk(item)
 
 
 def is_routine(request: ReceivedRequest) -> bool:
-    """Tell whether a request was answered as it is every time, with nothing to tell."""
+    """Return whether a request and its response are routine: no error, no change."""
     message, answer = request.message, request.answer
     if answer is None or not isinstance(message, ROUTINE) or errors_of(answer):
         return False
@@ -127,7 +124,7 @@ def is_routine(request: ReceivedRequest) -> bool:
 
 
 def describe_request(message: Any, name_of: NameOf) -> str:
-    """Return what a request asks for, in a few words."""
+    """Return a short description of a request."""
     match message:
         case JoinGroup():
             names = ", ".join(protocol.name for protocol in message.protocols)
@@ -167,7 +164,6 @@ def describe_request(message: Any, name_of: NameOf) -> str:
 
 
 def _partitions(topics: Iterable[Any], name_of: NameOf) -> Iterator[tuple[str, Any]]:
-    """Yield what a message says of each partition, behind the partition's name: ``orders-0``."""
     for topic in topics:
         name = getattr(topic, "name", None) or name_of(topic.topic_id)
         for partition in topic.partitions:
@@ -178,7 +174,7 @@ def _partitions(topics: Iterable[Any], name_of: NameOf) -> Iterator[tuple[str, A
 
 
 def describe_answer(answer: Any, name_of: NameOf) -> str:
-    """Return what an answer says, in a few words: its errors, if it has any."""
+    """Return a short description of a response: its errors, if any."""
     errors = errors_of(answer)
     if errors:
         return some(code.name for code in errors)
@@ -224,7 +220,6 @@ def _assignment(data: bytes) -> str:
 
 
 def _tasks(answer: StreamsGroupHeartbeatResponse) -> Iterator[str]:
-    """Yield the tasks that a member is given, of each kind; if there are none of any, that."""
     if answer.active_tasks is None:
         return
     yield some(_task_names(answer.active_tasks), "no tasks")
@@ -241,7 +236,7 @@ def _statuses(answer: StreamsGroupHeartbeatResponse) -> list[str]:
 
 
 def _acknowledged(message: ShareFetch | ShareAcknowledge, name_of: NameOf) -> Iterator[str]:
-    """Yield what becomes of records: ``accepts orders-0 from 3 to 5``."""
+    """Yield acknowledgements: ``accepts orders-0 from 3 to 5``."""
     for place, partition in _partitions(message.topics, name_of):
         for batch in partition.acknowledgement_batches:
             verbs = [ACKNOWLEDGED.get(kind, f"{kind}") for kind in dict.fromkeys(batch.acknowledge_types)]
@@ -249,7 +244,6 @@ def _acknowledged(message: ShareFetch | ShareAcknowledge, name_of: NameOf) -> It
 
 
 def _acquired(answer: ShareFetchResponse, name_of: NameOf) -> Iterator[str]:
-    """Yield what the asker has now: ``orders-0 from 3 to 5``."""
     for place, partition in _partitions(answer.responses, name_of):
         for run in partition.acquired_records:
             again = f" (time {run.delivery_count})" if run.delivery_count > 1 else ""
@@ -273,15 +267,15 @@ _LOOKS_UP_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDIN
 
 @frozen
 class KnownBug:
-    """A bug of a client library, and the requests by which it is recognized.
+    """Bug of a client library, with the requests that reveal it.
 
     Attributes:
-        heading: of its section in ``docs/client-bugs.md``.
-        name: the library, and the number of the issue if there is one.
-        software: matches the name and version that the client sends in ApiVersions.
-        starts: returns whether a request is the one after which the client goes silent.
-        followed_by: the requests of which one should come soon.
-        within_ms: how soon.
+        heading: its section in ``docs/client-bugs.md``.
+        name: library and issue number.
+        software: matches name and version in the client's ApiVersions.
+        starts: returns whether the client becomes silent after a request.
+        followed_by: the requests of which one should follow.
+        within_ms: the time limit for that.
     """
 
     heading: str
@@ -293,8 +287,6 @@ class KnownBug:
 
 
 def _is_answered(kind: type, errors: Collection[ErrorCode]) -> Callable[[ReceivedRequest], bool]:
-    """Return whether a request of a class was answered with one of some errors; with none, if no errors are given."""
-
     def check(request: ReceivedRequest) -> bool:
         if not isinstance(request.message, kind) or request.answer is None:
             return False
@@ -305,7 +297,6 @@ def _is_answered(kind: type, errors: Collection[ErrorCode]) -> Callable[[Receive
 
 
 def _is_a_failed_commit(request: ReceivedRequest) -> bool:
-    """Return whether a commit's coordinator was not available, or its connection broke before the answer."""
     is_cut_off = isinstance(request.message, OffsetCommit) and request.refusal is not None
     return is_cut_off or _is_answered(OffsetCommit, (ErrorCode.COORDINATOR_NOT_AVAILABLE,))(request)
 
@@ -337,13 +328,13 @@ KNOWN_BUGS = (
         9_000,
     ),
 )
-"""Those that show in what a client no longer sends."""
+"""Bugs that show in missing requests."""
 
 
 def known_client_bugs(requests: Sequence[ReceivedRequest]) -> dict[str, list[str]]:
-    """Return for each client, by listener or else client id, a sentence about each known bug whose symptom is seen.
+    """Return sentences about known bugs whose symptom is seen, by listener or client id.
 
-    Clients that share a client id and a listener count as one: a symptom of one of them may be missed.
+    Clients with the same client id and listener count as one, so a symptom may be missed.
     """
     by_client: dict[str, list[ReceivedRequest]] = {}
     for request in requests:
@@ -370,7 +361,9 @@ def _is_seen(bug: KnownBug, requests: Sequence[ReceivedRequest], end_ms: int) ->
 
 
 def _software(requests: Sequence[ReceivedRequest]) -> str:
-    """Return what the client last said of itself, such as ``confluent-kafka-python 2.16.1-rdkafka-2.16.0``."""
+    """Return name and version in the client's last ApiVersions, such as ``confluent-kafka-python
+    2.16.1-rdkafka-2.16.0``.
+    """
     said = (request.message for request in reversed(requests) if isinstance(request.message, ApiVersions))
     named = (f"{one.client_software_name} {one.client_software_version}" for one in said if one.client_software_name)
     return next(named, "")
@@ -393,15 +386,15 @@ def report_on(
     group_ids: Collection[str] | None = None,
     tells_nodes: bool = False,
 ) -> str:
-    """Return what a server has said, what goes wrong on purpose, how its groups stand, and what each client asked last.
+    """Return the report: log lines, faults, groups, and the last requests of each client.
 
     Args:
-        broker: of the server; None if it does not run any more.
-        requests: what has come to it.
-        log_lines: what it has written to its log.
-        faults: what goes wrong on purpose at the moment, in words.
-        group_ids: the groups to tell of; None: all.
-        tells_nodes: say to which node each request came: there are several.
+        broker: None if the server does not run.
+        requests: the received requests.
+        log_lines: lines of its log.
+        faults: descriptions of present faults.
+        group_ids: the groups to report; None for all.
+        tells_nodes: name the node of each request.
     """
     lines = [*log_lines, *(f"on purpose: {fault}" for fault in faults[:FAULTS_MAX])]
     if len(faults) > FAULTS_MAX:
@@ -417,7 +410,7 @@ def report_on(
 
 
 def story_of(broker: Broker, requests: Requests, group_id: str) -> list[str]:
-    """Return how a group stands and what was last asked about it with news, a line each, by whichever client."""
+    """Return lines about a group: its state, and its last requests with changes."""
     group = describe_group(broker, group_id)
     lines = [no_such_group(broker, group_id)] if group is None else [f"{group}", *_members(group)]
     asked = [request for request in requests.where(group_id=group_id) if not is_routine(request)]
@@ -529,7 +522,7 @@ KEPT_LINES = 20
 
 
 class LogTap(logging.Filter):
-    """Keeps the last warnings and errors that are written in one thread during a ``with`` block, and lets all pass."""
+    """Log filter that keeps the last warnings and errors of one thread during a ``with`` block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -545,11 +538,9 @@ class LogTap(logging.Filter):
         logging.getLogger(LOGGER_NAME).removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep a line, and let it pass."""
         if record.thread == self._thread_id and record.levelno >= logging.WARNING:
             self._lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
         return True
 
     def lines(self) -> list[str]:
-        """Return what was kept."""
         return list(self._lines)

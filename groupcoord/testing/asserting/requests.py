@@ -29,23 +29,22 @@ from groupcoord.wire.registry import APIS
 from groupcoord.wire.share_messages import ShareFetch, ShareFetchResponse
 
 ENTRIES_MAX = 10_000
-"""How many members, and partitions of one connection, are kept; the oldest are dropped first."""
+"""Limit on kept members, and on partitions of a connection; the oldest are dropped."""
 
 Place = tuple[str | UUID, int]
-"""A partition as a request names it: by topic name or topic id."""
 
 
 @define(eq=False)
 class _Connection:
-    """What one connection fetches.
+    """Fetches of one connection.
 
     Attributes:
         client_id: of its last fetch.
         share_member: group and member id, if it sends ShareFetch.
-        last_fetch: the number of its last fetch.
-        session: the partitions of its fetch session, which every fetch covers.
-        named: for each other partition the number of the last fetch that named it.
-        failed: the partitions that its last fetch got an error for.
+        last_fetch: number of its last fetch.
+        session: partitions of its fetch session, which every fetch covers.
+        named: number of the last fetch by partition outside the session.
+        failed: partitions with an error in the last response.
     """
 
     client_id: str = ""
@@ -90,7 +89,6 @@ class _Connection:
             self.named.pop(place, None)
 
     def last_fetch_of(self, places: tuple[Place, ...]) -> int:
-        """Return the number of the last fetch that covered a partition, which has several names; 0 if none did."""
         if not self.failed.isdisjoint(places):
             return 0
         if not self.session.isdisjoint(places):
@@ -99,23 +97,21 @@ class _Connection:
 
 
 class FetchLog:
-    """Who fetches what, kept from the requests and answers of a server."""
+    """Partitions that each connection fetches, from requests and responses."""
 
     def __init__(self) -> None:
         self._connections: dict[int, _Connection] = {}
         self._assigned_at: dict[tuple[str, str], int] = {}
 
     def note_request(self, number: int, connection: int, client_id: str, message: object) -> None:
-        """Note a request that has come."""
         if isinstance(message, Fetch):
             self._connections.setdefault(connection, _Connection()).note_fetch(number, client_id, message)
 
     def note_answer(self, connection: int, client_id: str, message: Any, answer: Any, request_count: int) -> None:
-        """Note an answer; ``request_count`` is the number of the last request that has come."""
         if isinstance(message, Fetch | ShareFetch):
             fetching = self._connections.setdefault(connection, _Connection())
             if isinstance(message, ShareFetch):
-                # Until its first answer a share-partition may begin behind records that are produced meanwhile.
+                # Before its first response a share-partition may start after records produced in the meantime.
                 fetching.note_share_fetch(request_count, client_id, message)
             fetching.note_errors(answer)
             return
@@ -127,16 +123,14 @@ class FetchLog:
                 del self._assigned_at[next(iter(self._assigned_at))]
 
     def session(self, connection: int) -> frozenset[Place]:
-        """Return the partitions of the fetch session of a connection."""
         fetching = self._connections.get(connection)
         return frozenset() if fetching is None else frozenset(fetching.session)
 
     def closed(self, connection: int) -> None:
-        """Forget a connection."""
         self._connections.pop(connection, None)
 
     def readers(self, group_id: str, member: MemberDescription, places: tuple[Place, ...]) -> int:
-        """Return how many connections of a member's client have fetched from a partition since it was assigned."""
+        """Return the number of connections of a member's client that fetched from a partition since its assignment."""
         since = self._assigned_at.get((group_id, member.member_id), 0)
         share_member = (group_id, member.member_id) if member.protocol == "share" else None
         return sum(
@@ -153,7 +147,7 @@ def _name(topic: Any) -> str | UUID:
 
 
 def _assigned_member(message: Any, answer: Any) -> str | None:
-    """Return the id of the member that an answer tells its assignment; None for other answers."""
+    """Return the member id of a response with an assignment; None for other responses."""
     match answer:
         case SyncGroupResponse(error_code=ErrorCode.NONE):
             return str(message.member_id)
@@ -168,28 +162,27 @@ __tracebackhide__ = True
 
 KEPT_COUNT = 10_000
 KEPT_RECORD_BYTES = 16_777_216
-"""So many requests are kept, and so many bytes of records in them; older ones are forgotten."""
+"""Limits on requests and their record bytes; the oldest requests are dropped."""
 
 
 @frozen
 class ReceivedRequest:
-    """A request that has come, and what became of it.
+    """Request with its response or refusal.
 
     Attributes:
-        number: 1 for the first that came, and so on.
-        api: Kafka's name of it: ``OffsetCommit``.
-        version: of the API.
-        client_id: what the client calls itself.
-        client_host: where it is, in Kafka's form: ``/127.0.0.1``.
-        node_id: the node that it came to.
-        connection: which of the server's connections it came on, counted from 1.
-        received_ms: when, by the server's clock.
-        message: the request, decoded: a class of :mod:`groupcoord.messages`, or of ``groupcoord.wire`` where it isn't
-            the group coordinator's.
-        answer: the answer, likewise; None if there is none (yet).
-        answered_ms: when it was given.
-        refusal: why there will be no answer, if the connection was closed before.
-        listener: the name of the listener that it came by, if there are several.
+        number: consecutive number, from 1.
+        api: Kafka's name: ``OffsetCommit``.
+        version: API version.
+        client_id: client id.
+        client_host: host in Kafka's form: ``/127.0.0.1``.
+        node_id: the node that received it.
+        connection: number of the connection, from 1.
+        received_ms: time by the server's clock.
+        message: the decoded request, of :mod:`groupcoord.messages` or ``groupcoord.wire``.
+        answer: the decoded response, or None.
+        answered_ms: time of the response, or None.
+        refusal: reason for a missing response, or None.
+        listener: name of the listener, if there are several.
     """
 
     number: int
@@ -208,7 +201,7 @@ class ReceivedRequest:
 
     @property
     def group_ids(self) -> tuple[str, ...]:
-        """The groups that it names."""
+        """The groups that the request names."""
         message = self.message
         if isinstance(message, FindCoordinator):
             return message.keys if message.key_type == CoordinatorType.GROUP else ()
@@ -216,7 +209,7 @@ class ReceivedRequest:
 
 
 class Requests(Sequence[ReceivedRequest]):
-    """Requests in the order in which they came; stays as it is while others come."""
+    """Immutable sequence of requests in the order of their arrival."""
 
     def __init__(self, requests: Sequence[ReceivedRequest]) -> None:
         self._requests = tuple(requests)
@@ -229,16 +222,16 @@ class Requests(Sequence[ReceivedRequest]):
         group_id: str | None = None,
         node: int | None = None,
     ) -> Requests:
-        """Return those that are of an API, from a client, about a group, to a node: all that is given must hold.
+        """Return the requests that match all given conditions.
 
         Args:
-            api: Kafka's name of it, or the class of the decoded request: ``"OffsetCommit"``, or ``OffsetCommit``.
-            client_id: what the client calls itself.
+            api: Kafka's name, or the class of the request: ``"OffsetCommit"`` or ``OffsetCommit``.
+            client_id: client id.
             group_id: a group that the request names.
-            node: the id of the node that it came to.
+            node: id of the receiving node.
 
         Raises:
-            UnknownNameError: no API that is served has this name.
+            UnknownNameError: the server has no such API.
         """
         name = None if api is None else _checked_api(api if isinstance(api, str) else api.__name__)
         return Requests(
@@ -253,7 +246,7 @@ class Requests(Sequence[ReceivedRequest]):
         )
 
     def after(self, number: int) -> Requests:
-        """Return those that came after the one with a number."""
+        """Return the requests after a number."""
         return Requests([request for request in self._requests if request.number > number])
 
     @overload
@@ -282,15 +275,15 @@ def _checked_api(name: str) -> str:
 
 
 class RequestLog:
-    """Keeps what came and what was answered.
+    """Received requests with their responses, within limits.
 
     Args:
         now_ms: the server's clock.
 
     Attributes:
-        count: how many requests have come.
-        fetches: who fetches what.
-        watchers: are called with each request when it comes, and again when it is answered or refused.
+        count: number of the last request.
+        fetches: partitions fetched.
+        watchers: called with each request on arrival, and again when it is answered or refused.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -304,7 +297,6 @@ class RequestLog:
         self._record_bytes_in_all = 0
 
     def new_connection(self) -> int:
-        """Return the number of a new connection."""
         self._connection_count += 1
         return self._connection_count
 
@@ -317,7 +309,6 @@ class RequestLog:
         connection: int,
         listener: str = "",
     ) -> int:
-        """Keep a request, and return its number."""
         self.count = number = self.count + 1
         self._kept[number] = ReceivedRequest(
             number,
@@ -341,7 +332,6 @@ class RequestLog:
         return number
 
     def answered(self, number: int, answer: Any) -> None:
-        """Keep the answer to a request."""
         request = self._kept.get(number)
         if request is None:
             return
@@ -352,14 +342,12 @@ class RequestLog:
         self._tell(number)
 
     def refused(self, number: int, reason: str) -> None:
-        """Note why a request has no answer."""
         request = self._kept.get(number)
         if request is not None and request.answered_ms is None:
             self._kept[number] = evolve(request, refusal=reason)
             self._tell(number)
 
     def closed(self, connection: int) -> None:
-        """Note that a connection is closed."""
         self.fetches.closed(connection)
 
     def _tell(self, number: int) -> None:
@@ -367,17 +355,15 @@ class RequestLog:
             watch(self._kept[number])
 
     def requests(self) -> Requests:
-        """Return what is kept."""
         return Requests(tuple(self._kept.values()))
 
     def clear(self) -> None:
-        """Forget what has come; numbers go on."""
         self._kept.clear()
         self._record_bytes.clear()
         self._record_bytes_in_all = 0
 
     def _copied(self, number: int, answer: FetchResponse) -> FetchResponse:
-        """Return an answer with records of its own: those of the log would keep all of its memory."""
+        """Return a response with copied records: slices would keep the log's memory."""
         if not any(partition.records for topic in answer.topics for partition in topic.partitions):
             return answer
         topics = tuple(
@@ -404,10 +390,10 @@ def _with_own_records(partition: FetchedPartitionData) -> FetchedPartitionData:
 
 
 class ObservedConnection(Connection):
-    """A connection that tells what it answers: what leaves, whatever an interceptor has made of it.
+    """Connection that records requests and the responses finally sent.
 
     Attributes:
-        listener: the name of the listener that it came by, if there are several.
+        listener: name of the listener, if there are several.
     """
 
     def __init__(
@@ -422,17 +408,15 @@ class ObservedConnection(Connection):
 
     @property
     def fetch_session(self) -> frozenset[Place]:
-        """The partitions of the connection's fetch session, which its fetches need not name."""
+        """Partitions of the fetch session, which a Fetch need not name."""
         return self._log.fetches.session(self._number)
 
     def note(self, header: RequestHeader, request: object) -> None:
-        """Keep the request that has come."""
         self._request_number = self._log.came(
             header, request, self.client_host, self._node_id, self._number, self.listener
         )
 
     def answer(self, response: WireResponse | None) -> None:
-        """See :class:`~groupcoord.broker.connection.Connection`."""
         if response is not None:
             held_back = self.on_answer
             if held_back is None:
@@ -449,17 +433,14 @@ class ObservedConnection(Connection):
         super().answer(response)
 
     def skip_answer(self) -> None:
-        """See :class:`~groupcoord.broker.connection.Connection`."""
         self._request_number = None
         super().skip_answer()
 
     def refuse(self, reason: str) -> None:
-        """See :class:`~groupcoord.broker.connection.Connection`."""
         self._give_up(reason)
         super().refuse(reason)
 
     def close(self) -> None:
-        """See :class:`~groupcoord.broker.connection.Connection`."""
         self._give_up("the connection was closed before")
         self._log.closed(self._number)
         super().close()
@@ -477,48 +458,44 @@ class ObservedConnection(Connection):
 
 @cache
 def _observed(usual: type[Connection]) -> type[Connection]:
-    """Return a type of connection with an eye on it: one with a log-in has states of its own."""
+    """Return the recording subclass of a connection class."""
     name = f"Observed{usual.__name__}"
     return ObservedConnection if usual is Connection else type(name, (ObservedConnection, usual), {})
 
 
 class RequestRecorder:
-    """The interceptor of an observed broker: keeps requests as they come, and asks another interceptor, if any.
+    """Interceptor that records requests and passes them to another interceptor.
 
     Attributes:
-        following: the other one.
+        following: the other interceptor, or None.
     """
 
     def __init__(self) -> None:
         self.following: Interceptor | None = None
 
     def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
-        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         if isinstance(connection, ObservedConnection):
             connection.note(header, request)
         return self.following is not None and self.following.takes(connection, header, request)
 
     def disconnected(self, connection: Connection) -> None:
-        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         if self.following is not None:
             self.following.disconnected(connection)
 
     def next_deadline_ms(self) -> int | None:
-        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         return None if self.following is None else self.following.next_deadline_ms()
 
     def tick(self, now_ms: int) -> None:
-        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         if self.following is not None:
             self.following.tick(now_ms)
 
 
 class ObservedBroker(Broker):
-    """A broker that keeps what comes and what it answers.
+    """Broker that records requests and responses.
 
     Args:
-        request_log: where.
-        options: see :class:`~groupcoord.broker.broker.Broker`.
+        request_log: the log to record in.
+        options: arguments of :class:`~groupcoord.broker.broker.Broker`.
     """
 
     def __init__(self, *, request_log: RequestLog, **options: Any) -> None:
@@ -527,19 +504,17 @@ class ObservedBroker(Broker):
         super().__init__(**options)
 
     def connect(self, client_host: str, listener: str = "") -> Connection:
-        """See :meth:`Broker.connect`."""
         connection = super().connect(client_host, listener)
         if isinstance(connection, ObservedConnection):
             connection.listener = listener
         return connection
 
     def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
-        """Return the usual type with an eye on it, for connections with a log-in and those without."""
         return cast(type[ConnectionT], _observed(cast(Any, usual)))
 
     @property
     def interceptor(self) -> Interceptor | None:
-        """The observer; what is set here comes behind it."""
+        """The recorder; an assigned interceptor follows it."""
         return self._recorder
 
     @interceptor.setter

@@ -1,7 +1,7 @@
-"""The exam: a program that consumes, in any language, put through all that can go wrong with its broker and itself.
+"""Exam of a consumer program in any language: scenarios of broker and program failures, judged by laws.
 
-The program is started as processes against a server of our own, with a stream of numbered records. What it does is read
-from the broker: commits, membership, and what it writes to an output. Verdicts go by laws; see ``docs/exam.md``.
+Use it for a whole program; the program runs as processes against a test server with numbered records. Its commits,
+membership and output are observed at the broker. ``docs/exam.md`` describes scenarios and laws.
 """
 
 from groupcoord.testing.exams.examination import Result, examine, play, scenarios_for

@@ -18,13 +18,13 @@ from groupcoord.testing.exams.stage import LOGIN_PLACEHOLDERS, PLACEHOLDERS, Pla
 
 
 def command_for(function: Callable[..., Any]) -> list[str]:
-    """Return the command that calls a function in a process of its own.
+    """Return the command that calls a function in its own process.
 
     Args:
-        function: one at the top of a file; what it takes of the placeholders it gets by keyword.
+        function: a function at module level, whose parameters are names of placeholders.
 
     Raises:
-        ValueError: it isn't at the top of a file, or takes something else.
+        ValueError: it is not at module level, or has another parameter.
     """
     name, taken = getattr(function, "__qualname__", ""), inspect.signature(function).parameters
     if not name.isidentifier():
@@ -40,7 +40,6 @@ def command_for(function: Callable[..., Any]) -> list[str]:
 
 
 def main(folder: str, module: str, name: str, *values: str) -> None:
-    """Call a function of a module, which is imported from a folder."""
     sys.path.insert(0, folder)
     getattr(import_module(module), name)(**dict(value.split("=", 1) for value in values))
 
@@ -52,17 +51,16 @@ if __name__ == "__main__":
 def exam(
     program: Sequence[str] | Callable[..., Any], *, only: Sequence[str] = (), **options: Any
 ) -> Callable[[Scenario], None]:
-    """Return a test that pytest runs once for each scenario: ``test_my_service = exam([...], protocol="consumer")``.
+    """Return a test with one case per scenario: ``test_my_service = exam([...], protocol="consumer")``.
 
     Args:
-        program: the words of the command, with placeholders; or a function at the top of a file, which is called in a
-            process of its own with those of ``bootstrap``, ``group``, ``topic``, ``output``, ``instance`` and
-            ``protocol`` that it takes.
-        only: regular expressions: scenarios whose names match one of them somewhere.
-        options: of the :class:`~groupcoord.testing.exams.Plan`.
+        program: the command with placeholders; or a function at module level, which runs in its own process with the
+            parameters it has of ``bootstrap``, ``group``, ``topic``, ``output``, ``instance`` and ``protocol``.
+        only: regular expressions searched in the names of scenarios.
+        options: arguments of :class:`~groupcoord.testing.exams.Plan`.
 
     Raises:
-        ValueError: the plan can't be carried out.
+        ValueError: the plan is invalid.
     """
     import pytest
 

@@ -1,4 +1,4 @@
-"""Examination: runs scenarios, judges them, and reports the results as text, JSON and JUnit XML."""
+"""Examination: runs scenarios, judges them, and reports the results as text, HTML and JUnit XML."""
 
 from __future__ import annotations
 
@@ -23,27 +23,26 @@ from groupcoord.testing.exams.trace import Breach, Event, Law, Place, Trace, Ver
 
 LISTED_MAX = 5
 MARKERS_WITHIN_S = 5.0
-"""The end of a transaction may be known of its offsets a moment earlier than of its records."""
+"""Offsets may see the end of a transaction slightly before its records do."""
 LOOK_UP_S = 0.2
-"""So often it is looked whether a scenario is over: Python handles a signal in its main thread, which a signal that
-another thread has taken does not wake."""
+"""Poll interval: Python handles signals in the main thread, which a signal to another thread does not wake."""
 NEED_AN_OUTPUT = (Law.ACCEPTED, Law.AFTERWARDS)
-"""Laws that nothing can be said of if it isn't known who processed what, and when."""
+"""Laws that can only be judged with an output topic."""
 
 
 @frozen
 class Result:
-    """What came of one scenario.
+    """Result of one scenario.
 
     Attributes:
-        scenario: which one.
-        verdicts: one for each law that was looked at.
+        scenario: the scenario.
+        verdicts: one per law that was checked.
         events: what happened.
-        seconds: how long it took.
-        has_begun: the instances came to work, and committed; else the scenario was not played.
-        trouble: why nothing could be judged; empty if it could.
-        last_words: what each instance printed last, by name.
-        known_bugs: sentences about bugs of client libraries whose symptoms were seen, by instance.
+        seconds: duration.
+        has_begun: the instances started to work and committed; otherwise the scenario was not played.
+        trouble: why nothing could be judged, or empty.
+        last_words: the end of each instance's log, by name.
+        known_bugs: sentences about known client bugs, by instance.
     """
 
     scenario: Scenario
@@ -57,24 +56,24 @@ class Result:
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
-        """The verdicts of laws that are broken, and that nothing else explains."""
+        """Verdicts of broken laws that no other breach explains."""
         return tuple(verdict for verdict in self.verdicts if verdict.is_broken)
 
     @property
     def is_passed(self) -> bool:
-        """Whether the program has done what it should."""
+        """Whether the scenario was played and no law was broken."""
         return not self.trouble and not self.broken
 
 
 def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
-    """Return the scenarios that a plan can be examined by.
+    """Return the scenarios that apply to a plan.
 
     Args:
-        plan: what is examined.
-        only: regular expressions, of which one must match somewhere in the name; none given: all.
+        plan: the plan.
+        only: regular expressions searched in the names; empty for all.
 
     Raises:
-        ValueError: an expression can't be read, or matches no scenario that the plan can be examined by.
+        ValueError: an expression is invalid or matches no scenario.
     """
     try:
         patterns = [re.compile(text) for text in only]
@@ -88,7 +87,7 @@ def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
 
 
 def _left_out(plan: Plan, scenario: Scenario) -> str:
-    """Return why a plan has no such scenario; empty if it has."""
+    """Return why a scenario does not apply to a plan; empty if it does."""
     if plan.protocol not in scenario.protocols:
         return f"it is for protocol {' or '.join(scenario.protocols)}, not {plan.protocol}"
     if scenario.declared and plan.declared not in scenario.declared:
@@ -106,21 +105,21 @@ def _none_called(pattern: str, plan: Plan, played: Sequence[Scenario]) -> str:
 
 
 def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1, plays_all: bool = False) -> Iterator[Result]:
-    """Put a program through all that can go wrong, each scenario with a server and instances of its own.
+    """Play the scenarios of a plan, each with its own server and instances.
 
-    The first scenario, ``quiet``, is played alone. If the program does not even begin there, the others are not played.
+    The first scenario, ``quiet``, is played alone; if the program does not start there, the others are omitted.
 
     Args:
-        plan: what is examined.
+        plan: the plan.
         only: see :func:`scenarios_for`.
-        jobs: how many scenarios at the same time; a machine that is too busy makes a program late.
-        plays_all: play the other scenarios also if the program does not begin in the first.
+        jobs: scenarios at the same time; an overloaded machine makes a program late.
+        plays_all: play the other scenarios even if the first does not start.
 
     Yields:
-        What came of each, in the order of the scenarios.
+        The results in the order of the scenarios.
 
     Raises:
-        ValueError: the plan can't be carried out.
+        ValueError: the plan is invalid.
     """
     first, *others = scenarios_for(plan, only)
     with ThreadPoolExecutor(jobs) as executor:
@@ -140,10 +139,10 @@ def _result_of(playing: Future[Result]) -> Result:
 
 
 def play(plan: Plan, scenario: Scenario) -> Result:
-    """Put a program through one scenario, and judge what it did.
+    """Play one scenario and return the result.
 
     Raises:
-        CommandError: the program can't be started.
+        CommandError: the program cannot be started.
     """
     start_s = time.monotonic()
     with ExitStack() as stack:
@@ -169,7 +168,6 @@ def play(plan: Plan, scenario: Scenario) -> Result:
 
 
 def _act(stage: Stage, scenario: Scenario) -> dict[Law, list[Breach]]:
-    """Let the scenario happen; return where which law was broken."""
     stage.trace.note("", f"{scenario.name} begins")
     scenario.happen(stage)
     stage.trace.note("", f"{scenario.name} is over")
@@ -183,16 +181,13 @@ def _act(stage: Stage, scenario: Scenario) -> dict[Law, list[Breach]]:
 
 
 def _is_over(stage: Stage) -> bool:
-    """Tell whether all is as it should be after a fault, so that instances can end in order."""
+    """Return whether the program has recovered, so that instances can be stopped."""
     return stage.is_caught_up() and not stage.fenced() and not stage.seeking() and stage.is_at_rest()
 
 
 def _breaches_so_far(stage: Stage, uncommitted: Sequence[int] = ()) -> dict[Law, list[Breach]]:
-    """Return where laws were broken that can be judged at any time.
-
-    Args:
-        stage: where the program works.
-        uncommitted: the partitions in which it should have committed by now, and has not.
+    """Return the breaches of laws that can be judged at any time; ``uncommitted`` are partitions
+    with overdue commits.
     """
     trace, now_s = stage.trace, stage.trace.now_s
     breaches = {
@@ -250,13 +245,12 @@ def _some(records: Sequence[str]) -> str:
 
 
 def _committed_counts(stage: Stage) -> Mapping[Place, int]:
-    """Return how often each record stands in the output, for those who read what is committed."""
+    """Return how often each record stands in the output, as read with ``read_committed``."""
     records = stage.server.records(OUTPUT, isolation_level="read_committed")
     return Counter(number for record in records for number in numbers_in_value(record.value, record.key))
 
 
 def _missing(stage: Stage, written: Mapping[Place, int] | None) -> Iterator[Breach]:
-    """Yield what is committed in each partition, and not processed."""
     for index, count in enumerate(stage.counts):
         missing = stage.trace.unprocessed(index, count, written)
         if missing:
@@ -265,7 +259,6 @@ def _missing(stage: Stage, written: Mapping[Place, int] | None) -> Iterator[Brea
 
 
 def _doubled(stage: Stage, written: Mapping[Place, int]) -> Iterator[Breach]:
-    """Yield what stands in the output more than once."""
     doubled = sorted(place for place, count in written.items() if count > 1)
     if doubled:
         listed = _some([f"{index}-{offset}" for index, offset in doubled])
@@ -273,7 +266,6 @@ def _doubled(stage: Stage, written: Mapping[Place, int]) -> Iterator[Breach]:
 
 
 def _standing(stage: Stage) -> str:
-    """Return how far the program is, in words."""
     group = stage.group()
     reached = stage.places()
     places = ", ".join(f"{TOPIC}-{index} at {reached.get(index, 0)} of {end}" for index, end in enumerate(stage.counts))
@@ -282,7 +274,6 @@ def _standing(stage: Stage) -> str:
 
 
 def _nothing_committed(stage: Stage, uncommitted: Sequence[int]) -> str:
-    """Return what is processed of some partitions without a commit, in words."""
     with_output = stage.plan.declared != "nothing"
     processed = Counter(index for index, _ in list(stage.trace.processed))
     places = ", ".join(f"{processed[index]} of {TOPIC}-{index}" for index in uncommitted)
@@ -304,10 +295,9 @@ PROGRAM = "the program"
 
 
 def story(result: Result, breach: Breach) -> list[Event]:
-    """Return the last events before a law was broken that have to do with it: what was done to whom, and its requests.
+    """Return the last events that led to a breach: faults, and requests of the instance; without one all errors.
 
-    They are those of the instance, and of the exam itself; if no instance is named, the errors of all. The causes that
-    the breach names come before them, however early they were.
+    The causes named by the breach come first.
     """
     before = [event for event in result.events if event.at_s <= breach.at_s]
     own = [event for event in before if event.who in ("", breach.who) or (not breach.who and event.is_error)]
@@ -318,16 +308,16 @@ def story(result: Result, breach: Breach) -> list[Event]:
 
 
 def baseline_of(results: Iterable[Result]) -> Result | None:
-    """Return the result of the scenario in which nothing goes wrong; None if it was not played."""
+    """Return the result of the scenario without faults; None if it was not played."""
     return next((result for result in results if result.scenario.name == BASELINE), None)
 
 
 def in_lines(result: Result, baseline: Result | None = None) -> list[str]:
-    """Return a result in lines: what is broken, with the story of the first breach of each law.
+    """Return a result as lines: each broken law, with the story of its first breach.
 
     Args:
-        result: of a scenario.
-        baseline: that of the scenario in which nothing goes wrong; a law that is broken there is only named.
+        result: the result.
+        baseline: result of the scenario without faults; laws broken there are only named.
     """
     if result.trouble:
         lines = [f"  {result.trouble}"]
@@ -341,19 +331,18 @@ def in_lines(result: Result, baseline: Result | None = None) -> list[str]:
 
 
 def _known_bugs(result: Result) -> list[str]:
-    """Return sentences about client bugs whose symptoms were seen, if the scenario failed."""
     found = {} if result.is_passed else result.known_bugs
     return [f"{name} {sentence}" for name, sentences in found.items() for sentence in sentences]
 
 
 def is_like_baseline(result: Result, baseline: Result | None) -> bool:
-    """Return whether a scenario failed with nothing but what fails in the one in which nothing goes wrong."""
+    """Return whether a scenario fails only with laws that also fail without faults."""
     new, known = _by_novelty(result, baseline)
     return bool(known) and not new
 
 
 def _by_novelty(result: Result, baseline: Result | None) -> tuple[list[Verdict], list[Verdict]]:
-    """Return the verdicts of broken laws: those of laws that hold in the baseline, and those of the others."""
+    """Return verdicts of broken laws: those that hold in the baseline, and the others."""
     other = baseline is not None and baseline.scenario.name != result.scenario.name
     known = {verdict.law for verdict in baseline.broken} if baseline is not None and other else set()
     new = [verdict for verdict in result.broken if verdict.law not in known]
@@ -380,7 +369,7 @@ def _in_a_line(event: Event) -> str:
 
 
 def exam_junit(results: Iterable[Result]) -> str:
-    """Return results as JUnit XML, a test case for each scenario."""
+    """Return results as JUnit XML, one test case per scenario."""
     return to_junit(
         "groupcoord exam",
         [
@@ -400,7 +389,7 @@ def exam_junit(results: Iterable[Result]) -> str:
 
 
 def exam_page(results: Sequence[Result], command: str) -> str:
-    """Return results as one page: a table of scenarios, failed ones first, and a diagram for each broken law."""
+    """Return results as an HTML page: a table of scenarios, and a diagram for each broken law."""
     passed = sum(result.is_passed for result in results)
     lead = [
         paragraph(element("code", command)),
@@ -471,7 +460,7 @@ def _in_details(result: Result, verdict: Verdict) -> Html:
 
 
 def _diagram(events: Sequence[Event], who: str) -> Html:
-    """Return a sequence diagram, as a list whose lines wrap: an instance's requests, and what was done to it."""
+    """Return a sequence diagram of an instance's requests and the faults, as a list whose lines wrap."""
     ends = element("div", element("span", who or "instances"), element("span", "broker"), class_="ends")
     steps = [
         element(

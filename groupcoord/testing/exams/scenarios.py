@@ -1,4 +1,4 @@
-"""What can go wrong, a function each: it is called while the program works, and lets something happen to it."""
+"""Scenarios of the exam: a function each, which causes a failure while the program works."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ AWAY = "COORDINATOR_NOT_AVAILABLE"
 FOR_A_WHILE_S = 2.0
 SLOW_MS = 1_500
 TAKEN_OVER_S = 1.0
-"""So long others have for what is taken from one: much less than who works late is given to end it."""
+"""Time for other instances to take over; much shorter than the tolerance for late work."""
 STILL_AT_IT_S = 5.0
 TILL_CLIENTS_GIVE_UP_S = 8.0
-"""So long a client may try a commit again by itself, which names a topic and can't tell it from the next one."""
+"""Time in which a client may retry a commit by topic name, which would apply to a recreated topic."""
 
 
 @frozen
 class Scenario:
-    """Something that goes wrong.
+    """Failure to examine a program with.
 
     Attributes:
-        name: in a few words, joined by hyphens.
-        why: a sentence that says where it comes from in production.
-        happen: lets it happen, and is back when it is over.
-        protocols: which ones know it.
-        declared: of which promises it can tell something; none given: of all.
-        needs_login: it is about clients that log in.
-        settings: of the server, under Kafka's keys.
+        name: words joined by hyphens.
+        why: the cause in production, as a sentence.
+        happen: causes the failure and returns when it is over.
+        protocols: the protocols that it applies to.
+        declared: the guarantees that it can test; empty for all.
+        needs_login: it applies only to clients that log in.
+        settings: server settings by Kafka's keys.
     """
 
     name: str
@@ -54,13 +54,12 @@ class Scenario:
 
 SCENARIOS: list[Scenario] = []
 BASELINE = "quiet"
-"""The first scenario, in which nothing goes wrong."""
 
 
 def scenario(
     why: str, *, protocols: Collection[Protocol] = ALL_PROTOCOLS, declared: Collection[Declared] = ()
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    """Make a scenario of a function; its name is that of the function."""
+    """Register a function as a scenario with its name."""
 
     def add(happen: Callable[[Stage], None]) -> Callable[[Stage], None]:
         SCENARIOS.append(Scenario(happen.__name__.replace("_", "-"), why, happen, protocols, declared))
@@ -74,13 +73,12 @@ def scenario(
 
 @scenario("A day on which nothing goes wrong: the measure of all others.")
 def quiet(stage: Stage) -> None:
-    """Records come, and are processed."""
     stage.pause(FOR_A_WHILE_S)
 
 
 @scenario("A new version is rolled out: one instance after the other ends in order and is started again.")
 def rolling_restart(stage: Stage) -> None:
-    """Each instance gets SIGTERM, and is started again."""
+    """Stop each instance with SIGTERM and start it again."""
     for instance in stage.running:
         stage.end(instance)
         stage.start(instance)
@@ -89,7 +87,6 @@ def rolling_restart(stage: Stage) -> None:
 
 @scenario("The kernel runs out of memory and kills a process, or a machine is gone.")
 def killed(stage: Stage) -> None:
-    """An instance gets SIGKILL, its session ends, and it is started again."""
     instance = stage.first
     instance.kill()
     stage.forget_member(instance)
@@ -99,7 +96,7 @@ def killed(stage: Stage) -> None:
 
 @scenario("A long collection of garbage, a swapping machine, or a debugger: a process stands still past its session.")
 def frozen_past_its_session(stage: Stage) -> None:
-    """An instance gets SIGSTOP, its session ends, others take over, and it goes on as if nothing had been."""
+    """SIGSTOP until the session has expired and others have taken over, then SIGCONT."""
     instance = stage.first
     instance.freeze()
     stage.forget_member(instance)
@@ -109,7 +106,6 @@ def frozen_past_its_session(stage: Stage) -> None:
 
 @scenario("Load grows and falls again: one instance more, then one less.")
 def scale_out_and_in(stage: Stage) -> None:
-    """The spare instance is started, takes its share, and ends in order."""
     stage.start(stage.spare)
     stage.wait(stage.is_at_rest, stage.plan.within_s)
     stage.pause(1.0)
@@ -121,7 +117,6 @@ def scale_out_and_in(stage: Stage) -> None:
 
 @scenario("A network that loses heartbeats: the session of a process ends while it lives and works.")
 def session_ends(stage: Stage) -> None:
-    """The coordinator takes a member for dead that isn't."""
     stage.forget_member(stage.first)
 
 
@@ -130,7 +125,7 @@ def session_ends(stage: Stage) -> None:
     protocols=OF_PARTITIONS,
 )
 def session_ends_during_a_commit(stage: Stage) -> None:
-    """A commit waits, its member is put out, and the commit goes on."""
+    """Hold a commit, expire its member, and release the commit."""
     instance = stage.first
     with stage.server.hold("OffsetCommit", where=partial(_is_from, instance), times=1) as held:
         stage.meet(held)
@@ -143,7 +138,7 @@ def _is_from(instance: Instance, call: Call) -> bool:
 
 @scenario("A database is slow, and a batch takes longer than max.poll.interval.ms: its member is out while it works.")
 def slow_processing(stage: Stage) -> None:
-    """What an instance writes waits, its member is put out, and the writes go on."""
+    """Hold the writes of an instance, expire its member, and release the writes."""
     instance = stage.first
     with stage.server.hold("Produce", where=partial(_is_from, instance)) as held:
         stage.meet(held)
@@ -158,7 +153,7 @@ def slow_processing(stage: Stage) -> None:
     protocols=OF_RECORDS,
 )
 def locks_run_out(stage: Stage) -> None:
-    """All records that instances have are given to others, too; then there is time to see who works on them still."""
+    """Expire all acquisition locks, then wait to see late work."""
     for _ in range(3):
         stage.wait(stage.server.share(GROUP_ID).acquired, stage.plan.within_s)
         stage.forget_member(stage.first)
@@ -172,11 +167,10 @@ def locks_run_out(stage: Stage) -> None:
 
 
 AGAIN: tuple[Declared, ...] = ("at-least-once", "nothing")
-"""What is not said to be processed once may be processed again."""
+"""Guarantees under which records may be processed again."""
 
 
 def _while_all_are_away(change: Callable[[], None], stage: Stage) -> None:
-    """End all instances, change something, and start them again."""
     instances = stage.running
     for instance in instances:
         stage.end(instance)
@@ -189,7 +183,6 @@ def _while_all_are_away(change: Callable[[], None], stage: Stage) -> None:
     "A group was away for longer than offsets are kept, and begins anew.", protocols=OF_PARTITIONS, declared=AGAIN
 )
 def offsets_expire(stage: Stage) -> None:
-    """All instances end, the group's offsets go, and they are started again."""
     _while_all_are_away(stage.begin_anew, stage)
 
 
@@ -199,7 +192,6 @@ def offsets_expire(stage: Stage) -> None:
     declared=AGAIN,
 )
 def offsets_are_reset(stage: Stage) -> None:
-    """All instances end, offsets go back to half of what was done, and they are started again."""
     _while_all_are_away(partial(stage.go_back, 0.5), stage)
 
 
@@ -213,14 +205,13 @@ ONCE: tuple[Declared, ...] = ("exactly-once",)
     "Another producer has taken a transactional id, or a transaction took too long: its end is refused.", declared=ONCE
 )
 def transaction_is_fenced(stage: Stage) -> None:
-    """The end of a transaction is answered with PRODUCER_FENCED; it stays open until its id is taken again."""
+    """Fail EndTxn with PRODUCER_FENCED; the transaction stays open until its id is initialized again."""
     with stage.server.fail_next("EndTxn", "PRODUCER_FENCED") as fault:
         stage.meet(fault)
 
 
 @scenario("The coordinator of transactions moves between the last record of one and its end.", declared=ONCE)
 def transaction_coordinator_moves(stage: Stage) -> None:
-    """Ends of transactions are answered with NOT_COORDINATOR, once and for a while."""
     with stage.server.fail_next("EndTxn", MOVED) as fault:
         stage.meet(fault)
     with stage.server.fail_next("EndTxn", MOVED, times=None) as fault:
@@ -232,7 +223,7 @@ def transaction_coordinator_moves(stage: Stage) -> None:
 
 
 def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: Stage) -> None:
-    """Answer an API with each error once; with those that a broker may give for a while, for a while, too."""
+    """Fail an API once with each error, and repeatedly with lasting ones."""
     for code in (*lasting, *single):
         _settle(api, stage)
         with stage.server.fail_next(api, code) as fault:
@@ -247,17 +238,16 @@ def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: 
 
 
 OF_REBALANCES = ("JoinGroup", "SyncGroup", "OffsetFetch", "LeaveGroup")
-"""What members ask only when partitions are given out."""
+"""Requests that members send only in a rebalance."""
 
 
 def _settle(api: str, stage: Stage) -> None:
-    """Wait for a group that can be disturbed, before requests of an API are answered with errors."""
     if api in OF_REBALANCES:
         stage.wait(stage.is_at_rest, stage.plan.within_s)
 
 
 def _provoke(api: str, stage: Stage) -> None:
-    """See to it that requests of an API come soon."""
+    """Cause requests of an API."""
     if api == "OffsetFetch":
         stage.forget_member(stage.first)
     elif api == "LeaveGroup":
@@ -267,19 +257,19 @@ def _provoke(api: str, stage: Stage) -> None:
         try:
             stage.server.begin_rebalance(GROUP_ID)
         except LookupError:
-            return  # it rebalances already
+            return  # rebalances already
     elif api == "FindCoordinator":
         stage.server.drop_connections()
 
 
 @frozen
 class _Errors:
-    """What Kafka may answer to a healthy member at an API.
+    """Errors of an API that Kafka may return to a healthy member.
 
     Attributes:
-        lasting: errors that it may give for a while.
-        single: errors that it gives once: what the member does about it brings another answer.
-        protocols: which ones ask it.
+        lasting: errors that it may return repeatedly.
+        single: errors that it returns once, since the member reacts.
+        protocols: the protocols with this API.
     """
 
     lasting: tuple[str, ...]
@@ -303,8 +293,6 @@ ERRORS: dict[str, _Errors] = {
     "ShareAcknowledge": _Errors(_OF_LEADERS, (), OF_RECORDS),
     "FindCoordinator": _Errors((AWAY, LOADING)),
 }
-"""By API, of those that members of groups use."""
-
 SCENARIOS += [
     Scenario(
         f"errors-of-{api}",
@@ -320,20 +308,18 @@ SCENARIOS += [
 
 
 def _heartbeat(stage: Stage) -> str:
-    """Return with which request a member says that it lives."""
     return {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}[
         stage.plan.protocol
     ]
 
 
 def _about_records(stage: Stage) -> tuple[str, str]:
-    """Return with which requests a member reads, and says how far it is."""
     return ("ShareFetch", "ShareAcknowledge") if stage.plan.protocol == "share" else ("Fetch", "OffsetCommit")
 
 
 @scenario("A connection breaks after a commit was written, and before its answer is there.")
 def lost_answers_to_commits(stage: Stage) -> None:
-    """Commits, or acknowledgements, have their effect, and connections close instead of answers."""
+    """Handle commits and acknowledgements, but close connections instead of responding."""
     api = "ShareAcknowledge" if stage.plan.protocol == "share" else "OffsetCommit"
     with stage.server.disconnect_next(api, times=3, after=True) as fault:
         stage.meet(fault, 3)
@@ -341,7 +327,7 @@ def lost_answers_to_commits(stage: Stage) -> None:
 
 @scenario("A connection breaks after a join or a heartbeat had its effect, and before its answer is there.")
 def lost_answers_to_members(stage: Stage) -> None:
-    """Members are known to the coordinator by what they were never told."""
+    """Handle joins and heartbeats, but close connections instead of responding."""
     for api in ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else (_heartbeat(stage),):
         _settle(api, stage)
         with stage.server.disconnect_next(api, after=True) as fault:
@@ -351,7 +337,6 @@ def lost_answers_to_members(stage: Stage) -> None:
 
 @scenario("A broker is busy: every answer takes its time.")
 def slow_broker(stage: Stage) -> None:
-    """Commits, fetches and heartbeats wait before they are handled."""
     delays = [stage.server.delay(api, SLOW_MS) for api in (*_about_records(stage), _heartbeat(stage))]
     stage.pause(3 * SLOW_MS / 1_000)
     for delay in delays:
@@ -360,7 +345,7 @@ def slow_broker(stage: Stage) -> None:
 
 @scenario("A broker stands still for so long that sessions end, and then goes on.")
 def stalled_broker(stage: Stage) -> None:
-    """Nothing is answered, a session ends meanwhile, and then everything at once."""
+    """Hold all requests until a session expires, then release all at once."""
     holds = [stage.server.hold(api) for api in ("Produce", *_about_records(stage), _heartbeat(stage))]
     stage.pause(FOR_A_WHILE_S)
     stage.forget_member(stage.first)
@@ -373,14 +358,13 @@ def stalled_broker(stage: Stage) -> None:
 
 @scenario("A broker is restarted, and the group's coordinator is another one from then on.")
 def coordinator_moves(stage: Stage) -> None:
-    """The coordinator moves twice while the program works."""
     for _ in range(2):
         stage.server.move_coordinator(GROUP_ID)
         stage.pause(1.0)
 
 
 def _moves_during(api: str, stage: Stage) -> None:
-    """Let requests of an API wait, and move the coordinator before they go on."""
+    """Hold requests of an API and move the coordinator before they continue."""
     _settle(api, stage)
     with stage.server.hold(api, times=1) as held:
         _provoke(api, stage)
@@ -407,7 +391,6 @@ SCENARIOS += [
 
 @scenario("The coordinator moves while an instance ends, which can't say to the old one that it leaves.")
 def coordinator_moves_during_leave(stage: Stage) -> None:
-    """An instance ends in order right after the move."""
     stage.server.move_coordinator(GROUP_ID)
     stage.end(stage.first)
     stage.start(stage.first)
@@ -415,7 +398,6 @@ def coordinator_moves_during_leave(stage: Stage) -> None:
 
 @scenario("A broker is restarted in order, and others lead its partitions.")
 def leaders_move(stage: Stage) -> None:
-    """The leader of each partition moves."""
     for index in range(stage.partition_count):
         stage.server.move_leader(TOPIC, index)
     stage.pause(1.0)
@@ -423,7 +405,6 @@ def leaders_move(stage: Stage) -> None:
 
 @scenario("A broker dies and comes back.")
 def broker_dies(stage: Stage) -> None:
-    """The node that coordinates the group is killed, and starts again a little later."""
     node = stage.server.coordinator(GROUP_ID)
     stage.server.crash(node=node)
     stage.pause(FOR_A_WHILE_S)
@@ -432,7 +413,6 @@ def broker_dies(stage: Stage) -> None:
 
 @scenario("A new version of Kafka is rolled out: one broker after the other is restarted.")
 def brokers_are_restarted(stage: Stage) -> None:
-    """Each node ends and comes back; what it led and coordinated is with the others meanwhile."""
     for node in stage.server.nodes:
         stage.server.crash(node=node)
         stage.pause(1.0)
@@ -442,7 +422,6 @@ def brokers_are_restarted(stage: Stage) -> None:
 
 @scenario("A whole cluster is gone for a while: a power cut, or a network that is cut off.")
 def all_brokers_die(stage: Stage) -> None:
-    """All nodes are killed, and start again."""
     stage.server.crash()
     stage.pause(FOR_A_WHILE_S)
     stage.server.restart()
@@ -450,7 +429,6 @@ def all_brokers_die(stage: Stage) -> None:
 
 @scenario("Every connection breaks off at once: a load balancer or firewall is restarted.")
 def connections_break(stage: Stage) -> None:
-    """All connections break off."""
     stage.server.drop_connections()
 
 
@@ -458,7 +436,7 @@ LOGIN_LIFE_MS = 2_000
 
 
 def _login_expires(stage: Stage) -> None:
-    """Time passes in which each log-in is renewed, or its connection closed, several times."""
+    """Advance time over several expiries of each log-in."""
     stage.pause(4 * LOGIN_LIFE_MS / 1_000)
 
 
@@ -478,7 +456,6 @@ SCENARIOS.append(
 
 @scenario("A topic gets more partitions, since they were not enough.", protocols=NOT_CLASSIC)
 def partitions_are_added(stage: Stage) -> None:
-    """The topic has one partition more, with records from the first offset on."""
     stage.server.create_partitions(TOPIC, stage.partition_count + 1)
     stage.counts.append(0)
     stage.pause(1.0)
@@ -490,7 +467,7 @@ def partitions_are_added(stage: Stage) -> None:
     declared=AGAIN,
 )
 def topic_is_made_again(stage: Stage) -> None:
-    """The topic goes, and so do its offsets; when clients have given up their commits, there is another one."""
+    """Delete the topic and its offsets; create it again when clients have given up their commits."""
     stage.delete_topic()
     stage.pause(TILL_CLIENTS_GIVE_UP_S)
     stage.create_topic()
@@ -499,7 +476,7 @@ def topic_is_made_again(stage: Stage) -> None:
 
 @scenario("A producer writes what nobody can read.")
 def poison_record(stage: Stage) -> None:
-    """A record that has no number stands among the others; it may be left out, those behind it may not."""
+    """Produce an unreadable record; it may be skipped, later ones may not."""
     for index in range(stage.partition_count):
         stage.produce(index, value="\ufffd is no number")
     stage.pause(1.0)

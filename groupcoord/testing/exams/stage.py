@@ -32,7 +32,7 @@ from groupcoord.testing.server import ServerThread
 
 PLACEHOLDERS = ("bootstrap", "group", "topic", "output", "instance", "protocol")
 LOGIN_PLACEHOLDERS = ("security_protocol", "ca", "mechanism", "user", "password")
-"""What a client needs to know besides where it connects with TLS or logs in; empty where it doesn't."""
+"""Placeholders for TLS and SASL; empty without them."""
 ENVIRONMENT_PREFIX = "EXAM_"
 RESTARTS_MAX = 10
 RESTART_AFTER_S = 0.5
@@ -42,25 +42,25 @@ END_WITHIN_S = 20.0
 STARTED_WITHIN_S = 5.0
 _STARTING = Lock()
 _LIVES: WeakSet[Instance] = WeakSet()
-"""Those that were started in this process, which :data:`_STARTING` guards; the main thread starts none in a command."""
+"""Instances started by this process, guarded by :data:`_STARTING`."""
 
 
 def kill_all() -> None:
-    """Kill all instances of all exams of this process, which ends in the middle of one; no other is started then."""
+    """Kill all instances of all exams of this process and prevent further starts."""
     _STARTING.acquire(timeout=STARTED_WITHIN_S)
     for instance in list(_LIVES):
         instance.send_kill()
 
 
 class CommandError(GroupcoordError, ValueError):
-    """The command can't be started, or has a placeholder that there isn't."""
+    """The command cannot be started or has an unknown placeholder."""
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Make sure that a command names nothing that it isn't given.
+    """Check the placeholders of a command.
 
     Raises:
-        CommandError: there is no command, or it has another placeholder.
+        CommandError: the command is empty or has an unknown placeholder.
     """
     if not command:
         raise CommandError("say how the program is started: -- COMMAND…")
@@ -75,19 +75,18 @@ def check_command(command: Sequence[str]) -> None:
 
 
 class Instance:
-    """One of the processes of the program; one that ends by itself is started again, as a supervisor would.
+    """Process of the program; it is restarted when it ends by itself, as a supervisor does.
 
     Args:
-        name: of the instance, and of the listener that it comes by.
-        command: the words of the command, with placeholders.
-        values: of the placeholders; the program finds them in its environment as well, as ``EXAM_BOOTSTRAP`` and so on.
-        log_path: where what it prints is kept.
-        note: is told in words what has become of it.
+        name: name of the instance and of its listener.
+        command: the command with placeholders.
+        values: values of the placeholders, also in the environment as ``EXAM_BOOTSTRAP`` and so on.
+        log_path: file for its output.
+        note: called with a description of each change.
 
     Attributes:
-        name: as given.
-        is_wanted: it is to run.
-        ends: how often it has ended without being told to.
+        is_wanted: it should run.
+        ends: how often it ended by itself.
     """
 
     def __init__(
@@ -110,19 +109,18 @@ class Instance:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it has ended by itself too often to be started again."""
+        """Whether it ended by itself too often to be restarted."""
         return self.is_wanted and self.ends > RESTARTS_MAX
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives, be it stopped by a signal."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Start the process.
 
         Raises:
-            CommandError: it can't be started.
+            CommandError: it cannot be started.
         """
         self.is_wanted = True
         with self._log_path.open("ab") as log, _STARTING:
@@ -144,7 +142,7 @@ class Instance:
             raise CommandError(f"can't start {shlex.join(self._words)}: {error}") from None
 
     def tend(self) -> None:
-        """Start the process again, a moment after it has ended by itself, a few times."""
+        """Restart the process a moment after it ended by itself, a few times."""
         if not self.is_wanted or self.is_running:
             return
         now_s = time.monotonic()
@@ -158,7 +156,7 @@ class Instance:
             self.start()
 
     def ask_to_end(self) -> bool:
-        """Send SIGTERM, and wait for the end; return False if it had to be killed."""
+        """Send SIGTERM and wait; return False if SIGKILL was necessary."""
         self.is_wanted = False
         if not self.is_running:
             return True
@@ -175,7 +173,6 @@ class Instance:
         return True
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait for the end."""
         self.is_wanted = False
         if self._process is not None and self.is_running:
             self._note(self.name, "gets SIGKILL")
@@ -183,22 +180,18 @@ class Instance:
             self._process.wait()
 
     def send_kill(self) -> None:
-        """Send SIGKILL, whatever it is to do, and wait for nothing."""
         if self.is_running:
             self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Send SIGSTOP: the process lives and does nothing."""
         self._note(self.name, "gets SIGSTOP")
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Send SIGCONT: the process goes on as if nothing had happened."""
         self._note(self.name, "gets SIGCONT")
         self._signal(signal.SIGCONT)
 
     def last_words(self) -> str:
-        """Return the end of what it has printed."""
         return last_words(self._log_path)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -220,15 +213,15 @@ SHARE_SETTINGS: Mapping[str, str | int] = {
     "group.share.record.lock.duration.ms": 5_000,
     "group.share.min.record.lock.duration.ms": 1_000,
 }
-"""What is to last seconds of an exam, and not minutes."""
+"""Settings in seconds instead of minutes."""
 HEARTBEAT_SETTINGS: Mapping[str, int] = {"group.consumer.heartbeat.interval.ms": 2_000}
-"""librdkafka takes an answer for lost after that time, and does not get over it: see docs/client-bugs.md."""
+"""librdkafka treats a response as lost after this time and does not recover; see docs/client-bugs.md."""
 RETENTION_SETTINGS: Mapping[str, int] = {
     "offsets.retention.minutes": 60,
     "offsets.retention.check.interval.ms": 60_000,
 }
 RETENTION_MS = 62 * 60_000
-"""After this time offsets of a group without members are gone, and the records of its topic are not."""
+"""Time after which offsets of an empty group expire, and records of its topic do not."""
 USER, PASSWORD = "exam-user", "exam-password"
 SPARE_INSTANCES = 1
 FROM_THE_FIRST = {"share.auto.offset.reset": "earliest"}
@@ -236,10 +229,10 @@ LOOK_AGAIN_S = 0.05
 FEED_EVERY_S = 0.1
 JOIN_WITHIN_S = 90.0
 COMMIT_SHARE = 2 / 3
-"""Of the time in which all must be caught up: by then something of what is processed must be committed."""
+"""Share of ``within_s`` after which some processed records must be committed."""
 ADMIN_WITHIN_S = 10.0
 SEEN_WITHIN_S = 3.0
-"""So long a busy server may take to read what a process that has ended had sent."""
+"""Time in which a busy server reads the last requests of an ended process."""
 
 
 def _in_words(command: Iterable[str]) -> tuple[str, ...]:
@@ -248,23 +241,23 @@ def _in_words(command: Iterable[str]) -> tuple[str, ...]:
 
 @frozen
 class Plan:
-    """What is examined, and how.
+    """Program to examine, and how.
 
     Attributes:
-        command: the words that start an instance, with the placeholders ``{bootstrap}``, ``{group}``, ``{topic}``,
-            ``{output}``, ``{instance}`` and ``{protocol}``, and those of a log-in: ``{security_protocol}``, ``{ca}``,
-            ``{mechanism}``, ``{user}`` and ``{password}``.
-        instances: how many are started.
-        protocol: which one its groups speak.
-        declared: what it promises of the records that it writes to the output; ``nothing``: it writes none.
-        within_s: how soon all must be caught up after a fault, in seconds.
-        settings: of the server, besides, under Kafka's keys.
-        security_protocol: how it connects; certificates for TLS are made, and need the extra ``login``.
-        mechanism: how it logs in, if it does.
+        command: command of an instance with the placeholders ``{bootstrap}``, ``{group}``, ``{topic}``, ``{output}``,
+            ``{instance}`` and ``{protocol}``, and for a log-in ``{security_protocol}``, ``{ca}``, ``{mechanism}``,
+            ``{user}`` and ``{password}``.
+        instances: number of instances.
+        protocol: protocol of the group.
+        declared: guarantee for records in the output; ``nothing`` without an output.
+        within_s: seconds within which the program must catch up after a fault.
+        settings: further server settings by Kafka's keys.
+        security_protocol: protocol of the connection; TLS certificates are created (extra ``login``).
+        mechanism: SASL mechanism, if clients log in.
 
     Raises:
-        CommandError: the command can't be started like that.
-        ValueError: another value isn't what it should be; the message says what is wrong.
+        CommandError: the command is invalid.
+        ValueError: another value is invalid.
     """
 
     command: Sequence[str] = field(converter=_in_words)
@@ -295,40 +288,39 @@ class Plan:
 
     @property
     def logs_in(self) -> bool:
-        """Whether clients say who they are."""
+        """Whether clients authenticate."""
         return self.security_protocol.startswith("SASL_")
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """Whether connections use TLS."""
         return self.security_protocol.endswith("SSL")
 
 
 @frozen
 class _Told:
-    """Stands for the token of a request that nobody's connection has sent."""
+    """Token of an internal request."""
 
     answered: threading.Event
 
     def answer(self, response: object) -> None:
-        """Take the answer."""
         self.answered.set()
 
 
 class Stage:
-    """A server with three nodes, instances that come each by a listener of its own, and records for them.
+    """Server with three nodes, instances with a listener each, and records for them.
 
     Args:
-        plan: what is examined.
-        folder: where what the instances print is kept, and the authority's certificate.
-        settings: of the server, for this scenario.
+        plan: the plan.
+        folder: folder for the instances' output and the authority's certificate.
+        settings: server settings of the scenario.
 
     Attributes:
         server: the server.
-        trace: what the instances do.
-        instances: those that there are by name, whether they run or not; the last one is spare.
-        counts: how many records each partition has.
-        breaches: of laws that are looked at on the way.
+        trace: observations of the instances.
+        instances: instances by name; the last one is spare.
+        counts: number of records by partition.
+        breaches: breaches found during the scenario.
     """
 
     def __init__(self, plan: Plan, folder: Path, settings: Mapping[str, str | int | float]) -> None:
@@ -348,7 +340,7 @@ class Stage:
                 **SHARE_SETTINGS,
                 **HEARTBEAT_SETTINGS,
                 **RETENTION_SETTINGS,
-                "auto.create.topics.enable": "false",  # else clients make again what the exam has deleted
+                "auto.create.topics.enable": "false",  # clients would recreate deleted topics
                 **settings,
                 **plan.settings,
             },
@@ -368,7 +360,7 @@ class Stage:
         self.counts = [0] * PARTITIONS
 
     def _topic_name(self, topic_id: UUID) -> str | None:
-        with suppress(RuntimeError):  # the server ends, and answers the last ones
+        with suppress(RuntimeError):  # the server stops and answers its last requests
             self._topic_names[topic_id] = self.server.run(lambda broker: broker.topics.topic_name(topic_id))
         return self._topic_names.get(topic_id)
 
@@ -393,7 +385,6 @@ class Stage:
         return self
 
     def _login(self) -> dict[str, str]:
-        """Return what a client needs to know to connect and log in."""
         login = dict.fromkeys(LOGIN_PLACEHOLDERS, "")
         login["security_protocol"] = self.plan.security_protocol
         if self.server.certificates is not None:
@@ -415,29 +406,27 @@ class Stage:
 
     @property
     def first(self) -> Instance:
-        """The instance to which things happen."""
+        """The instance that failures happen to."""
         return next(iter(self.instances.values()))
 
     @property
     def spare(self) -> Instance:
-        """The instance that isn't started with the others."""
+        """The instance that is not started with the others."""
         return self.instances[self._names[-1]]
 
     @property
     def running(self) -> list[Instance]:
-        """The instances that are to run."""
         return [instance for instance in self.instances.values() if instance.is_wanted]
 
     def start(self, instance: Instance) -> None:
-        """Start an instance, of which nothing is known yet."""
         self.trace.forget(instance.name)
         instance.start()
 
     def start_all(self) -> bool:
-        """Start the instances but the spare one, and feed them.
+        """Start the instances except the spare one, and produce records.
 
         Returns:
-            Whether they share the partitions, and have committed in each. False as soon as that can't be expected.
+            Whether they share the partitions and have committed in each; False as soon as that cannot be expected.
         """
         for name in self._names[:-SPARE_INSTANCES]:
             self.start(self.instances[name])
@@ -452,7 +441,7 @@ class Stage:
         return any(instance.has_given_up for instance in self.running)
 
     def end(self, instance: Instance) -> None:
-        """Let an instance end in order; it must say that it leaves, unless it is static or its group has no rest."""
+        """Stop an instance with SIGTERM; it must leave its group, unless it is static or the group is rebalancing."""
         seat = self.trace.seats[instance.name]
         was_member = seat.has_joined and not seat.is_static and self._holds(self.is_at_rest)
         ended = instance.ask_to_end()
@@ -462,7 +451,7 @@ class Stage:
         self.forget_member(instance)
 
     def forget_member(self, instance: Instance) -> None:
-        """Let the sessions of an instance end that is gone, as they would after their time."""
+        """Expire the sessions of an instance that is gone."""
         self._forget(instance, self.trace.seats[instance.name].member_ids)
 
     def _forget(self, instance: Instance, member_ids: set[str]) -> None:
@@ -471,10 +460,10 @@ class Stage:
                 self.expire(instance, member.member_id)
 
     def _look_after(self, instance: Instance) -> None:
-        """Let an instance be started again that has ended by itself; nobody waits for the sessions that it has left."""
+        """Restart an instance that ended by itself and expire the sessions that it left."""
         left, seat = self._left[instance.name], self.trace.seats[instance.name]
         if instance.is_wanted and not instance.is_running:
-            if not seat.is_static:  # else the next one takes its place
+            if not seat.is_static:  # a static member is replaced by its successor
                 left |= seat.member_ids
             self.trace.forget(instance.name)
         instance.tend()
@@ -483,28 +472,27 @@ class Stage:
             self._holds(lambda: left.intersection_update(member.member_id for member in self.server.members(GROUP_ID)))
 
     def expire(self, instance: Instance, member_id: str) -> None:
-        """Let the session of a member end."""
         try:
             self.server.expire_member(GROUP_ID, member_id)
         except LookupError:
-            return  # it waits for others, and is alive for Kafka
+            return  # a pending join keeps the member alive in Kafka
         self.trace.note("", f"the session of {instance.name} is over")
 
     # ------------------------------------------------------------ offsets
 
     def begin_anew(self) -> None:
-        """Let time pass for the server until what the group has committed is kept no longer; nobody is in it."""
+        """Advance time until the committed offsets of the empty group expire."""
         self.server.clock.advance(RETENTION_MS)
         self.trace.set_back("its offsets have expired", {})
 
     def go_back(self, share: float) -> None:
-        """Commit as an administrator does who sets a group back to a share of what it has done."""
+        """Reset the group's offsets to a share of its progress, as an administrator."""
         offsets = {index: int(place * share) for index, place in self.places().items()}
         self.commit(offsets)
         self.trace.set_back("an administrator has reset its offsets", offsets)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit as an administrator does, in each partition, and wait for it."""
+        """Commit in each partition as an administrator, and wait for it."""
         places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
         request = OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),))
         answered = threading.Event()
@@ -516,11 +504,9 @@ class Stage:
     # ------------------------------------------------------------ records
 
     def feed(self) -> None:
-        """Let records come."""
         self._feeding.set()
 
     def stop_feeding(self) -> None:
-        """Let no more records come; those that were on their way are there."""
         with self._round:
             self._feeding.clear()
 
@@ -531,7 +517,7 @@ class Stage:
                     self.produce(index)
 
     def produce(self, index: int, value: str = "") -> None:
-        """Write the next record of a partition, unless the server is gone; it is its number, or another value."""
+        """Write the next record of a partition with its number, or with another value."""
         with self._writing:
             try:
                 self.server.produce(TOPIC, [value or f"{index}-{self.counts[index]}"], partition=index)
@@ -542,14 +528,13 @@ class Stage:
             self.counts[index] += 1
 
     def delete_topic(self) -> None:
-        """Delete the topic, and what the group has committed in it."""
         with self._writing:
             self.server.delete_topic(TOPIC)
             self.counts.clear()
         self.trace.note("", f"{TOPIC} is deleted")
 
     def create_topic(self) -> None:
-        """Make the topic again; its records are others, with the numbers of the first ones."""
+        """Create the topic again; its records have the first numbers."""
         with self._writing:
             self.trace.begin_again(f"{TOPIC} is made again")
             self.server.create_topics({TOPIC: PARTITIONS})
@@ -558,7 +543,7 @@ class Stage:
     # ------------------------------------------------------------ how things stand
 
     def wait(self, condition: Callable[[], object], within_s: float) -> bool:
-        """Wait for a condition, and see to it that instances run which are to run; return whether it came to hold."""
+        """Wait for a condition while restarting instances; return whether it held."""
         deadline_s = time.monotonic() + within_s
         while True:
             for instance in list(self.instances.values()):
@@ -570,11 +555,10 @@ class Stage:
             time.sleep(LOOK_AGAIN_S)
 
     def pause(self, duration_s: float) -> None:
-        """Let time pass, in which the program works."""
         self.wait(lambda: False, duration_s)
 
     def meet(self, fault: Fault, count: int = 1, within_s: float = 10.0) -> bool:
-        """Wait until a fault has met requests."""
+        """Wait until a fault has applied to ``count`` requests."""
         return self.wait(lambda: fault.count >= count, within_s)
 
     @staticmethod
@@ -582,33 +566,30 @@ class Stage:
         try:
             return bool(condition())
         except RuntimeError:
-            return False  # the server is gone at the moment
+            return False  # the server is down
 
     def group(self) -> GroupDescription | None:
-        """Return the program's group."""
         return self.server.group(GROUP_ID)
 
     def is_at_rest(self) -> bool:
-        """Whether all that are to run are members, and each partition has an owner."""
+        """Whether all wanted instances are members and each partition has an owner."""
         group = self.group()
         if group is None or group.state != "Stable" or len(group.members) != len(self.running):
             return False
         owned = [index for member in group.members for topic, index in member.assignment if topic == TOPIC]
         if self.plan.protocol == "share":
-            return set(owned) == set(range(self.partition_count))  # several may have one
+            return set(owned) == set(range(self.partition_count))  # share members may own a partition together
         return sorted(owned) == list(range(self.partition_count))
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
         return self.server.topics[TOPIC].partition_count
 
     def has_begun(self) -> bool:
-        """Whether something of each partition is done."""
         return all(self.places().get(index) for index in range(PARTITIONS))
 
     def uncommitted(self) -> list[int]:
-        """Return the partitions in which records are processed and nothing is committed, once that has lasted long."""
+        """Return partitions with processed records and overdue commits."""
         places = self.places()
         since_s = {index: at_s for index, at_s in self.trace.first_work_s.items() if not places.get(index)}
         if not since_s or self.trace.now_s - min(since_s.values()) < COMMIT_SHARE * self.plan.within_s:
@@ -616,12 +597,13 @@ class Stage:
         return sorted(since_s)
 
     def is_caught_up(self) -> bool:
-        """Whether all that came is processed and committed."""
         places = self.places()
         return all(places.get(index, 0) >= end for index, end in enumerate(self.counts))
 
     def places(self) -> dict[int, int]:
-        """Return how far the group is, by partition: what is committed, or before which all is accepted or given up."""
+        """Return the progress by partition: committed offset, or the offset before which all records are accepted or
+        archived.
+        """
         if self.plan.protocol == "share":
             done = self.server.share(GROUP_ID).progress()
             return {each.partition: each.start_offset for each in done if each.topic == TOPIC}
@@ -629,9 +611,9 @@ class Stage:
         return {place.partition: offset for place, offset in committed.items() if place.topic == TOPIC}
 
     def seeking(self) -> list[str]:
-        """Return the instances that run and were last told that nobody coordinates their group."""
+        """Return the running instances whose last FindCoordinator found none."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].seeks]
 
     def fenced(self) -> list[str]:
-        """Return the instances that run and were told that they are no members, and have not come back."""
+        """Return the running instances that were fenced and have not rejoined."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].fenced_s is not None]

@@ -1,4 +1,4 @@
-"""Trace of an exam: what a program did, from the requests of its clients, and the verdict of each law."""
+"""Trace of an exam: the actions of a program, from its clients' requests, and the verdict of each law."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from groupcoord.wire.share_messages import AcknowledgementBatch, ShareAcknowledg
 
 @frozen
 class Event:
-    """Something that happened.
+    """Event of an exam.
 
     Attributes:
-        at_s: when, in seconds since the beginning.
-        who: an instance, or empty for the exam itself.
-        text: what, in words.
-        is_error: an instance was told an error.
+        at_s: seconds since the start.
+        who: instance, or empty for the exam itself.
+        text: description.
+        is_error: an instance received an error.
     """
 
     at_s: float
@@ -55,13 +55,13 @@ class Event:
 
 @frozen
 class Breach:
-    """A law that does not hold, at a moment.
+    """Violation of a law.
 
     Attributes:
-        at_s: when, in seconds since the beginning.
-        who: the instance that broke it; empty if it can't be told.
-        text: what it did, in words.
-        causes: earlier events that belong to it, of any instance.
+        at_s: seconds since the start.
+        who: the instance, or empty if unknown.
+        text: description.
+        causes: earlier related events of any instance.
     """
 
     at_s: float
@@ -71,7 +71,7 @@ class Breach:
 
 
 class Law(Enum):
-    """A law, in a sentence. Those that explain others come first."""
+    """Law of the exam, as a sentence; laws that explain others come first."""
 
     OWNED = "nobody works on a partition that another owns"
     AHEAD = "no committed offset passes what was processed"
@@ -97,17 +97,17 @@ EXPLAINS: dict[Law, tuple[Law, ...]] = {
     Law.CAUGHT_UP: (Law.FENCED, Law.PROCESSED, Law.AHEAD, Law.GIVEN_UP),
     Law.LEAVING: (Law.FENCED, Law.CAUGHT_UP),
 }
-"""By law: which others explain that it is broken, if they are."""
+"""Laws whose breach explains that of a law."""
 
 
 @frozen
 class Verdict:
-    """What was found of one law.
+    """Result for one law.
 
     Attributes:
-        law: which one.
-        breaches: where it was broken, the first first; none if it held.
-        explained_by: the law whose breach explains these; None: they stand for themselves.
+        law: the law.
+        breaches: its violations, oldest first.
+        explained_by: the broken law that explains these breaches, or None.
     """
 
     law: Law
@@ -116,16 +116,12 @@ class Verdict:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the law is broken, and nothing else explains it."""
+        """Whether the law is broken and no other law explains it."""
         return bool(self.breaches) and self.explained_by is None
 
 
 def judge(breaches: dict[Law, list[Breach]]) -> list[Verdict]:
-    """Return a verdict for each law that was looked at.
-
-    Args:
-        breaches: by law, where it was broken; a law that isn't there was not looked at.
-    """
+    """Return the verdict of each checked law, from breaches by law."""
     return [
         Verdict(
             law,
@@ -138,23 +134,23 @@ def judge(breaches: dict[Law, list[Breach]]) -> list[Verdict]:
 
 
 Place = tuple[int, int]
-"""A record: its partition, and its offset there."""
+"""Partition and offset of a record."""
 
 
 class ShareTrace:
-    """Follows what becomes of records that members of a share group are given.
+    """Records of a share group: acquired, processed, accepted.
 
     Args:
-        topic: what they read.
-        name_of: returns the name of a topic with an id.
-        processed: how often each record was written to the output; somebody else keeps it up to date.
-        works_late_s: so long after a record was accepted, another instance may still finish its work on it.
+        topic: the topic.
+        name_of: returns the name of a topic id.
+        processed: how often each record was written to the output, kept by the caller.
+        works_late_s: time after acceptance in which another instance may finish its work on a record.
 
     Attributes:
-        unreadable: records that may be given up.
-        accepted_s: when each record was accepted.
-        ahead: acceptances of what was not processed.
-        afterwards: work on what had been accepted long before.
+        unreadable: records that may be rejected.
+        accepted_s: time of each record's acceptance.
+        ahead: acceptances of unprocessed records.
+        afterwards: work on records accepted long before.
     """
 
     def __init__(
@@ -170,16 +166,15 @@ class ShareTrace:
         self.afterwards: list[Breach] = []
 
     def came(self, request: ReceivedRequest) -> None:
-        """Take note of acknowledgements that have come: what they accept has to be processed by now.
+        """Note acknowledgements on arrival: accepted records must be processed by now.
 
-        Whether they had an effect is not known until they are answered, and never if the answer is lost.
+        Their effect is unknown until the response, and remains so if it is lost.
         """
         accepted = list(self._accepted_by(request.message))
         self._unanswered[request.number] = accepted
         self._unprocessed[request.number] = [place for place in accepted if not self._processed.get(place)]
 
     def answered(self, request: ReceivedRequest, now_s: float) -> None:
-        """Take note of what became of acknowledgements."""
         self._unanswered.pop(request.number, None)
         unprocessed = self._unprocessed.pop(request.number, [])
         refused = set(self._refused(request.message, request.answer))
@@ -194,7 +189,6 @@ class ShareTrace:
             self.ahead.append(Breach(now_s, request.listener, text))
 
     def worked(self, who: str, place: Place, now_s: float) -> None:
-        """Take note of work on a record."""
         accepted_s = self.accepted_s.get(place)
         if accepted_s is not None and now_s - accepted_s > self._works_late_s:
             index, offset = place
@@ -202,9 +196,9 @@ class ShareTrace:
             self.afterwards.append(Breach(now_s, who, text))
 
     def given_up(self, index: int, end_offset: int) -> list[int]:
-        """Return which records before an offset nobody has accepted, of those that can be read.
+        """Return the readable records before an offset that were never accepted.
 
-        Who got no answer may have accepted them, even if it was told something else when it asked again.
+        A client without a response may have accepted them, even if a repeated request failed.
         """
         known = self.unreadable.union(self.accepted_s, *self._unanswered.values())
         return [offset for offset in range(end_offset) if (index, offset) not in known]
@@ -219,7 +213,6 @@ class ShareTrace:
 
     @staticmethod
     def _refused(message: ShareFetch | ShareAcknowledge, answer: Any) -> Iterator[int]:
-        """Yield the partitions whose acknowledgements had no effect."""
         if answer.error_code is not ErrorCode.NONE:
             yield from (partition.partition_index for topic in message.topics for partition in topic.partitions)
         for topic in answer.responses:
@@ -240,7 +233,7 @@ def _accepted_in(batch: AcknowledgementBatch) -> Iterator[int]:
 
 EVENTS_MAX = 20_000
 NUMBER = re.compile(rb"(\d+)-(\d+)")
-"""The records that a program is given are numbered: partition, and offset in it."""
+"""Number of a produced record: partition and offset."""
 
 FENCED = (
     ErrorCode.FENCED_INSTANCE_ID,
@@ -251,26 +244,25 @@ FENCED = (
     ErrorCode.STALE_MEMBER_EPOCH,
     ErrorCode.UNKNOWN_MEMBER_ID,
 )
-"""Who is told one of these is no member any more, and may work on nothing."""
+"""Errors after which a client is no member and may not work."""
 
 
 @define
 class Seat:
-    """What is known of an instance.
+    """Knowledge about an instance.
 
     Attributes:
-        member_ids: the ids that the coordinator has known it by.
-        owned: the partitions that it was last told to have.
-        lost_s: when it was told that it has a partition no more, by partition.
-        fenced_s: when it was told that it is no member any more; None since it has joined again.
-        fenced_by: that error.
-        has_left: it has said that it leaves, since it last joined.
-        is_static: it has an instance id, so that it need not say so.
-        has_joined: it has been a member.
-        generation: that of a classic group that it last joined.
-        positions: the offset behind what it was last sent of a partition, by partition.
-        seeks: it has asked who coordinates its group, and was last told that nobody does: it can't even say that it
-            leaves.
+        member_ids: its member ids.
+        owned: partitions last assigned to it.
+        lost_s: time of each partition's revocation.
+        fenced_s: time at which it was fenced; None after it rejoined.
+        fenced_by: the error.
+        has_left: it left since it last joined.
+        is_static: it has an instance id, so it need not leave.
+        has_joined: it was a member.
+        generation: last generation of a classic group.
+        positions: offset after the last record sent, by partition.
+        seeks: its last FindCoordinator found none, so it cannot leave.
     """
 
     member_ids: set[str] = field(factory=set)
@@ -287,25 +279,24 @@ class Seat:
 
 
 class Trace:
-    """Watches a server, see :meth:`~groupcoord.testing.ServerThread.watch`, while instances of a program work there.
+    """Observations of a server while instances of a program work; see :meth:`~groupcoord.testing.ServerThread.watch`.
 
     Args:
         group_id: the program's group.
-        topic: what it reads.
-        output: where it writes what it has processed; None: nowhere, so that what it was sent counts as processed.
-        name_of: returns the name of a topic with an id.
-        works_late_s: so long after it was told that it has lost a partition, an instance may still finish what it does.
+        topic: the topic that it reads.
+        output: the topic that it writes to; None counts sent records as processed.
+        name_of: returns the name of a topic id.
+        works_late_s: time after a revocation in which an instance may finish its work.
 
     Attributes:
-        events: what happened, the oldest forgotten when there are too many.
-        seats: what is known of each instance.
-        processed: the numbers of the records that were written to the output, or sent: how often, by partition and
-            offset.
-        first_work_s: when the first record of each partition was processed.
-        ahead: commits that passed what was processed.
+        events: events, within a limit.
+        seats: knowledge by instance.
+        processed: how often each record was written to the output, or sent, by partition and offset.
+        first_work_s: time of the first processed record by partition.
+        ahead: commits beyond processed records.
         backward: commits that went back.
-        trespasses: work on partitions that were lost, or where there is no output, reading them.
-        shared: what became of the records of a share group.
+        trespasses: work on revoked partitions, or reads of them without an output.
+        shared: records of a share group.
     """
 
     def __init__(
@@ -338,34 +329,34 @@ class Trace:
 
     @property
     def now_s(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return time.monotonic() - self._start_s
 
     def note(self, who: str, text: str, *, is_error: bool = False) -> Event:
-        """Remember that something happened, and return it."""
+        """Add an event and return it."""
         event = Event(self.now_s, who, text, is_error)
         self.events.append(event)
         return event
 
     def forget(self, who: str) -> None:
-        """A new process takes the place of an instance: nothing is known of it."""
+        """Reset the knowledge about an instance: a new process replaces it."""
         with self._lock:
             self.seats[who] = Seat()
 
     def excuse(self, partition: int, offset: int) -> None:
-        """A record need not be processed: nobody can read it."""
+        """Exclude an unreadable record from the laws."""
         with self._lock:
             self.processed[partition, offset] = 1
             self.shared.unreadable.add((partition, offset))
 
     def set_back(self, text: str, offsets: Mapping[int, int]) -> None:
-        """What was committed is another offset now, in each partition, or none: that commits go back has a cause."""
+        """Note a reset of committed offsets, the cause of commits that go back."""
         with self._lock:
             self._last = dict(offsets)
             self._last_commits = dict.fromkeys(offsets, self.note("", text))
 
     def begin_again(self, text: str) -> None:
-        """The topic is another one from now on: nothing of it is processed, and nothing committed."""
+        """Note a recreated topic: no record is processed or committed."""
         with self._lock:
             self.processed.clear()
             self.first_work_s.clear()
@@ -378,12 +369,12 @@ class Trace:
         self.note("", text)
 
     def unprocessed(self, partition: int, end_offset: int, written: Mapping[Place, int] | None = None) -> list[int]:
-        """Return the offsets below ``end_offset`` that nobody has processed.
+        """Return the unprocessed offsets of a partition below ``end_offset``.
 
         Args:
-            partition: of the topic.
-            end_offset: where to end.
-            written: how often each record stands in the output, if not all that was written there counts.
+            partition: the partition.
+            end_offset: exclusive limit.
+            written: counts of records in the output, if only some writes count.
         """
         with self._lock:
             counts, known = self.processed if written is None else written, self.shared.unreadable
@@ -393,7 +384,7 @@ class Trace:
     # ------------------------------------------------------------ what the server tells
 
     def watch(self, request: ReceivedRequest) -> None:
-        """Take note of a request that has come, or that has its answer now. Called in the server's thread."""
+        """Note a request on arrival, and again with its response. Runs in the server's thread."""
         if not request.listener:
             return
         request = evolve(request, listener=request.listener.lower())
@@ -436,7 +427,6 @@ class Trace:
                 self._read(request.listener, seat, message, answer)
 
     def _note_news(self, request: ReceivedRequest) -> Event | None:
-        """Note a request with its answer; None for what clients send again and again and is answered without errors."""
         message, answer = request.message, request.answer
         has_errors = bool(errors_of(answer))
         if is_routine(request) or (isinstance(message, Produce | Fetch) and not has_errors):
@@ -486,16 +476,16 @@ class Trace:
         code = next((code for code in codes if code in FENCED), None)
         if code is not None and seat.fenced_s is None:
             seat.fenced_s, seat.fenced_by = self.now_s, code.name
-            if code is not ErrorCode.STALE_MEMBER_EPOCH:  # it was too late by an epoch, and keeps what it has
+            if code is not ErrorCode.STALE_MEMBER_EPOCH:  # an epoch too old; the partitions stay
                 self._take(seat, ())
 
     def _refused(self, who: str, seat: Seat, message: OffsetCommit | TxnOffsetCommit, codes: list[ErrorCode]) -> None:
-        """Take note of errors of a commit; one of a generation before that which it has joined by now tells nothing."""
+        """Note errors of a commit, unless its generation is older than the joined one."""
         if not (ErrorCode.ILLEGAL_GENERATION in codes and message.generation_id < seat.generation):
             self._note_fencing(who, seat, codes)
 
     def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int, int]]:
-        """Yield partition and offset of each commit that passes what is processed, with the first that isn't."""
+        """Yield partition, offset and first unprocessed offset of each commit beyond processed records."""
         for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) != self._topic or message.group_id != self._group_id:
                 continue
@@ -546,7 +536,6 @@ class Trace:
                     self._note_fencing(who, seat, [result.error_code])
 
     def _written(self, who: str, seat: Seat, message: Produce) -> None:
-        """Take note of what a program writes that wants no answer (``acks=0``)."""
         for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) == self._output:
                 for partition in topic.partitions:
@@ -555,12 +544,12 @@ class Trace:
     def _note_work(self, who: str, seat: Seat, message: Produce, records: bytes | memoryview | None) -> None:
         for index, offset in numbers_in(records):
             self._count(index, offset)
-            if message.transactional_id is None:  # else its end says whether that was work at all
+            if message.transactional_id is None:  # the end of the transaction decides
                 self._look_for_trespass(who, seat, index, offset)
             self.shared.worked(who, (index, offset), self.now_s)
 
     def _read(self, who: str, seat: Seat, message: Fetch, answer: FetchResponse) -> None:
-        """Take note of where an instance reads on, if that isn't where it was, and of what it was sent."""
+        """Note the records sent to an instance, and a changed fetch position."""
         for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) == self._topic:
                 for partition in topic.partitions:
@@ -575,9 +564,9 @@ class Trace:
                         self._sent(who, seat, data.partition_index, range(batch.base_offset, batch.next_offset))
 
     def _sent(self, who: str, seat: Seat, index: int, offsets: range) -> None:
-        """Take note of what a consumer can have read: a commit that passes it can't be right, whatever they do.
+        """Note records that a consumer can have read: a commit beyond them is wrong.
 
-        Where there is no output, what it reads of a partition that it has lost it works on, for all that is known.
+        Without an output, reading a revoked partition counts as work.
         """
         seat.positions[index] = offsets.stop
         if self._output is None:
@@ -586,7 +575,6 @@ class Trace:
             self._look_for_trespass(who, seat, index, offsets.start)
 
     def _count(self, index: int, offset: int) -> None:
-        """Count a record as processed once more."""
         self.processed[index, offset] += 1
         self.first_work_s.setdefault(index, self.now_s)
 
@@ -602,7 +590,7 @@ class Trace:
 
 
 def numbers_in(records: bytes | memoryview | None) -> Iterable[tuple[int, int]]:
-    """Yield the numbers that records carry: partition and offset, in the value or else in the key."""
+    """Yield the numbers in records: partition and offset, from the value or else the key."""
     for batch in iter_batches(bytes(records or b"")):
         try:
             found = list(decode_records(batch))
@@ -614,7 +602,6 @@ def numbers_in(records: bytes | memoryview | None) -> Iterable[tuple[int, int]]:
 
 
 def numbers_in_value(value: bytes | None, key: bytes | None) -> Iterable[tuple[int, int]]:
-    """Yield the number that a record carries, if it has one."""
     number = NUMBER.search(value or b"") or NUMBER.search(key or b"")
     if number is not None:
         yield int(number[1]), int(number[2])
