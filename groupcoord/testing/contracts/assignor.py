@@ -1,4 +1,4 @@
-"""A checker for assignors of consumer groups (KIP-848)."""
+"""Contract of assignors of consumer groups (KIP-848): ``check_assignor``."""
 
 from __future__ import annotations
 
@@ -31,30 +31,27 @@ RACKS = ("r1", "r2", "r3")
 SHORT_ID_LENGTH = 8
 
 Plain = dict[str, list[tuple[UUID, tuple[int, ...]]]]
-"""An answer by member, with the order of topics and partitions that the log has; without what is empty."""
+"""Assignment by member, with the order of topics and partitions in the log, without empty entries."""
 
 
 def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
     """Check that an assignor keeps the contract of :class:`groupcoord.assignors.Assignor`.
 
-    It is asked about random groups: members come and go, are static or not, subscribe to the same topics or to
-    different ones, or to nothing; topics come, grow and go; what a round gives is what members have in the next.
+    It assigns random groups: members come and go, may be static, and subscribe to equal or different topics or to none;
+    topics are created, grow and are deleted. Each result is the members' assignment of the next round.
 
-    What is checked: each partition of each topic that somebody subscribes to goes to exactly one member, and that one
-    subscribes to it; nobody else gets anything, and nothing that doesn't exist is given. What it is given stays as it
-    was. The answer is the same, order of topics and partitions included, when it is asked again, when the mappings that
-    it is given were made in another order, and in a process with another ``PYTHONHASHSEED``. A group without members
-    gets an empty answer.
+    Each partition of a subscribed topic must go to exactly one subscribed member, and nothing else may be assigned. The
+    argument must not change. The result must be the same, in the same order, in a repeated call, for mappings in
+    another order, and in a process with another ``PYTHONHASHSEED``. A group without members gets an empty assignment.
 
-    The other process imports the module of the assignor. If it can't, a UserWarning says so.
+    The other process imports the assignor's module; if that fails, the check issues a UserWarning.
 
     Args:
         assignor: the assignor.
-        seed: decides what it is asked.
+        seed: selects the groups.
 
     Raises:
-        AssertionError: the assignor breaks the contract; the message says how, and has the smallest group that was
-            found for which it does.
+        AssertionError: the assignor breaks the contract; the message has the rule and the smallest group found.
     """
     require(
         isinstance(assignor.name, str) and bool(assignor.name), f"its name is {assignor.name!r}, which names nothing"
@@ -70,19 +67,19 @@ def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
             asked.append((group, answer))
             group = _something_happens(_having(group, answer), chance)
     for group, answer in asked:
-        # Once more when all the others have been asked: an assignor keeps nothing.
+        # Again after all other groups: an assignor keeps no state.
         again = _plain(assignor.assign(group))
         _require_same(group, _plain(answer), again, "when it was asked later", "it remembers earlier groups")
     _check_in_another_process(assignor, [group for group, _ in asked])
 
 
 class _ContractError(Exception):
-    """A group for which the contract is broken.
+    """Broken rule of the contract.
 
     Args:
-        kind: in which way, the same for every group.
-        text: what is wrong, in words.
-        answers: what the assignor answered, if that shows it.
+        kind: the rule, equal for every group.
+        text: the description.
+        answers: the assignments that show it.
     """
 
     def __init__(self, kind: str, text: str, *answers: Plain) -> None:
@@ -92,10 +89,10 @@ class _ContractError(Exception):
 
 
 def _ask(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
-    """Return the answer for a group.
+    """Return the assignment of a group.
 
     Raises:
-        LawBrokenError: something is wrong with it.
+        LawBrokenError: it breaks the contract.
     """
     try:
         return _checked_answer(assignor, group)
@@ -104,7 +101,7 @@ def _ask(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
 
 
 def _broken(group: GroupSpec, error: _ContractError, check: Callable[[GroupSpec], object]) -> LawBrokenError:
-    """Return the error for the smallest group for which a check fails in the same way."""
+    """Return the error for the smallest group that fails in the same way."""
     is_smaller = True
     while is_smaller:
         is_smaller = False
@@ -139,7 +136,7 @@ def _checked_answer(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
 
 
 def _compare(answer: Plain, again: Plain, when: str, why: str) -> None:
-    """Raise if two answers differ, or are written in another order."""
+    """Raise if two assignments or their orders differ."""
     if answer == again:
         return
     if _without_order(answer) != _without_order(again):
@@ -168,7 +165,7 @@ def _without_order(answer: Plain) -> dict[str, dict[UUID, list[int]]]:
 
 
 def _check_answer(group: GroupSpec, answer: GroupAssignment) -> None:
-    """Raise if an answer lacks a partition, or gives one that it must not give."""
+    """Raise if a partition is missing or wrongly assigned."""
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, assigned in answer.items():
         if member_id not in group.members:
@@ -202,7 +199,7 @@ def _plain(answer: GroupAssignment) -> Plain:
 
 
 def _shuffled(group: GroupSpec) -> GroupSpec:
-    """Return an equal group whose mappings were made in another order, the same for equal groups."""
+    """Return an equal group with its mappings in another order, which depends only on the group."""
     chance = random.Random(repr(sorted(group.members)))
     return evolve(group, members=_in_any_order(group.members, chance), topics=_in_any_order(group.topics, chance))
 
@@ -245,7 +242,6 @@ def _in_words(assigned: Any) -> str:
 
 
 def _check_in_another_process(assignor: Assignor, groups: list[GroupSpec]) -> None:
-    """Ask an assignor the same in a process in which texts have other hashes."""
     with _AnotherProcess(assignor) as other:
         if other.trouble:
             warnings.warn(
@@ -272,17 +268,17 @@ def _check_with(assignor: Assignor, other: _AnotherProcess, group: GroupSpec) ->
 
 
 class _AnotherProcess:
-    """A process with another ``PYTHONHASHSEED`` that has a copy of an assignor.
+    """Process with another ``PYTHONHASHSEED`` and a copy of an assignor.
 
     Attributes:
-        trouble: why it has none; empty if it has.
+        trouble: why it has none, or empty.
     """
 
     def __init__(self, assignor: Assignor) -> None:
         self.trouble = ""
         try:
             self._assignor = pickle.dumps(assignor)
-        except Exception as error:  # pickle lets through whatever an object raises
+        except Exception as error:  # pickle passes on any exception
             self.trouble = str(error)
 
     def __enter__(self) -> _AnotherProcess:
@@ -308,10 +304,10 @@ class _AnotherProcess:
             self._process.communicate()
 
     def ask(self, group: GroupSpec) -> Plain:
-        """Return the answer for a group.
+        """Return the assignment of a group.
 
         Raises:
-            _ContractError: it raises there.
+            _ContractError: the assignor raised.
         """
         answer: Plain | str = self._exchange(group)
         if isinstance(answer, str):
@@ -327,14 +323,14 @@ class _AnotherProcess:
 
 
 def _answer_from_stdin() -> None:
-    """Answer what an assignor is asked, both pickled by the process that has started this one."""
+    """Answer pickled groups from stdin with the assignor pickled there."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the assignor prints is no answer
+    os.dup2(2, 1)  # output of the assignor must not mix with responses
     answer: Any
     try:
         assignor: Assignor = pickle.loads(pickle.load(sys.stdin.buffer))
         answer = ""
-    except Exception as error:  # whatever the import of a module raises
+    except Exception as error:  # any exception of an import
         answer = repr(error)
     while True:
         pickle.dump(answer, answers)
@@ -345,7 +341,7 @@ def _answer_from_stdin() -> None:
             return
         try:
             answer = _plain(assignor.assign(group))
-        except Exception as error:  # what it raises is compared
+        except Exception as error:  # exceptions are compared
             answer = repr(error)
 
 
@@ -388,7 +384,7 @@ def _some_topics(topics: Mapping[UUID, Topic], chance: random.Random) -> tuple[U
 
 
 def _having(group: GroupSpec, answer: GroupAssignment) -> GroupSpec:
-    """Return the group in which every member has what it was given."""
+    """Return the group with an assignment as the members' present one."""
     members = {
         member_id: evolve(member, assigned={t: tuple(p) for t, p in answer.get(member_id, {}).items() if p})
         for member_id, member in group.members.items()
@@ -427,7 +423,7 @@ def _something_happens(group: GroupSpec, chance: random.Random) -> GroupSpec:
 
 
 def _smaller(group: GroupSpec) -> Iterator[GroupSpec]:
-    """Yield groups that lack one thing that a group has."""
+    """Yield groups with one part less."""
     members, topics = dict(group.members), dict(group.topics)
     for member_id in members if len(members) > 1 else ():
         yield _group({key: member for key, member in members.items() if key != member_id}, topics)
@@ -452,7 +448,7 @@ def _smaller(group: GroupSpec) -> Iterator[GroupSpec]:
 
 
 def _with_topics(members: Mapping[str, MemberSpec], topics: Mapping[UUID, Topic]) -> GroupSpec:
-    """Return a group whose members know no other topics and partitions than these."""
+    """Return a group restricted to these topics and partitions."""
     counts = {topic_id: topic.partition_count for topic_id, topic in topics.items()}
     fitting = {
         member_id: evolve(

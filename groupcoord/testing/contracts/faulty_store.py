@@ -1,6 +1,6 @@
-"""A log store around another one, with the faults of a bad day: it answers late, refuses, and loses what waits.
+"""Log store with faults around another one: late, failed and lost appends.
 
-The other one may answer at once or later; then it is told to settle each append before anything else happens.
+An inner store that answers later is settled after each append.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Any
 from groupcoord.log_store import AppendTimedOutError, LogRecord, LogStore, LogStoreError, StorageError, Ticket
 
 Answer = tuple[Ticket, int | LogStoreError]
-"""What became of an append: its base offset, or why it failed."""
+"""Outcome of an append: base offset or error."""
 
 
 Settle = Callable[[Any], Iterable[Answer]]
-"""Lets a store that answers later come to an end with all of its appends, and returns what became of each, in order."""
+"""Completes all appends of a store that answers later, and returns the outcomes in order."""
 
 
 def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogRecord], settle: Settle | None) -> int:
-    """Append where nothing else is on its way, and wait for the answer.
+    """Append while nothing else is in flight, and wait for the outcome.
 
     Args:
-        store: it may answer at once or later.
-        ticket: names the append.
-        records: what is appended.
+        store: the store.
+        ticket: the ticket of the append.
+        records: the records.
         settle: for a store that answers later.
 
     Returns:
         The offset of the first record.
 
     Raises:
-        LogStoreError: the store refused the append.
-        AssertionError: the store answers later and can't be settled, or has answered something else.
+        LogStoreError: the append failed.
+        AssertionError: the store answers later without ``settle``, or returned another outcome.
     """
     base_offset = store.append(ticket.partition, ticket, records)
     if base_offset is not None:
@@ -53,19 +53,19 @@ def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogReco
 
 
 class FaultyLogStore:
-    """Passes appends on to another store: at once, or (``is_late``) when :meth:`write` says so.
+    """Log store that passes appends to another one, at once or (``is_late``) on :meth:`write`.
 
-    An append that is refused or lost here never reaches the other store.
+    Failed and lost appends never reach the other store.
 
     Args:
         store: the other store.
-        is_late: see below.
-        settle: for another store that answers later.
+        is_late: appends wait.
+        settle: completes appends of a store that answers later.
 
     Attributes:
         store: the other store.
-        is_late: appends wait. Those that wait already go on waiting when this is turned off.
-        on_append: is called with the records of each append, whatever becomes of it; None: nobody is.
+        is_late: new appends wait; turning it off does not write the waiting ones.
+        on_append: called with the records of each append, or None.
     """
 
     def __init__(self, store: LogStore, *, is_late: bool = False, settle: Settle | None = None) -> None:
@@ -80,10 +80,10 @@ class FaultyLogStore:
         self._breaks_after: int | None = None
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Append, wait or fail. See :meth:`LogStore.append`.
+        """Append, wait or fail; see :meth:`LogStore.append`.
 
         Raises:
-            LogStoreError: the append was to fail, or the other store refused it.
+            LogStoreError: a fault, or an error of the other store.
         """
         if self.on_append is not None:
             self.on_append(records)
@@ -99,10 +99,10 @@ class FaultyLogStore:
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the records of a log partition. The other store is asked once after each append to it.
+        """Return the records of a log partition, cached until the next append.
 
         Raises:
-            StorageError: the read was to break off.
+            StorageError: a fault broke the read.
         """
         if partition not in self._seen:
             self._seen[partition] = tuple(self.store.read(partition))
@@ -113,7 +113,7 @@ class FaultyLogStore:
 
     @property
     def is_idle(self) -> bool:
-        """True while appends and reads are passed on as they are: none waits, and no fault is to come."""
+        """Whether no append waits and no fault is pending."""
         return not (
             self.is_late or self._held or self._failures or self._loses_answer or self._breaks_after is not None
         )
@@ -122,40 +122,40 @@ class FaultyLogStore:
 
     @property
     def failures(self) -> Sequence[LogStoreError]:
-        """What the next appends fail with, in turn."""
+        """Errors of the next appends, in order."""
         return tuple(self._failures)
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail at once, one with each of ``errors`` in turn, also while others wait."""
+        """Fail the next appends at once, one with each error, even while others wait."""
         self._failures.extend(errors)
 
     def lose_next_answer(self) -> None:
-        """Write the next append that does not wait, and let its outcome be unknown all the same."""
+        """Write the next append that does not wait, but report an unknown outcome."""
         self._loses_answer = True
 
     def break_next_read(self, record_count: int) -> None:
-        """Let the next read break off after so many records, as on a broken disk."""
+        """Break the next read after ``record_count`` records, as on a broken disk."""
         self._breaks_after = record_count
 
     def mend(self) -> None:
-        """Forget the faults to come. What waits goes on waiting."""
+        """Remove pending faults; waiting appends still wait."""
         self._failures, self._loses_answer, self._breaks_after = [], False, None
 
     # ------------------------------------------------------------ what waits
 
     def waiting(self) -> list[Ticket]:
-        """Return the tickets of the appends that wait, oldest first."""
+        """Return the tickets of the waiting appends, oldest first."""
         return [ticket for ticket, _ in self._held]
 
     def waiting_records(self) -> list[LogRecord]:
-        """Return the records of the appends that wait, oldest first."""
+        """Return the records of the waiting appends, oldest first."""
         return [record for _, records in self._held for record in records]
 
     def settle(self, ticket: Ticket, error: LogStoreError | None = None) -> Answer:
-        """Pass an append that waits on, or refuse it.
+        """Write a waiting append, or fail it.
 
         Returns:
-            What became of it, for :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
+            The outcome, for :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
         """
         place = self.waiting().index(ticket)
         _, records = self._held.pop(place)
@@ -167,29 +167,29 @@ class FaultyLogStore:
             return ticket, refusal
 
     def write(self, count: int | None = None) -> list[Answer]:
-        """Pass the oldest ``count`` waiting appends on (all by default).
+        """Write the oldest ``count`` waiting appends (all by default).
 
         Returns:
-            What became of each: see :meth:`settle`.
+            The outcomes.
         """
         return [self.settle(ticket) for ticket in self.waiting()[:count]]
 
     def refuse(self, error: LogStoreError) -> list[Answer]:
-        """Refuse every append that waits.
+        """Fail every waiting append.
 
         Returns:
-            As for :meth:`write`.
+            The outcomes.
         """
         return [self.settle(ticket, error) for ticket in self.waiting()]
 
     def time_out(self, *, is_written: bool) -> list[Answer]:
-        """Leave it open what became of the oldest append that waits; later ones of its log partition are lost.
+        """Time out the oldest waiting append, with an unknown outcome; later ones of its log partition are lost.
 
         Args:
-            is_written: the other store has it all the same.
+            is_written: whether the other store has it.
 
         Returns:
-            As for :meth:`write`.
+            The outcomes.
         """
         ticket = self.waiting()[0]
         if is_written:
@@ -198,7 +198,7 @@ class FaultyLogStore:
         return [(ticket, AppendTimedOutError("nobody knows what became of it"))]
 
     def lose(self) -> list[Ticket]:
-        """Forget what waits and every failure to come, as a crash does.
+        """Drop waiting appends and pending failures, as a crash does.
 
         Returns:
             The tickets of the lost appends, oldest first.
@@ -208,7 +208,7 @@ class FaultyLogStore:
         return tickets
 
     def forget_reads(self) -> None:
-        """Ask the other store anew at the next :meth:`read`."""
+        """Drop the cache of :meth:`read`."""
         self._seen.clear()
 
     def _write(self, ticket: Ticket, records: Sequence[LogRecord]) -> int:

@@ -45,7 +45,7 @@ RANDOM_APPENDS = 120
 HISTORIES, HISTORY_APPENDS = 10, 40
 PARTITIONS = (0, 1, 7)
 TOO_LONG = 40_000
-"""Longer than any string in Kafka's record format may be."""
+"""Longer than a string in Kafka's record format."""
 
 _Entry = tuple[int, int, bytes, bytes | None, int, int, bool]
 """Offset, timestamp, key, value, producer id, producer epoch, whether it is a marker."""
@@ -61,27 +61,28 @@ def check_log_store(
 ) -> None:
     """Check that a log store keeps the contract of :mod:`groupcoord.log_store`.
 
-    What is checked: a partition that was never written is empty; offsets grow; everything is read back byte for byte,
-    in order, with timestamps, producers and markers; partitions don't mix; reading changes nothing, and a reader is not
-    disturbed by appends; an append that is refused leaves nothing behind, and the next one works; a reopened store has
-    all that was acknowledged, and goes on after it. Whatever it was reopened after and however it was compacted, a
-    random history of commits, groups, tombstones and transactions loads to the state that it had; by way of
-    ``read_last`` too, if the store has that. If the store answers later, the answers of each log partition come in the
-    order of the appends, one standing for all before it but those that were refused. A store that has ``close()`` is
-    closed at the end.
+    - A partition never written is empty; offsets grow; partitions do not mix.
+    - Records are read unchanged and in order, with timestamps, producers and markers; reading changes nothing, and
+      appends do not disturb a reader.
+    - A failed append leaves nothing behind, and the next one works.
+    - A reopened store has all acknowledged records and continues after them.
+    - A random history of commits, groups, tombstones and transactions loads to its state after each reopening and
+      compaction, also with ``read_last`` if the store has it.
+    - A store that answers later answers each log partition in the order of the appends. One response covers all earlier
+      appends except failed ones.
+
+    A store with ``close()`` is closed at the end.
 
     Args:
-        make_store: returns a new, empty store. It is called several times; the stores must not share anything.
-        reopen: closes a store, or lets it crash, and returns another one on what it had kept; leave it out for a store
-            in memory.
-        compact: makes a store forget what later records have replaced; leave it out for a store that never does.
-        settle: lets a store that answers later come to an end with what was appended, and returns what became of it:
-            tickets, each with its base offset or its error, in the order of the answers. Leave it out for a store that
-            answers at once.
-        seed: decides what is appended.
+        make_store: returns a new, empty store; called several times, and the stores must be independent.
+        reopen: closes or crashes a store and returns another one on its data; None for a store in memory.
+        compact: compacts a store; None if it never does.
+        settle: completes the appends of a store that answers later, and returns tickets with base offsets or errors in
+            the order of the responses; None for a store that answers at once.
+        seed: selects the appended records.
 
     Raises:
-        AssertionError: the store breaks the contract; the message says which clause and how.
+        AssertionError: the store breaks the contract; the message has the clause and the difference.
     """
     _check_an_empty_store(make_store())
     _check_every_kind_of_record(make_store(), reopen, settle)
@@ -95,13 +96,13 @@ def check_log_store(
 
 
 def _require(condition: bool, message: str) -> None:
-    # Not an assert statement: python -O would leave it out.
+    # Not an assert statement, which python -O omits.
     if not condition:
         raise AssertionError(message)
 
 
 class _Log:
-    """A store, and what it must hold."""
+    """Store with its expected contents."""
 
     def __init__(self, store: LogStore, settle: Settle | None) -> None:
         self.store = store
@@ -110,7 +111,6 @@ class _Log:
         self._numbers = dict.fromkeys(PARTITIONS, 0)
 
     def append(self, partition: int, records: Sequence[Record], timestamps_ms: Sequence[int] | None = None) -> None:
-        """Append, and check the answer."""
         times = timestamps_ms or [1_700_000_000_000] * len(records)
         made = [LogRecord(record, timestamp_ms) for record, timestamp_ms in zip(records, times, strict=True)]
         base_offset = append_and_settle(self.store, self._ticket(partition), made, self.settle)
@@ -128,7 +128,6 @@ class _Log:
             log.append(_entry(LogRecord(record, timestamp_ms, offset)))
 
     def check(self, when: str) -> None:
-        """Compare all partitions with what was appended."""
         for partition in PARTITIONS:
             _compare(f"{when}: log partition {partition}", self.store.read(partition), self.expected[partition])
 
@@ -207,7 +206,7 @@ def _check_readers(store: LogStore, settle: Settle | None) -> None:
 
 
 def _check_refused_appends(store: LogStore, settle: Settle | None) -> None:
-    """A group id of 40,000 bytes has no bytes in Kafka's format; a store that keeps values may take it all the same."""
+    """Check failed appends with a group id too long for Kafka's format, which a store of values may accept."""
     sound, impossible = OffsetCommitRecord("g", "t", 0, 2), GroupTombstone("x" * TOO_LONG)
     appends: list[list[Record]] = [
         [sound],
@@ -267,7 +266,7 @@ def _check_history(
     settle: Settle | None,
     source: random.Random,
 ) -> None:
-    """Compare what a coordinator makes of the log: compaction may drop any record that makes no difference to that."""
+    """Compare a coordinator's state from the log: compaction may drop only records without effect on it."""
     acknowledged = HardState()
     for number in range(HISTORY_APPENDS):
         records = _step_of_history(source)
@@ -294,7 +293,7 @@ def _check_history(
 
 
 def _check_late_answers(store: LogStore, settle: Settle) -> None:
-    """Let several appends be on their way at once. A store may answer, or refuse, some of them at once all the same."""
+    """Check several appends in flight; a store may answer some at once."""
     wanted: dict[int, list[list[Record]]] = {partition: [] for partition in PARTITIONS}
     answers: list[Answer] = []
     impossible: list[Record] = [GroupTombstone("x" * TOO_LONG)]
@@ -337,7 +336,7 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
 
 
 def _step_of_history(source: random.Random) -> list[Record]:
-    """Return an append of two groups, three partitions and two producers, so that much of it is replaced again."""
+    """Return an append for two groups, three partitions and two producers, so that many records are superseded."""
     group_id, number = source.choice(["one", "other"]), source.randrange(1_000)
     partitions = source.sample(range(3), source.randint(1, 3))
     member_id = source.choice(["m", "n"])
@@ -372,7 +371,6 @@ def _step_of_history(source: random.Random) -> list[Record]:
 
 
 def _member(group_id: str, member_id: str, epoch: int) -> list[ConsumerGroupRecord]:
-    """Return what is written of a member of a consumer group."""
     topic_id = UUID(int=epoch + 1)
     assigned = AssignedTopicPartitions(topic_id, (0, 1), (epoch, epoch))
     return [
@@ -383,7 +381,7 @@ def _member(group_id: str, member_id: str, epoch: int) -> list[ConsumerGroupReco
 
 
 def _facts(hard: HardState) -> dict[str, Any]:
-    """Return a state without groups that only had offsets: these vanish with the last record that names them."""
+    """Return a state without groups that only had offsets, which disappear with their last record."""
     facts: dict[str, Any] = hard.facts()
     named = facts["committed"].keys() | {key[0] for keys in facts["transactions"].values() for key in keys}
     groups = {key: value for key, value in facts["groups"].items() if value or key in named}
@@ -396,7 +394,6 @@ def _compare_states(where: str, found: dict[str, Any], expected: dict[str, Any])
 
 
 def _every_kind() -> Iterable[list[Record]]:
-    """Return appends that hold every kind of record, as the coordinator makes them."""
     topic_id = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
     member = MemberRecord("m-1", "i-1", "client", "/127.0.0.1", 300_000, 45_000, bytes(range(256)), b"")
     yield [OffsetCommitRecord("g", "t", 0, 0)]
@@ -442,17 +439,17 @@ def check_slot_log(
 ) -> None:
     """Check that an engine keeps the contract of :class:`groupcoord.cluster.slot_log.SlotLog`.
 
-    A slot is filled once, and only if the one before it is the last; of several that put at a time one does it. What
-    was put is read as it was, from any slot on, without gaps. What is purged is gone, and stays filled. Nodes hear each
-    other.
+    A slot is filled once, and only after the slot before it; of concurrent writers one succeeds. Slots are read
+    unchanged, from any slot on, without gaps. Purged slots are gone and stay filled. Nodes receive each other's
+    heartbeats.
 
     Args:
-        connect: returns an engine in which nothing was put yet; what it has as ``close()``, a coroutine, is called.
-        connect_again: returns another connection to the same engine, as another process has one.
-        lag_ms: for how long a read may miss what was just put or purged, since a replica that lags behind has answered.
+        connect: returns an empty engine; its coroutine ``close()`` is called, if it has one.
+        connect_again: returns another connection to the same engine, like another process.
+        lag_ms: time for which a read may miss a write or purge, if replicas lag behind.
 
     Raises:
-        AssertionError: the engine breaks the contract; the message says how.
+        AssertionError: the engine breaks the contract; the message has the rule.
     """
     asyncio.run(_check(connect, connect_again, lag_ms))
 
@@ -490,7 +487,7 @@ async def _put(slot_log: SlotLog, partition: int, slot: int, payload: bytes, exp
 async def _read(
     slot_log: SlotLog, partition: int, from_slot: int, lag_ms: int, is_seen: Callable[[list[Slot]], bool]
 ) -> list[Slot]:
-    """Return what is read when it is what is to be seen, or replicas may lag behind no longer."""
+    """Return the slots once they are as expected, or the lag has passed."""
     end_s = asyncio.get_running_loop().time() + lag_ms / 1_000
     while not is_seen(slots := await slot_log.read(partition, from_slot)):
         if asyncio.get_running_loop().time() >= end_s:
@@ -568,25 +565,24 @@ ClockT = TypeVar("ClockT", bound=Clock)
 
 READS = 1_000
 EARLIEST_MS, LATEST_MS = 1_000_000_000_000, 9_999_999_999_999
-"""2001 to 2286: neither seconds nor microseconds of today lie there."""
+"""2001 to 2286, which excludes today's time in seconds or microseconds."""
 WATCHED_MS = 60
 CLOCK_TOLERANCE_MS = 20
 DURATIONS_MS = (0, 1, 45_000, 7 * 24 * 3_600_000)
 
 
 def check_clock(make_clock: Callable[[], ClockT], *, advance: Callable[[ClockT, int], None] | None = None) -> None:
-    """Check that a clock keeps the contract of :class:`groupcoord.Clock`: whole milliseconds that never go back.
+    """Check that a clock keeps the contract of :class:`groupcoord.Clock`: whole milliseconds that never decrease.
 
-    A clock that runs by itself must show milliseconds since the Unix epoch and keep pace with real time (that takes
-    60 ms to see). A virtual one must stand still until it is told to move, move by just as much, and disturb no other.
+    A real clock must show milliseconds since the Unix epoch and keep pace with time, which takes 60 ms to check. A
+    virtual clock must stand still until advanced, advance exactly, and be independent of others.
 
     Args:
         make_clock: returns a new clock.
-        advance: lets time pass on a virtual clock, by a number of milliseconds; leave it out for one that runs by
-            itself.
+        advance: advances a virtual clock by milliseconds; None for a real clock.
 
     Raises:
-        AssertionError: the clock breaks the contract; the message says how.
+        AssertionError: the clock breaks the contract; the message has the rule.
     """
     clock = make_clock()
     last_ms = _read_clock(clock)

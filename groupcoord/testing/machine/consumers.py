@@ -1,4 +1,4 @@
-"""Clients of a coordinator in tests: consumers of the classic protocol, and requests that wait for a response."""
+"""Clients of a coordinator in tests: consumers of the classic protocol, and requests with their responses."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 MUST_FORGET_ID = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED}
 SAYS_NOTHING_OF_MEMBERSHIP = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""A commit can be refused with these, and the consumer goes on as it is."""
+"""Errors of a commit after which the consumer continues."""
 
 
 def subscription(*topics: str) -> bytes:
-    """Return the metadata of a consumer that subscribes to topics."""
+    """Return the metadata of a consumer with a subscription."""
     return encode_subscription(Subscription(topics))
 
 
 @define(eq=False)
 class Consumer(ABC):
-    """A consumer: :meth:`next_request` says what it would send now, :meth:`receive` takes the answer.
+    """Client whose requests and reactions follow its protocol, without I/O.
 
     Attributes:
         name: its client id.
         group_id: its group.
-        instance_id: of a static member (KIP-345); None for a dynamic one.
-        member_id: under which the coordinator knows it; empty before it does.
-        phase: where it stands.
-        is_waiting: it has a request under way, and sends nothing else.
-        is_alive: it has neither died, left, nor been fenced by another one in its place.
+        instance_id: id of a static member (KIP-345), or None.
+        member_id: its member id; empty before it has one.
+        phase: its progress in the protocol.
+        is_waiting: it has a request in flight, and sends no other.
+        is_alive: it has neither died, left nor been fenced.
     """
 
     name: str
@@ -76,61 +76,58 @@ class Consumer(ABC):
 
     @abstractmethod
     def next_request(self, *, commits: bool = False) -> Request:
-        """Return the request that moves this consumer on; where it could send a heartbeat, it can commit instead."""
+        """Return the next request; with ``commits`` a commit in place of a heartbeat."""
 
     @abstractmethod
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit in this consumer's name."""
+        """Return a commit with this consumer's ids."""
 
     @abstractmethod
     def leave_request(self) -> Request:
-        """Return the request of an orderly departure."""
+        """Return the request to leave."""
 
     @abstractmethod
     def restarted(self, **changes: Any) -> Self:
-        """Return the static consumer that takes this one's place; ``changes``: what is new about it."""
+        """Return the static member that replaces this one, with the given changes."""
 
     @abstractmethod
     def receive(self, response: Response | None) -> None:
-        """Take the answer of the last request; None: there will be none.
+        """Process the response of the last request; None if there is none.
 
         Raises:
-            LawBrokenError: it can't be the answer.
+            LawBrokenError: the response is impossible.
         """
 
     @abstractmethod
     def rejoin(self) -> None:
-        """Give up what it owns; its next request is a join."""
+        """Give up all partitions; the next request is a join."""
 
     @abstractmethod
     def check(self, coordinator: GroupCoordinator) -> None:
-        """Hold what it was told against what is durable.
+        """Compare the consumer's knowledge with the log.
 
         Raises:
-            LawBrokenError: it was told something else, or others can be given what it has.
+            LawBrokenError: it differs, or others may get its partitions.
         """
 
     @abstractmethod
     def behave(self) -> None:
-        """From now on it does what its protocol asks for, as soon as it can."""
+        """Follow the protocol without delay from now on."""
 
 
 @define(eq=False)
 class ClassicConsumer(Consumer):
-    """A consumer of the classic protocol, whose group agrees among itself: it joins, syncs and sends heartbeats.
-
-    It deals out the four partitions of the topic ``orders`` in turn when it leads. Its group may become a consumer
-    group, or be one.
+    """Consumer of the classic protocol: joins, syncs, sends heartbeats, and as leader assigns the topic ``orders``.
 
     Attributes:
-        protocols: the assignors that it knows, the best first.
-        protocol_type: ``consumer``, or what else its group is of.
-        metadata: what it sends with each protocol.
-        rebalance_timeout_ms: how long others wait for it.
-        asks_for_id: it is handed out a member id first (KIP-394).
-        skips_assignment: as a returning static leader it can be told to skip assigning (KIP-814).
-        tag: stands in the shares that it deals out, so that they can be told apart.
-        owned: the partitions that it believes to own, in generation ``generation_id``; None before an assignment.
+        protocols: its assignors in order of preference.
+        protocol_type: ``consumer``, or another type.
+        metadata: its metadata for each protocol.
+        rebalance_timeout_ms: its rebalance timeout.
+        asks_for_id: it joins with a member id from the coordinator (KIP-394).
+        skips_assignment: as a returning static leader it may skip the assignment (KIP-814).
+        tag: marks the assignments that it makes.
+        owned: partitions owned in generation ``generation_id``; None before an assignment.
     """
 
     protocols: tuple[str, ...] = ("range",)
@@ -147,13 +144,12 @@ class ClassicConsumer(Consumer):
 
     @property
     def identity(self) -> str:
-        """Who owns what is assigned to this consumer: a restarted static member goes on with its share."""
+        """Owner of its partitions: a restarted static member keeps them."""
         return self.instance_id or self.member_id
 
     # ------------------------------------------------------------ requests
 
     def next_request(self, *, commits: bool = False) -> Request:
-        """Return the request that moves this consumer on; where it could send a heartbeat, it can commit instead."""
         if self.phase == "joining":
             return self.join_request()
         if self.phase == "syncing":
@@ -165,7 +161,6 @@ class ClassicConsumer(Consumer):
         return self.heartbeat()
 
     def join_request(self) -> JoinGroup:
-        """Return the request for a place in the next generation."""
         return JoinGroup(
             self.group_id,
             self.member_id,
@@ -181,7 +176,6 @@ class ClassicConsumer(Consumer):
         )
 
     def sync_request(self) -> SyncGroup:
-        """Return the request for its share; a leader's brings the shares of all, each of which names its generation."""
         count = len(self.members)
         assignments = tuple(
             SyncAssignment(member_id, encode_share(self.generation_id, range(place, PARTITIONS, count), self.tag))
@@ -190,25 +184,21 @@ class ClassicConsumer(Consumer):
         return SyncGroup(self.group_id, self.generation_id, self.member_id, self.instance_id, assignments=assignments)
 
     def heartbeat(self) -> Heartbeat:
-        """Return a heartbeat under the ids that this consumer has."""
         return Heartbeat(self.group_id, self.generation_id, self.member_id, self.instance_id)
 
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit in this consumer's name."""
         return OffsetCommit(self.group_id, topics, self.generation_id, self.member_id, self.instance_id)
 
     def leave_request(self) -> LeaveGroup:
-        """Return the request of an orderly departure."""
         return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id, "done"),))
 
     def check(self, coordinator: GroupCoordinator) -> None:
-        """Where members assign partitions the coordinator knows nothing of these."""
+        """Do nothing: the coordinator does not know assignments of the classic protocol."""
 
     def behave(self) -> None:
-        """It never did anything else."""
+        """Do nothing: the consumer already follows its protocol."""
 
     def restarted(self, **changes: Any) -> Self:
-        """Return the static consumer that takes this one's place, without its member id."""
         restarted = evolve(self, name=f"{self.name}+", member_id="", generation_id=-1, is_alive=True, **changes)
         restarted.rejoin()
         restarted.is_waiting = False
@@ -217,11 +207,6 @@ class ClassicConsumer(Consumer):
     # ------------------------------------------------------------ answers
 
     def receive(self, response: Response | None) -> None:
-        """Take the answer of the last request; None: there will be none, and the consumer joins anew.
-
-        Raises:
-            LawBrokenError: it can't be the answer, such as an assignment of another generation.
-        """
         self.is_waiting = False
         match response:
             case JoinGroupResponse():
@@ -279,21 +264,17 @@ class ClassicConsumer(Consumer):
         self.rejoin()
 
     def rejoin(self) -> None:
-        """Give up what it owns; its next request is a join."""
         self.phase, self.owned, self.members = "joining", None, ()
 
 
 def encode_share(generation_id: int, partitions: Iterable[int], tag: str = "") -> bytes:
-    """Return partitions of ``orders`` as consumers tell each other, with the generation and a tag.
-
-    These stand in the place of topics that don't exist, so that a coordinator can read the share as well.
-    """
+    """Return partitions of ``orders`` as an assignment, with generation and tag as topics that do not exist."""
     marks = [TopicPartition(GENERATION_MARK, generation_id), *([TopicPartition(tag, 0)] if tag else [])]
     return encode_assignment(Assignment((*(TopicPartition(TOPIC, index) for index in partitions), *marks)))
 
 
 def decode_share(assignment: bytes) -> tuple[int | None, frozenset[int]]:
-    """Return (generation, partitions of ``orders``) of an assignment; one that no member made has no generation."""
+    """Return generation and partitions of ``orders`` of an assignment; the generation is None if no member made it."""
     if not assignment:
         return None, frozenset()
     shares = decode_assignment(assignment).partitions
@@ -305,15 +286,14 @@ R = TypeVar("R", bound=Response)
 
 
 class Sent:
-    """A request that was sent, and what became of it.
+    """Sent request with its response.
 
     Attributes:
-        token: what its answer comes with.
-        request: what was asked.
-        consumer: whose it is; None: nobody's in particular.
-        member_id: the member id that was made for this request, if one was; else the request's own.
-        answers: one, once there is one; None in it: the token came back without an answer, as where Kafka never gives
-            one.
+        token: token of the response.
+        request: the request.
+        consumer: the sender, or None.
+        member_id: member id created for this request, otherwise that of the request.
+        answers: the response, once there is one; None in it if Kafka never responds.
     """
 
     def __init__(self, token: int, request: Request, consumer: Consumer | None) -> None:
@@ -325,16 +305,14 @@ class Sent:
 
     @property
     def is_waiting(self) -> bool:
-        """True as long as there is no answer."""
         return not self.answers
 
     @property
     def is_dropped(self) -> bool:
-        """True if the token came back without an answer."""
         return self.answers == [None]
 
     def answer(self, kind: type[R]) -> R:
-        """Return the answer, which must be there and of this kind."""
+        """Return the response, which must exist and have this type."""
         assert len(self.answers) == 1, f"{self.request} has the answers {self.answers}"
         (answer,) = self.answers
         assert isinstance(answer, kind), answer
@@ -342,17 +320,15 @@ class Sent:
 
     @property
     def joined(self) -> JoinGroupResponse:
-        """The answer of a join."""
         return self.answer(JoinGroupResponse)
 
     @property
     def synced(self) -> SyncGroupResponse:
-        """The answer of a sync."""
         return self.answer(SyncGroupResponse)
 
     @property
     def error(self) -> ErrorCode:
-        """The only error code of the answer, NONE if there is no error."""
+        """The only error code of the response; NONE without an error."""
         (response,) = self.answers
         assert response is not None, self
         (error_code,) = set(error_codes(response))
@@ -363,16 +339,16 @@ class Sent:
 
 
 class Fleet:
-    """Consumers and other clients: their requests go to a coordinator, its answers to who asked.
+    """Clients of a coordinator: delivers requests and responses.
 
     Args:
-        send: takes a request and a token.
-        receive: returns the answers since the last call.
-        on_answer: called with each answer before it is given to who asked.
+        send: receives a request and a token.
+        receive: returns the responses since the last call.
+        on_answer: called with each response before its client.
 
     Attributes:
-        consumers: all that ever were.
-        outstanding: token → the request that has no answer yet.
+        consumers: all consumers ever started.
+        outstanding: requests without a response by token.
     """
 
     def __init__(
@@ -390,7 +366,6 @@ class Fleet:
         self.outstanding: dict[int, Sent] = {}
 
     def send(self, request: Request, consumer: Consumer | None = None) -> Sent:
-        """Send a request; the answer will be the consumer's, or nobody's in particular."""
         self._last_token += 1
         sent = self.outstanding[self._last_token] = Sent(self._last_token, request, consumer)
         if consumer is not None:
@@ -399,10 +374,10 @@ class Fleet:
         return sent
 
     def deliver(self) -> None:
-        """Give every answer to who asked.
+        """Pass each response to its client.
 
         Raises:
-            LawBrokenError: nobody waits for an answer, or it breaks a law.
+            LawBrokenError: a response has no request, or breaks a law.
         """
         for token, response in self._receive():
             is_awaited = token in self.outstanding
@@ -416,7 +391,7 @@ class Fleet:
                     self._note_owned(sent.consumer)
 
     def lose_requests(self) -> None:
-        """The coordinator has died: nobody is answered any more, and generations that it had not written count anew."""
+        """Drop all requests: the coordinator crashed, and unwritten generations may be used again."""
         for sent in self.outstanding.values():
             if sent.consumer is not None:
                 sent.consumer.receive(None)
@@ -424,20 +399,19 @@ class Fleet:
         self._owners.clear()
 
     def forget_group(self, group_id: str) -> None:
-        """A group is gone, or its last generation with it: generations of the next one count anew."""
+        """Forget the generations of a removed group."""
         self._owners = {key: owner for key, owner in self._owners.items() if key[0] != group_id}
 
     def living(self, group_id: str) -> list[Consumer]:
-        """Return the consumers of a group that are alive."""
         return [consumer for consumer in self.consumers if consumer.is_alive and consumer.group_id == group_id]
 
     def successors(self, consumer: Consumer) -> list[Consumer]:
-        """Return the consumers that were started later under a static consumer's instance id, alive or not."""
+        """Return the consumers started later with the instance id of a static consumer."""
         later = self.consumers[self.consumers.index(consumer) + 1 :]
         return [c for c in later if (c.group_id, c.instance_id) == (consumer.group_id, consumer.instance_id)]
 
     def ready(self, *phases: str) -> list[Consumer]:
-        """Return the live consumers that wait for nothing, in these phases (any, if none are named)."""
+        """Return the live consumers without a request in flight, in these phases or in any."""
         return [
             consumer
             for consumer in self.consumers
@@ -445,7 +419,7 @@ class Fleet:
         ]
 
     def _note_owned(self, consumer: ClassicConsumer) -> None:
-        """Within one generation, as members see it, a partition has one owner."""
+        """Check that a partition has one owner in a generation."""
         for index in consumer.owned or ():
             key = (consumer.group_id, consumer.generation_id, index)
             owner = self._owners.setdefault(key, consumer.identity)

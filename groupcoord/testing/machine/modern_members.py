@@ -1,4 +1,4 @@
-"""Members for tests whose coordinator assigns: consumers (KIP-848), and members of streams and share groups."""
+"""Members of groups with server-side assignment in tests: consumer groups (KIP-848), streams and share groups."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ SAYS_NOTHING_OF_MEMBERSHIP = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""A commit can be refused with these, and the consumer goes on as it is."""
+"""Errors of a commit after which the member continues."""
 
 Partitions = Mapping[UUID, tuple[int, ...]]
 
 
 @define(eq=False)
 class AssignedMember(Consumer):
-    """A member whose coordinator says what it has: it sends heartbeats.
+    """Member that gets its assignment from the coordinator by heartbeats.
 
     Attributes:
-        brings_id: it makes its own member id (KIP-1082), as from version 1 of a consumer's heartbeat.
-        epoch: the one last told; 0: it (re)joins.
+        brings_id: it generates its member id (KIP-1082), as from version 1 of ConsumerGroupHeartbeat.
+        epoch: its member epoch; 0 to join.
     """
 
     brings_id: bool = field(default=True, kw_only=True)
@@ -73,15 +73,13 @@ class AssignedMember(Consumer):
 
     @property
     def generation_id(self) -> int:
-        """Its epoch, which stands in commits where members of classic groups have their generation."""
+        """Member epoch, which commits have in place of a generation."""
         return self.epoch
 
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit in this member's name and epoch."""
         return OffsetCommit(self.group_id, topics, self.epoch, self.member_id, self.instance_id)
 
     def restarted(self, **changes: Any) -> Self:
-        """Return the static member that takes this one's place, under another member id."""
         name = f"{self.name}+"
         member_id = f"{name}-own-id" if self.brings_id else ""
         restarted = evolve(self, name=name, member_id=member_id, is_alive=True, is_waiting=False, **changes)
@@ -91,19 +89,19 @@ class AssignedMember(Consumer):
 
 @define(eq=False)
 class Kip848Consumer(AssignedMember):
-    """A consumer of a consumer group (KIP-848): it says what has changed, and follows what it is told.
+    """Consumer of a consumer group (KIP-848), which sends changed fields only.
 
     Attributes:
-        topics: the topics that it names.
-        regex: the expression that it subscribes to; empty if it has none.
-        rack_id: where it is; None if it doesn't say.
-        assignor: the one that it asks for; None if it asks for none.
-        rebalance_timeout_ms: how long it may take to give partitions back.
-        gives_back: so many partitions with each heartbeat; None: all at once, 0: none ever.
-        owned: the partitions that it has, by topic id.
-        assigned: those that it was told to have; it still has to give back what it owns besides.
-        told: those that the coordinator knows it to have; None: it has to say everything.
-        asked: topics and expression that it has told last.
+        topics: subscribed topics.
+        regex: subscribed regular expression, or empty.
+        rack_id: rack, or None.
+        assignor: requested assignor, or None.
+        rebalance_timeout_ms: its rebalance timeout.
+        gives_back: partitions revoked with each heartbeat; None for all at once, 0 for none.
+        owned: its partitions by topic id.
+        assigned: assigned partitions; it still has to revoke the other owned ones.
+        told: owned partitions that the coordinator knows; None requires a full heartbeat.
+        asked: topics and expression sent last.
     """
 
     topics: tuple[str, ...] = (TOPIC,)
@@ -121,7 +119,6 @@ class Kip848Consumer(AssignedMember):
     # ------------------------------------------------------------ requests
 
     def next_request(self, *, commits: bool = False) -> Request:
-        """Return its next heartbeat: in full where it doesn't know where it stands, else what has changed."""
         if commits and self.epoch > 0 and self.owned:
             return self.commit_request(self.offsets())
         self._give_back()
@@ -132,11 +129,9 @@ class Kip848Consumer(AssignedMember):
         return self.heartbeat()
 
     def join_request(self) -> ConsumerGroupHeartbeat:
-        """Return the request for a place in the group: all that it has to say, and epoch 0."""
         return evolve(self.full_heartbeat(), member_epoch=0, topic_partitions=())
 
     def full_heartbeat(self) -> ConsumerGroupHeartbeat:
-        """Return a heartbeat that says everything."""
         self.asked = self.topics, self.regex
         return evolve(
             self.heartbeat(),
@@ -149,7 +144,7 @@ class Kip848Consumer(AssignedMember):
         )
 
     def heartbeat(self, epoch: int | None = None) -> ConsumerGroupHeartbeat:
-        """Return a heartbeat that names the partitions only if they are others than last time."""
+        """Return a heartbeat with the owned partitions only if they changed."""
         return ConsumerGroupHeartbeat(
             self.group_id,
             self.member_id,
@@ -161,12 +156,11 @@ class Kip848Consumer(AssignedMember):
         )
 
     def leave_request(self, *, for_good: bool = True) -> ConsumerGroupHeartbeat:
-        """Return the request of an orderly departure; a static member can leave for a while."""
+        """Return a leave request; not ``for_good`` is a static member's temporary leave."""
         epoch = LEAVE_GROUP_MEMBER_EPOCH if for_good else LEAVE_GROUP_STATIC_MEMBER_EPOCH
         return ConsumerGroupHeartbeat(self.group_id, self.member_id, epoch, instance_id=self.instance_id)
 
     def offsets(self) -> tuple[TopicToCommit, ...]:
-        """Return new offsets for all that it has."""
         self.last_offset += 1
         return tuple(
             TopicToCommit(None, tuple(OffsetToCommit(index, self.last_offset) for index in indexes), topic_id)
@@ -175,21 +169,19 @@ class Kip848Consumer(AssignedMember):
         )
 
     def fetch_request(self, epoch: int | None = None) -> OffsetFetch:
-        """Return a fetch of all offsets of the group, in this consumer's name and epoch."""
         wanted = GroupToFetch(self.group_id, None, self.member_id, self.epoch if epoch is None else epoch)
         return OffsetFetch((wanted,), uses_topic_ids=True)
 
     def restarted(self, **changes: Any) -> Self:
-        """Return the static consumer that takes this one's place, and has asked for nothing."""
         return super().restarted(asked=None, **changes)
 
     # ------------------------------------------------------------ answers
 
     def receive(self, response: Response | None) -> None:
-        """Take the answer of the last request; None: there will be none, and the next one says everything.
+        """Process the response of the last request; after None the next heartbeat is full.
 
         Raises:
-            LawBrokenError: it can't be the answer, such as an epoch that goes back.
+            LawBrokenError: the response is impossible, such as a smaller epoch.
         """
         self.is_waiting = False
         match response:
@@ -221,7 +213,6 @@ class Kip848Consumer(AssignedMember):
             self._take_over()
 
     def _take_over(self) -> None:
-        """Have what was assigned, and what is not given back yet."""
         owned: dict[UUID, tuple[int, ...]] = dict(self.assigned)
         for topic_id, indexes in self.owned.items() if self.gives_back is not None else ():
             kept = owned.get(topic_id, ())
@@ -229,7 +220,6 @@ class Kip848Consumer(AssignedMember):
         self.owned = owned
 
     def _give_back(self) -> None:
-        """Give some of that back which it is not to have any more."""
         left = sum(map(len, self.owned.values())) if self.gives_back is None else self.gives_back
         kept: dict[UUID, tuple[int, ...]] = {}
         for topic_id, indexes in self.owned.items():
@@ -249,40 +239,31 @@ class Kip848Consumer(AssignedMember):
             self.told = None
 
     def check(self, coordinator: GroupCoordinator) -> None:
-        """Nobody else can be given what it has, and it was told no epoch that isn't durable."""
         owned = [(topic_id, index) for topic_id, indexes in self.owned.items() for index in indexes]
         check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, owned)
 
     def rejoin(self) -> None:
-        """Give up what it owns; its next request is a join."""
         self.phase, self.epoch, self.owned, self.assigned, self.told = "joining", 0, {}, {}, None
 
     def behave(self) -> None:
-        """From now on it gives everything back at once."""
         self.gives_back = None
 
 
 def listed(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    """Return partitions by topic as requests list them."""
     return tuple(TopicPartitions(topic_id, indexes) for topic_id, indexes in partitions.items() if indexes)
 
 
 @define(eq=False)
 class ModernMember(AssignedMember):
-    """A member of a streams or share group.
+    """Member of a streams or share group.
 
     Attributes:
-        topics: what it reads.
+        topics: the topics that it reads.
     """
 
     topics: tuple[str, ...] = field(default=TOPICS, kw_only=True)
 
     def receive(self, response: Response | None) -> None:
-        """Take the answer of the last request; None: there will be none.
-
-        Raises:
-            LawBrokenError: its epoch goes back.
-        """
         self.is_waiting = False
         answer: Any = response
         if isinstance(answer, StreamsGroupHeartbeatResponse | ShareGroupHeartbeatResponse) and not errors_in(answer):
@@ -302,24 +283,24 @@ class ModernMember(AssignedMember):
 
     @abstractmethod
     def follow(self, answer: Any) -> None:
-        """Do as the coordinator says."""
+        """Apply the assignment of a response."""
 
     def lose_answer(self) -> None:
-        """An answer was lost: nobody knows what the coordinator has heard."""
+        """React to a lost response, which leaves the coordinator's knowledge unknown."""
 
     def behave(self) -> None:
-        """It does what it is told anyway."""
+        """Do nothing: the member already follows its protocol."""
 
 
 @define(eq=False)
 class StreamsMember(ModernMember):
-    """A thread of an application of Kafka Streams.
+    """Thread of a Kafka Streams application.
 
     Attributes:
-        process_id: of the process that it is a thread of.
-        lags: so many heartbeats later it says that it has done as it was told.
-        owned: the partitions of its active tasks, those that it still has to give up included.
-        told: what it was told to have: active, standby and warm-up tasks.
+        process_id: id of its process.
+        lags: number of heartbeats before it acknowledges an assignment.
+        owned: partitions of its active tasks, including those still to be revoked.
+        told: assigned active, standby and warm-up tasks.
     """
 
     process_id: str = "p1"
@@ -329,7 +310,6 @@ class StreamsMember(ModernMember):
     news: int | None = field(default=0, kw_only=True)
 
     def next_request(self, *, commits: bool = False) -> Request:
-        """Return its next heartbeat, with its tasks if it has to say them; or a commit."""
         if commits and self.epoch > 0 and self.owned:
             return self.commit_request(self.offsets())
         request = StreamsGroupHeartbeat(
@@ -347,17 +327,14 @@ class StreamsMember(ModernMember):
         return request
 
     def offsets(self) -> tuple[TopicToCommit, ...]:
-        """Return offsets of ``orders`` for its tasks."""
         return (TopicToCommit(TOPIC, tuple(OffsetToCommit(index, 1) for index in sorted(self.owned))),)
 
     def leave_request(self) -> StreamsGroupHeartbeat:
-        """Return the request of an orderly departure."""
         return StreamsGroupHeartbeat(
             self.group_id, self.member_id, LEAVE_GROUP_MEMBER_EPOCH, instance_id=self.instance_id
         )
 
     def follow(self, answer: StreamsGroupHeartbeatResponse) -> None:
-        """Begin what is new to it at once, and say later that it has ended what it is not to have any more."""
         if answer.active_tasks is not None:
             kinds = answer.active_tasks, answer.standby_tasks or (), answer.warmup_tasks or ()
             self.told = tuple(frozenset(n for each in kind for n in each.partitions) for kind in kinds)
@@ -365,21 +342,17 @@ class StreamsMember(ModernMember):
             self.news = self.lags
 
     def lose_answer(self) -> None:
-        """What it has said may not have arrived."""
         self.news = 0
 
     def rejoin(self) -> None:
-        """Give up what it has; its next request is a join."""
         self.phase, self.epoch, self.news = "joining", 0, None
         self.owned, self.told = frozenset(), (frozenset(),) * 3
 
     def behave(self) -> None:
-        """From now on it does at once what it is told."""
         self.lags = 0
         self.news = None if self.news is None else 0
 
     def check(self, coordinator: GroupCoordinator) -> None:
-        """Nobody else can be given a task that it has, and it was told no epoch that isn't durable."""
         held = [(SUBTOPOLOGY_ID, number) for number in self.owned]
         check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, held)
 
@@ -391,10 +364,10 @@ def _task_ids(numbers: Iterable[int]) -> tuple[TaskIds, ...]:
 
 @define(eq=False)
 class ShareMember(ModernMember):
-    """A member of a share group.
+    """Member of a share group.
 
     Attributes:
-        partitions: which partitions it may read, by topic id.
+        partitions: assigned partitions by topic id.
     """
 
     partitions: Mapping[UUID, tuple[int, ...]] = field(factory=dict, kw_only=True)
@@ -402,7 +375,6 @@ class ShareMember(ModernMember):
     owned: None = field(default=None, init=False)
 
     def next_request(self, *, commits: bool = False) -> Request:
-        """Return its next heartbeat; it has nothing to commit."""
         news = None if self.asked == self.topics and self.epoch else self.topics
         self.asked = self.topics
         return ShareGroupHeartbeat(
@@ -410,26 +382,20 @@ class ShareMember(ModernMember):
         )
 
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit in this member's name, which is refused."""
         return OffsetCommit(self.group_id, topics, self.epoch, self.member_id)
 
     def leave_request(self) -> ShareGroupHeartbeat:
-        """Return the request of an orderly departure."""
         return ShareGroupHeartbeat(self.group_id, self.member_id, LEAVE_GROUP_MEMBER_EPOCH)
 
     def follow(self, answer: ShareGroupHeartbeatResponse) -> None:
-        """Have what it is told."""
         if answer.assignment is not None:
             self.partitions = {topic.topic_id: tuple(topic.partitions) for topic in answer.assignment}
 
     def lose_answer(self) -> None:
-        """What it has said may not have arrived."""
         self.asked = None
 
     def rejoin(self) -> None:
-        """Give up what it has; its next request is a join."""
         self.phase, self.epoch, self.partitions, self.asked = "joining", 0, {}, None
 
     def check(self, coordinator: GroupCoordinator) -> None:
-        """It was told no epoch that isn't durable."""
         check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, ())

@@ -69,10 +69,7 @@ from groupcoord.testing.topics import Topics, readable
 
 
 class PromisedOffsets:
-    """Offsets of open transactions that were answered with NONE.
-
-    Those that somebody has asked to delete are promised to nobody.
-    """
+    """Acknowledged offsets of open transactions, except deleted ones."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, int], set[OffsetKey]] = {}
@@ -80,39 +77,35 @@ class PromisedOffsets:
         self._topics: set[str] = set()
 
     def copy(self) -> PromisedOffsets:
-        """Return the same promises, to go on with apart from these."""
         copy = PromisedOffsets()
         copy._open = {transaction: set(keys) for transaction, keys in self._open.items()}
         copy._groups, copy._topics = set(self._groups), set(self._topics)
         return copy
 
     def note_request(self, request: Request) -> None:
-        """Take note of who asks for a deletion."""
         if isinstance(request, DeleteGroups):
             self._groups.update(filter(None, request.group_ids))
         elif isinstance(request, OffsetDelete):
             self._groups.add(request.group_id)
 
     def note_deleted_topic(self, topic: str) -> None:
-        """A topic is gone, and its offsets with it."""
         self._topics.add(topic)
 
     def promise(self, partition: int, producer_id: int, key: OffsetKey) -> None:
-        """A producer was told that an offset of its transaction is taken, on a log partition."""
         self._open.setdefault((partition, producer_id), set()).add(key)
 
     def check_marker(
         self, log_store: LogStore, marker: CompleteTransaction, response: CompleteTransactionResponse | None
     ) -> None:
-        """The offsets of a transaction that was committed are seen, or newer ones.
+        """Check that the offsets of a committed transaction are visible, or newer ones.
 
         Args:
             log_store: the log.
-            marker: what ends the transaction.
-            response: its answer; None: there is none.
+            marker: the end of the transaction.
+            response: its response, or None.
 
         Raises:
-            LawBrokenError: an offset is gone that nobody has asked to delete.
+            LawBrokenError: an offset is missing without a deletion.
         """
         promised = self._open.pop((marker.partition, marker.producer_id), set())
         if promised and marker.committed and response is not None and response.error_code is ErrorCode.NONE:
@@ -125,7 +118,7 @@ class PromisedOffsets:
                 )
 
     def forget(self) -> None:
-        """Nobody knows any more which transactions go on: answers to markers were lost."""
+        """Forget open transactions: responses to markers were lost."""
         self._open.clear()
 
 
@@ -137,29 +130,29 @@ TICKS_AT_ONE_MOMENT_MAX = 100
 RECOVERY_ROUNDS = 140
 ROUNDS_BETWEEN_JOINS = 4
 ROUND_MS = 2_500
-"""350 s in all: longer than a member may wait that died before its first generation."""
+"""350 s in all: longer than the longest wait for a member that died before its first generation."""
 
 Commit = tuple[str, str, int, int]
 """Group, topic, partition, offset."""
 
 
 class World:
-    """A coordinator on a manual clock, its log, and its clients.
+    """Coordinator on a manual clock, its log, and its clients.
 
-    Call :meth:`begin` first. Override the hooks: :meth:`make_topics`, :meth:`make_log_store`,
-    :meth:`settle_log_store`, :meth:`crash_log_store`, :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
+    Call :meth:`begin` first. Hooks to override: :meth:`make_topics`, :meth:`make_log_store`, :meth:`settle_log_store`,
+    :meth:`crash_log_store`, :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
 
     Attributes:
         config: the coordinator's settings.
-        coordinator: the coordinator of the moment.
-        store: what it writes to, with faults around it.
+        coordinator: the present coordinator.
+        store: its log store, with faults around it.
         clock: its clock.
         topics: the topics of the cluster.
-        fleet: the clients, and the requests that wait.
-        acknowledged: every commit that was answered with NONE.
-        promised: those of transactions that go on.
-        group_ids: the groups whose fetched offsets are compared with the log.
-        leader_epoch: of the last move of a log partition.
+        fleet: the clients and their requests in flight.
+        acknowledged: acknowledged commits.
+        promised: acknowledged commits of open transactions.
+        group_ids: groups whose fetched offsets are compared with the log.
+        leader_epoch: leader epoch of the last load or unload.
     """
 
     coordinator: GroupCoordinator
@@ -173,7 +166,7 @@ class World:
         Args:
             config: its settings.
             log_is_late: appends wait until :meth:`write`.
-            seed: decides what the laws look at where they can't look at everything.
+            seed: selects samples where a law cannot check everything.
         """
         self.config = config
         self.random = random.Random(seed)
@@ -194,7 +187,7 @@ class World:
     # ------------------------------------------------------------ hooks
 
     def make_topics(self) -> Topics:
-        """Return the topics that there are at first. Those besides ``orders`` may grow and go."""
+        """Return the initial topics; those other than ``orders`` may grow and be deleted."""
         return Topics({TOPIC: PARTITIONS, **OTHER_TOPICS})
 
     def make_config(
@@ -203,7 +196,7 @@ class World:
         policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
         assignment_interval_ms: int = 0,
     ) -> Config:
-        """Return settings for random tests: two log partitions, groups of at most four, a minute of retention.
+        """Return settings for random tests: two log partitions, groups of at most four, retention of a minute.
 
         Args:
             initial_delay_ms: ``group.initial.rebalance.delay.ms``.
@@ -225,32 +218,32 @@ class World:
         )
 
     def make_log_store(self) -> LogStore:
-        """Return a new, empty log store. Late answers are made around it; see :meth:`settle_log_store`."""
+        """Return a new, empty log store; late responses are simulated around it."""
         return MemoryLogStore()
 
     def settle_log_store(self, log_store: Any) -> Iterable[Answer]:
-        """Let a log store that answers later come to an end with its append, and return what became of it.
+        """Complete the append of a log store that answers later.
 
-        It is asked after each append that returns None; nothing else is on its way then.
+        It is called after each append that returns None, before any other.
 
         Args:
             log_store: the store of :meth:`make_log_store`.
 
         Returns:
-            The ticket of the append with its base offset, or with the error that it ended in.
+            The ticket with the base offset or the error.
         """
         raise AssertionError(
             f"{type(log_store).__name__}.append() returned None, so it answers later: override settle_log_store()"
         )
 
     def crash_log_store(self, log_store: LogStore) -> LogStore:
-        """The process is killed: return the log store that a new process opens.
+        """Return the log store that a new process opens after a crash.
 
-        By default it is the same one, which is right for a log in memory. Override it for one on disk: let go of it
-        as a kill does, without an orderly close, and open another one on the same data.
+        By default it is the same store, as for a log in memory. For a log on disk, abandon the store without closing it
+        and open another one on its data.
 
         Args:
-            log_store: the store of the process that is gone.
+            log_store: the store of the crashed process.
         """
         return log_store
 
@@ -259,7 +252,7 @@ class World:
 
         Args:
             config: its settings.
-            log_store: the store to give it.
+            log_store: its log store.
         """
         return self.coordinator_type(
             config=config,
@@ -272,40 +265,40 @@ class World:
         )
 
     def send(self, request: Request, token: int) -> None:
-        """Bring a request to the coordinator. Override it to send it through a transport of your own.
+        """Send a request to the coordinator; override it for another transport.
 
         Args:
-            request: one of :mod:`groupcoord.messages`.
-            token: the answer must come out of :meth:`receive` with it.
+            request: a request of :mod:`groupcoord.messages`.
+            token: :meth:`receive` must return the response with it.
         """
         self.coordinator.submit(request, token)
 
     def receive(self) -> Iterable[Reply]:
-        """Return the answers since the last call, with their tokens; see :meth:`send`."""
+        """Return the responses since the last call, with their tokens."""
         return self.coordinator.take_replies()
 
     def new_member_id(self, prefix: str) -> str:
-        """Return a member id that was never given before."""
+        """Return an unused member id."""
         self._ids[prefix] += 1
         self._new_member_id = f"{prefix}-{self._ids[prefix]}"
         return self._new_member_id
 
     def new_uuid(self) -> str:
-        """Return an id for who joins a consumer group without one, which was never given before."""
+        """Return an unused id for a member of a consumer group that joins without one."""
         return self.new_member_id("uuid")
 
     def on_append(self, records: Sequence[LogRecord]) -> None:
-        """Take note of what is to be written; some laws are about single appends."""
+        """Check the laws of single appends."""
         check_append(written := [entry.record for entry in records])
         check_expiry(self.coordinator, written)
 
     def on_event(self, event: Event) -> None:
-        """Take note of what happened to a group."""
+        """Process an event of the coordinator."""
         if isinstance(event, GroupRemoved):
             self.fleet.forget_group(event.group_id)
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
-        """Take note of an answer, before it is given to who asked."""
+        """Check a response before its client receives it."""
         check_answer(self.coordinator, sent.request, response)
         if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
             for commit, error_code in self._answered_commits(sent.request, response):
@@ -320,30 +313,30 @@ class World:
             self._check_fenced(sent)
 
     def _check_fenced(self, sent: Sent) -> None:
-        """Who is fenced has a successor: one that was started later under its instance id."""
+        """Check that a fenced client has a successor with its instance id."""
         consumer = sent.consumer
         if consumer is not None and consumer.is_alive and not self.fleet.successors(consumer):
             partition = self.coordinator.partition_of(consumer.group_id)
             check_fenced(self.store, partition, consumer.group_id, sent.member_id)
 
     def on_commit_answered(self, commit: Commit, error_code: ErrorCode) -> None:
-        """Take note of what a commit of one partition was answered."""
+        """Note the result of a commit of one partition."""
         if error_code is ErrorCode.NONE:
             self.acknowledged.add(commit)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, if there is one or was one."""
+        """Return the name of a present or deleted topic by its id."""
         return self.topics.topic_name(topic_id) or (readable(topic_id) if topic_id in self.topics.gone else None)
 
     # ------------------------------------------------------------ the process
 
     def boot(self) -> None:
-        """Start a coordinator on the log, which has not loaded anything."""
+        """Start a coordinator on the log with nothing loaded."""
         self.coordinator = self.make_coordinator(self.config, self.store)
         self.coordinator.observe()
 
     def kill(self, written: int = 0) -> None:
-        """Kill the process, with ``written`` of the appends that wait in the log; and boot another one."""
+        """Crash the process with ``written`` waiting appends in the log, and start another one."""
         self.store.write(written)
         self.store.lose()
         self.fleet.lose_requests()
@@ -353,18 +346,18 @@ class World:
         self.boot()
 
     def load(self, partition: int) -> None:
-        """Let a log partition be served here, after an election; a load under way is ended.
+        """Load a log partition after an election; a load in progress is aborted.
 
         Raises:
-            LawBrokenError: it can't be loaded.
+            LawBrokenError: the load fails.
         """
         check_log_can_be_loaded(partial(self.try_to_load, partition))
 
     def try_to_load(self, partition: int) -> None:
-        """Load a log partition as :meth:`load` does, for a test in which reading it may fail.
+        """Load a log partition where reading may fail.
 
         Raises:
-            LoadError: it can't be loaded.
+            LoadError: the load failed.
         """
         self.leader_epoch += 1
         self.store.forget_reads()
@@ -377,7 +370,7 @@ class World:
     # ------------------------------------------------------------ requests and answers
 
     def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
-        """Send a request, and deliver what there is to deliver; the answer goes to ``consumer``."""
+        """Send a request for a consumer, and deliver all responses."""
         self._new_member_id = None
         self.promised.note_request(request)
         sent = self.fleet.send(request, consumer)
@@ -386,14 +379,14 @@ class World:
         return sent
 
     def deliver(self) -> None:
-        """Take note of what happened to groups, and give every answer to who asked."""
+        """Process events and pass responses to their clients."""
         for event in self.coordinator.take_events():
             self.on_event(event)
         self._note_taken_back()
         self.fleet.deliver()
 
     def _note_taken_back(self) -> None:
-        """Remember the ids that static members have not got after all: the log may have them later."""
+        """Remember withdrawn ids of static members, which the log may have later."""
         self._taken_back |= ids_taken_back(self.coordinator)
 
     def _answered_commits(
@@ -418,7 +411,7 @@ class World:
     # ------------------------------------------------------------ consumers
 
     def start_consumer(self, consumer: Consumer) -> Consumer:
-        """Start a consumer; a static one takes the place of those of its instance. It has sent nothing yet."""
+        """Start a consumer without a request; a static one replaces its predecessor."""
         if consumer.instance_id is not None:
             for other in self.fleet.living(consumer.group_id):
                 if other.instance_id == consumer.instance_id:
@@ -427,17 +420,19 @@ class World:
         return consumer
 
     def go_on(self, consumer: Consumer, *, commits: bool = False) -> None:
-        """Let a consumer that waits for nothing send its next request; in place of a heartbeat it can commit."""
+        """Send the next request of a consumer without one in flight; with ``commits`` a commit in
+        place of a heartbeat.
+        """
         if consumer.is_alive and not consumer.is_waiting:
             self.submit(consumer.next_request(commits=commits), consumer)
 
     def all_go_on(self, *, commits: bool = False) -> None:
-        """Let every living consumer that waits for nothing send its next request."""
+        """Send the next request of each living consumer without one in flight."""
         for consumer in list(self.fleet.consumers):
             self.go_on(consumer, commits=commits)
 
     def restart_static(self, consumer: Consumer, **changes: Any) -> Consumer:
-        """Let a static consumer end without a word and come back without its member id; ``changes``: what is new."""
+        """Stop a static consumer without leaving, and restart it without its member id and with the given changes."""
         consumer.is_alive = False
         restarted = consumer.restarted(**changes)
         self.fleet.consumers.append(restarted)
@@ -445,7 +440,7 @@ class World:
         return restarted
 
     def leave(self, consumer: Consumer) -> None:
-        """Let a consumer that waits for nothing leave in good order; without an id it ends without a word."""
+        """Let a consumer without a request in flight leave."""
         if consumer.is_alive and not consumer.is_waiting:
             consumer.is_alive = False
             if consumer.member_id:
@@ -454,19 +449,19 @@ class World:
     # ------------------------------------------------------------ topics
 
     def create_topic(self, name: str, partition_count: int) -> None:
-        """A topic comes."""
+        """Create a topic."""
         self.topics.create(name, partition_count)
         self.coordinator.topics_created([name])
         self.deliver()
 
     def grow_topic(self, name: str, count: int = 1) -> None:
-        """A topic gets more partitions."""
+        """Add partitions to a topic."""
         self.topics.grow(name, count)
         self.coordinator.topics_changed([name])
         self.deliver()
 
     def delete_topic(self, name: str) -> None:
-        """A topic goes."""
+        """Delete a topic."""
         self.promised.note_deleted_topic(name)
         self.coordinator.topic_deleted(name, self.topics.delete(name))
         self.deliver()
@@ -474,17 +469,17 @@ class World:
     # ------------------------------------------------------------ time
 
     def tick(self) -> None:
-        """Let the coordinator do what is due."""
+        """Fire due timers."""
         self.coordinator.tick()
         self.deliver()
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass, and then look at the timers: all fire late, together."""
+        """Advance the clock, then fire all due timers late and together."""
         self.clock.advance(duration_ms)
         self.tick()
 
     def sleep(self, duration_ms: int) -> None:
-        """Let time pass from deadline to deadline, so that every timer fires at its moment."""
+        """Advance the clock from deadline to deadline, so that each timer fires on time."""
         end_ms = self.clock.now_ms() + duration_ms
         ticks = 0
         while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
@@ -498,7 +493,7 @@ class World:
     # ------------------------------------------------------------ the log
 
     def pass_on(self, answers: Iterable[Answer]) -> None:
-        """Tell the coordinator what became of appends."""
+        """Report the outcomes of appends to the coordinator."""
         for ticket, answer in answers:
             if isinstance(answer, LogStoreError):
                 self.coordinator.append_failed(ticket, answer)
@@ -507,31 +502,31 @@ class World:
         self.deliver()
 
     def write(self, count: int | None = None) -> None:
-        """Let the log write the oldest ``count`` appends that wait (all by default), and answer each."""
+        """Write the oldest ``count`` waiting appends (all by default) and report each."""
         for ticket in self.store.waiting()[:count]:
             self.pass_on([self.store.settle(ticket)])
 
     def write_together(self, count: int | None = None) -> None:
-        """Let the log write the oldest appends that wait, and answer each log partition once, for the last of them."""
+        """Write the oldest waiting appends, and report only the last of each log partition."""
         self.pass_on({ticket.partition: (ticket, answer) for ticket, answer in self.store.write(count)}.values())
 
     def write_all(self) -> None:
-        """Let the log write until nothing waits: an answer can lead to another append."""
+        """Write until no append waits: a response may cause another append."""
         while self.store.waiting():
             self.write()
 
     def refuse(self, error: LogStoreError, count: int | None = None) -> None:
-        """Let the log refuse the oldest ``count`` appends that wait (all by default)."""
+        """Fail the oldest ``count`` waiting appends (all by default)."""
         for ticket in self.store.waiting()[:count]:
             self.pass_on([self.store.settle(ticket, error)])
 
     # ------------------------------------------------------------ laws
 
     def check_laws(self) -> None:
-        """Check every law that holds at every moment.
+        """Check every law that always holds.
 
         Raises:
-            LawBrokenError: one doesn't.
+            LawBrokenError: a law is broken.
         """
         coordinator = self.coordinator
         coordinator.check()
@@ -556,7 +551,7 @@ class World:
         self.check_acknowledged()
 
     def _what_could_come(self) -> list[ConsumerGroupHeartbeat]:
-        """Return heartbeats that members, or somebody new, could send now."""
+        """Return heartbeats that members or a new client could send now."""
         members = [
             consumer.heartbeat()
             for consumer in self.fleet.consumers
@@ -565,21 +560,21 @@ class World:
         return members + [stranger(group_id, (TOPIC,)) for group_id in self.group_ids]
 
     def check_log(self, partition: int) -> None:
-        """Check what must hold of a log partition by itself."""
+        """Check the laws of a log partition."""
         check_generations_grow(self.store, partition)
         check_epochs_grow(self.store, partition)
         check_bytes(self.store, partition)
         check_places(self.store, partition, self.config.offsets_topic_num_partitions)
 
     def check_acknowledged(self) -> None:
-        """What a client was told is committed is in the log. Override it if your store compacts."""
+        """Check that acknowledged commits are in the log; override it if your store compacts."""
         partitions = range(self.config.offsets_topic_num_partitions)
         check_acknowledged_commits(self.store, partitions, sorted(self.acknowledged))
 
     # ------------------------------------------------------------ the end
 
     def recover(self) -> None:
-        """Let faults stop, load every log partition again, and let everybody go on for five minutes."""
+        """Stop the faults, load every log partition again, and let all clients run for five minutes."""
         self.store.mend()
         for consumer in self.fleet.consumers:
             consumer.behave()
@@ -591,11 +586,10 @@ class World:
         self._rebalance_what_was_converted()
 
     def _rebalance_what_was_converted(self) -> None:
-        """Let classic groups rebalance whose members still have the shares that the coordinator made for them.
+        """Rebalance classic groups whose members still have assignments made by the coordinator.
 
-        A static member that comes back with the classic protocol may convert its group without a rebalance, and a
-        restart forgets the one that a conversion begins (KIP-848, Kafka 4.3). Until the next, shares are not told,
-        or are nobody's.
+        A returning static member may convert its group without a rebalance, and a restart forgets the one begun by a
+        conversion (KIP-848, Kafka 4.3). Until the next rebalance, assignments may be unknown to their members.
         """
         for group_id in self.group_ids:
             (described,) = self.coordinator.call(DescribeGroups((group_id,))).groups
@@ -609,10 +603,10 @@ class World:
             self.live_on(RECOVERY_ROUNDS)
 
     def live_on(self, rounds: int, pause_ms: int = ROUND_MS) -> None:
-        """Let everybody go on so many times, with pauses, while the log writes what waits.
+        """Let all clients run for some rounds while the log writes.
 
-        Who wants to join a consumer group and was refused tries again later, as clients do, and when a rebalance is
-        over: each attempt to convert a classic group sends away who waits in it, so it could go on for ever.
+        Rejected joins of consumer groups are retried every few rounds and outside rebalances: each attempt to convert a
+        classic group fails its pending joins, so retries in every round could continue without end.
         """
         for number in range(rounds):
             for consumer in list(self.fleet.consumers):
@@ -630,10 +624,10 @@ class World:
         return described.group_state == GroupState.PREPARING_REBALANCE.value
 
     def check_all_are_served(self, group_id: str) -> None:
-        """The living consumers of a group have all partitions between them, as many of them as fit.
+        """Check that the living consumers of a group own all partitions, as far as the group's size allows.
 
         Raises:
-            LawBrokenError: they don't, or somebody else is a member.
+            LawBrokenError: they do not, or the group has another member.
         """
         living = self.fleet.living(group_id)
         if consumer_group_of(self.coordinator, group_id) is not None:
@@ -655,13 +649,13 @@ class World:
         require(shares == list(range(PARTITIONS)), f"{group_id!r} has partitions {shares} assigned")
 
     def is_kept_out(self, consumer: Consumer, kind: type[Consumer]) -> bool:
-        """Tell whether it is a consumer of this kind, and can't get into a group of the other: settings say so."""
+        """Return whether settings keep a consumer of this type out of a group of the other protocol."""
         policy = self.config.group_consumer_migration_policy
         allowed = policy.allows_upgrade if kind is Kip848Consumer else policy is not MigrationPolicy.DISABLED
         return isinstance(consumer, kind) and not allowed
 
     def _check_members_are_served(self, group_id: str, living: list[Consumer]) -> None:
-        """The living members of a consumer group have all partitions between them, and go on without a write."""
+        """Check that the living members of a consumer group own all partitions, and that heartbeats write nothing."""
         serving = [consumer for consumer in living if not self.is_kept_out(consumer, ClassicConsumer)]
         check_consumer_group_is_served(self.coordinator, group_id, [consumer.member_id for consumer in serving])
         written = [len(list(self.store.read(index))) for index in range(self.config.offsets_topic_num_partitions)]
