@@ -215,8 +215,7 @@ def _print_variants(comparison: Comparison, command: str) -> None:
     from rich.text import Text
 
     from groupcoord.cli.console import open_console
-    from groupcoord.sim.reports.comparison_page import beside_rows, difference_rows, format_verdict
-    from groupcoord.sim.reports.page import describe_seeds
+    from groupcoord.sim.reports.page import beside_rows, describe_seeds, difference_rows, format_verdict
 
     console = open_console()
     first, *others = comparison.reports

@@ -1,21 +1,21 @@
 """Whole worlds on a virtual clock: consumers, coordinators, a network, and what goes wrong, all from one seed."""
 
 from groupcoord.laws import LawBrokenError
-from groupcoord.sim.actors.administrators import AdminAction, Administrator
-from groupcoord.sim.actors.fault import Fault
-from groupcoord.sim.actors.foreign_records import ForeignRecords
-from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
-from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.environment import ClientOperation, GroupOptions, GroupProtocol
+from groupcoord.sim.actors.other_clients import (
+    AdminAction,
+    Administrator,
+    ForeignRecords,
+    SimpleConsumer,
+    TransactionalProducer,
+)
+from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.actors.share_workers import ShareWorkers
-from groupcoord.sim.actors.simple_consumers import SimpleConsumer
-from groupcoord.sim.actors.stage import ClientOperation
 from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
-from groupcoord.sim.reports.comparison import Comparison, Difference
-from groupcoord.sim.reports.comparison_page import comparison_page
-from groupcoord.sim.reports.page import report_page
-from groupcoord.sim.reports.picture import LEGEND, picture
-from groupcoord.sim.reports.runs import FleetReport, Run, collect, run_seed, run_seeds
+from groupcoord.sim.reports.page import comparison_page, report_page
+from groupcoord.sim.reports.runs import Comparison, Difference, FleetReport, Run, collect, run_seed, run_seeds
+from groupcoord.sim.reports.timeline import LEGEND, picture
 from groupcoord.sim.scenarios.faults import (
     BrokenConnections,
     BusyApplication,
@@ -33,13 +33,12 @@ from groupcoord.sim.scenarios.faults import (
     TopicCreation,
     TopicDeletion,
     TopicGrowth,
+    WorldOptions,
     rolling_restart,
 )
-from groupcoord.sim.scenarios.file import Scenario, parse_scenario
-from groupcoord.sim.scenarios.options import WorldOptions
+from groupcoord.sim.scenarios.file import Scenario, parse_scenario, parse_variants, read_setting
 from groupcoord.sim.scenarios.swarm import swarm_options
 from groupcoord.sim.scenarios.table_reader import ScenarioError
-from groupcoord.sim.scenarios.variants import parse_variants, read_setting
 from groupcoord.sim.world import Outcome, World
 
 __all__ = [

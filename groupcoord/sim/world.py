@@ -17,23 +17,20 @@ from groupcoord.events import (
 from groupcoord.laws import errors_in, require
 from groupcoord.messages import Request, Response
 from groupcoord.sim.actors.consumers import Consumer
+from groupcoord.sim.actors.environment import Stage
 from groupcoord.sim.actors.fast_forward import Disturbances, FastForward
-from groupcoord.sim.actors.fault import Fault
-from groupcoord.sim.actors.population import Population
+from groupcoord.sim.actors.groups import Population
+from groupcoord.sim.actors.observations import Transactions
+from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.actors.share_workers import ShareWorkers
-from groupcoord.sim.actors.stage import Stage
-from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.log import StoreFault
-from groupcoord.sim.cluster.nodes import CoordinatorNode
-from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.randomness import stream
-from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, rank_of_deadline
-from groupcoord.sim.kernel.trace import LineSink, Trace
+from groupcoord.sim.kernel.scheduler import WORLD_RANK, LineSink, Scheduler, Trace, rank_of_deadline
 from groupcoord.sim.laws.run_laws import RunLaws
 from groupcoord.sim.laws.share_laws import ShareLaws
-from groupcoord.sim.scenarios.faults import LogTrouble
-from groupcoord.sim.scenarios.options import WorldOptions
+from groupcoord.sim.scenarios.faults import LogTrouble, WorldOptions
 
 START_MS = 1_700_000_000_000
 REST_STEP_MS = 997

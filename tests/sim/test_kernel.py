@@ -26,13 +26,11 @@ from groupcoord.messages import (
 from groupcoord.sim import ClusterOptions
 from groupcoord.sim.actors.fast_forward import Disturbances
 from groupcoord.sim.cluster.log import ClusterLog, Leader, NodeLog, StoreFault
-from groupcoord.sim.cluster.nodes import CoordinatorNode
-from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel.clocks import LocalClock
 from groupcoord.sim.kernel.network import BURST_MAX, Exchange, Network, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Chance, Latency, mixed, stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler
+from groupcoord.sim.kernel.scheduler import LocalClock, Scheduler
 
 
 def test_the_order_of_one_moment() -> None:

@@ -25,7 +25,7 @@ from groupcoord.sim import (
     World,
     run_seed,
 )
-from groupcoord.sim.actors.stage import Claim
+from groupcoord.sim.actors.environment import Claim
 from groupcoord.sim.cluster.log import ClusterLog
 from groupcoord.sim.laws.run_laws import RunLaws
 from tests.plants import plant

@@ -24,7 +24,7 @@ from groupcoord.sim import (
     TransactionalProducer,
     run_seed,
 )
-from groupcoord.sim.actors.transactions import Transactions
+from groupcoord.sim.actors.observations import Transactions
 
 from .worlds import small_world
 

@@ -14,9 +14,8 @@ from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, parse_variants, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
-from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram, scale_of
-from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot
+from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot, ticks
 from groupcoord.sim.reports.runs import Run as SeedRun
 from groupcoord.sim.reports.timeline import Timeline, draw_timeline, span_of
 from tests.tables import as_one_test

@@ -20,8 +20,8 @@ from groupcoord.sim import (
     parse_scenario,
     run_seed,
 )
-from groupcoord.sim.actors.foreign_records import FOREIGN
-from groupcoord.sim.scenarios.toml_lines import line_numbers
+from groupcoord.sim.actors.other_clients import FOREIGN
+from groupcoord.sim.scenarios.table_reader import line_numbers
 from tests.tables import as_one_test
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))

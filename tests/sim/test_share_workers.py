@@ -12,9 +12,8 @@ from groupcoord.core.share_partition.in_flight import FINISHED, AcknowledgeType,
 from groupcoord.core.share_partition.partition import SharePartition, StateWrite
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.sim import ScenarioError
-from groupcoord.sim.reports.comparison import Comparison
-from groupcoord.sim.reports.comparison_page import format_verdict
-from groupcoord.sim.reports.runs import FleetReport, Run, run_seed
+from groupcoord.sim.reports.page import format_verdict
+from groupcoord.sim.reports.runs import Comparison, FleetReport, Run, run_seed
 from groupcoord.sim.scenarios.file import parse_scenario
 from tests.samples import seeds
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord.laws import LawBrokenError
-from groupcoord.sim.actors.streams_tasks import CATCH_UP_FACTOR, StreamsTasks, TaskFigures
+from groupcoord.sim.actors.observations import CATCH_UP_FACTOR, StreamsTasks, TaskFigures
 from groupcoord.sim.reports.runs import Run, run_seed
 from groupcoord.sim.scenarios.file import parse_scenario
 

@@ -10,8 +10,8 @@ import pytest
 
 from groupcoord import cli
 from groupcoord.sim import Comparison, FleetReport, Run, ScenarioError, World, parse_variants, read_setting
-from groupcoord.sim.reports.comparison_page import comparison_page, format_verdict
 from groupcoord.sim.reports.measures import MEASURES
+from groupcoord.sim.reports.page import comparison_page, format_verdict
 from groupcoord.sim.reports.runs import GroupFigures
 from tests.tables import as_one_test
 
@@ -178,7 +178,7 @@ def report(variant: str, *rebalances: int) -> FleetReport:
 
 def test_differences_are_paired_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What differs by one in each seed differs clearly, however much the seeds differ from each other."""
-    monkeypatch.setattr("groupcoord.sim.reports.comparison.MEASURES", [REBALANCES])
+    monkeypatch.setattr("groupcoord.sim.reports.runs.MEASURES", [REBALANCES])
     first, steady, chance = report("a", 10, 200, 3_000), report("b", 11, 201, 3_002), report("c", 20, 150, 3_010)
     comparison = Comparison((first, steady, chance))
 

@@ -23,7 +23,7 @@ from groupcoord.sim import (
     World,
     run_seed,
 )
-from groupcoord.sim.actors.stage import Claim
+from groupcoord.sim.actors.environment import Claim
 from groupcoord.sim.scenarios.swarm import swarm_options
 
 from .worlds import consumer_group_world, small_world

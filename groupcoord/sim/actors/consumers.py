@@ -40,15 +40,12 @@ from groupcoord.messages import (
     Request,
     Response,
 )
+from groupcoord.sim.actors.environment import Claim, GroupOptions, GroupProtocol, PartitionOfGroup, Stage, listed
 from groupcoord.sim.actors.observations import GroupObservations, head
-from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
-from groupcoord.sim.actors.stage import Claim, PartitionOfGroup, Stage
-from groupcoord.sim.actors.wording import listed
 from groupcoord.sim.cluster.topics import indices_of
-from groupcoord.sim.kernel.clocks import LocalClock
 from groupcoord.sim.kernel.network import SimulatedConnection
 from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
-from groupcoord.sim.kernel.scheduler import rank_of_deadline
+from groupcoord.sim.kernel.scheduler import LocalClock, rank_of_deadline
 
 FOREVER_MS = 10**12
 """The time-out of the poll of an application that does nothing else."""

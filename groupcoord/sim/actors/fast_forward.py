@@ -31,9 +31,8 @@ from groupcoord.messages import (
     Response,
 )
 from groupcoord.sim.actors.consumers import Consumer
+from groupcoord.sim.actors.environment import GroupProtocol, Stage
 from groupcoord.sim.actors.groups import SimulatedGroup
-from groupcoord.sim.actors.options import GroupProtocol
-from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 
 

@@ -1,12 +1,18 @@
-"""What a run is judged by: who owned which partition when, what moved, and what was processed twice."""
+"""Observations of a run: owners of partitions, tasks and records, transactions, duplicates and downtime."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import require
+from groupcoord.messages import TxnOffsetCommit
+from groupcoord.sim.cluster.topics import SharedTopics
 
 RECORD_INTERVAL_MS = 10
 """Each partition gets one record in so many milliseconds, so offsets tell time."""
@@ -256,3 +262,256 @@ class GroupObservations:
             )
             for partition, history in self._histories.items()
         }
+
+
+class TransactionState(Enum):
+    """Whether a transaction goes on, or how it ended."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@define
+class _Producer:
+    """What the transaction coordinator knows of a producer."""
+
+    epoch: int = -1
+    is_open: bool = False
+
+
+class Transactions:
+    """What the transaction coordinator knows; nodes ask it before they take a transactional commit.
+
+    Attributes:
+        states: the name of each transaction → its state.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[str, TransactionState] = {}
+        self._producers: dict[int, _Producer] = {}
+
+    def begin(self, producer_id: int) -> tuple[int, str]:
+        """Begin a producer's next transaction; return its epoch and name."""
+        producer = self._producers.setdefault(producer_id, _Producer())
+        producer.epoch += 1
+        producer.is_open = True
+        name = f"t{producer_id}.{producer.epoch}"
+        self.states[name] = TransactionState.OPEN
+        return producer.epoch, name
+
+    def decide(self, producer_id: int, name: str, state: TransactionState) -> None:
+        """Decide a transaction: from now on nothing can be added to it."""
+        self._producers[producer_id].is_open = False
+        self.states[name] = state
+
+    def verify(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Tell whether a producer may commit now, as nodes ask it (see :class:`groupcoord.GroupCoordinator`)."""
+        producer = self._producers[request.producer_id]
+        if request.producer_epoch != producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return ErrorCode.NONE if producer.is_open else ErrorCode.INVALID_TXN_STATE
+
+    def check_read(self, group_id: str, metadata: str) -> None:
+        """An offset that a reader is told belongs to no transaction, or to one that was committed."""
+        state = self.states.get(metadata)
+        require(
+            state is None or state is TransactionState.COMMITTED,
+            f"an offset of {group_id!r} is visible, but its transaction {metadata} is {state and state.value}",
+        )
+
+
+@define
+class ShareFigures:
+    """What became of the records of a group.
+
+    Attributes:
+        redeliveries: how often somebody got a record that had been delivered before.
+        done_ms: of each record that was accepted, how long that took since it was written.
+        lock_waits_ms: of each record that somebody had who died: how long it took until another one got it.
+    """
+
+    redeliveries: int = 0
+    done_ms: list[int] = field(factory=list)
+    lock_waits_ms: list[int] = field(factory=list)
+
+
+class ShareRecords:
+    """The records of one share group.
+
+    Args:
+        group_id: the group.
+        topics: which topics it reads.
+        shared: what they hold.
+
+    Attributes:
+        figures: since the last :meth:`begin_measuring`.
+    """
+
+    def __init__(self, group_id: str, topics: tuple[str, ...], shared: SharedTopics) -> None:
+        self.figures = ShareFigures()
+        self._group_id, self._topics, self._shared = group_id, topics, shared
+        self._archived_before = 0
+        self._lost_ms: dict[tuple[SharePartitionKey, int], int] = {}
+
+    def begin_measuring(self) -> None:
+        """Forget what was until now."""
+        self.figures = ShareFigures()
+        self._archived_before += self.archived
+
+    @property
+    def archived(self) -> int:
+        """How many records were given up since :meth:`begin_measuring`."""
+        self._shared.follow()
+        given_up = self._shared.given_up.items()
+        return sum(len(offsets) for key, offsets in given_up if key.group_id == self._group_id) - self._archived_before
+
+    def delivered(self, key: SharePartitionKey, offset: int, count: int, now_ms: int) -> None:
+        """Somebody has got a record, for the how-manieth time."""
+        self.figures.redeliveries += count > 1
+        lost_ms = self._lost_ms.pop((key, offset), None)
+        if lost_ms is not None:
+            self.figures.lock_waits_ms.append(now_ms - lost_ms)
+
+    def lost(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
+        """Who has a record is dead."""
+        self._lost_ms[key, offset] = now_ms
+
+    def accepted(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
+        """Somebody was told that a record is done."""
+        self._lost_ms.pop((key, offset), None)
+        topic = self._shared.registry.get_by_id(key.topic_id)
+        if topic is not None:
+            self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
+
+    def are_done(self) -> bool:
+        """Tell whether all records of topics that there are were accepted, or given up.
+
+        A record is given up as soon as its last lock is over, whatever the log says (as in Kafka, where such a write is
+        not tried again): then only its leader knows, and forgets it with the process.
+        """
+        ends = {key: self._shared.end_offset(key) for key in self._shared.keys_of(self._group_id, self._topics)}
+        left = {key: end for key, end in ends.items() if self._shared.unfinished(key, end) is not None}
+        are_done = all(self._shared.start_offset(key) >= end for key, end in left.items())
+        if are_done:
+            self._shared.worked_off.update({key: end for key, end in ends.items() if key not in left})
+        return are_done
+
+
+CATCH_UP_FACTOR = 10
+"""Records are read from a changelog so many times as fast as they were written to it."""
+
+
+@define
+class TaskFigures:
+    """What became of one task.
+
+    Attributes:
+        unprocessed_ms: how long nobody processed it, all in all.
+        moves: how often it went to another instance.
+    """
+
+    unprocessed_ms: int = 0
+    moves: int = 0
+
+
+@define
+class _Task:
+    """One task.
+
+    Attributes:
+        holder: the instance that has it active; None: nobody.
+        ready_ms: when the holder has, or will have, its state.
+        idle_since_ms: since when nobody has processed it; of no meaning while it is processed.
+        last_holder: who had it last.
+        copies: by instance, up to when it has the state; None: it keeps up, with a standby task.
+    """
+
+    idle_since_ms: int
+    holder: int | None = None
+    ready_ms: int = 0
+    last_holder: int | None = None
+    copies: dict[int, int | None] = field(factory=dict)
+    figures: TaskFigures = field(factory=TaskFigures)
+
+
+class StreamsTasks:
+    """All tasks of an application.
+
+    An instance that gets an active task first reads of its changelog what it lacks: nothing if it has had a standby
+    task, what came since if it has an old state on its disk, all if it has none.
+
+    Args:
+        count: how many there are at first.
+        start_ms: when the application starts.
+        restore_ms: how long it takes to read a whole changelog; 0: tasks have no state.
+    """
+
+    def __init__(self, count: int, start_ms: int, restore_ms: int) -> None:
+        self._tasks = {number: _Task(start_ms) for number in range(count)}
+        self._restore_ms = restore_ms
+        self._finished: list[TaskFigures] | None = None
+
+    def take(self, number: int, instance: int, now_ms: int) -> int:
+        """An instance has got a task to process; return how long it has to read before it can."""
+        task = self._task(number, now_ms)
+        restore_ms = self._restoring_ms(task, instance, now_ms)
+        if task.last_holder not in (None, instance):
+            task.figures.moves += 1
+        task.holder = task.last_holder = instance
+        task.ready_ms = now_ms + restore_ms
+        return restore_ms
+
+    def _task(self, number: int, now_ms: int) -> _Task:
+        """Return a task; one that nobody has had yet may have come with a topic that has grown."""
+        return self._tasks.setdefault(number, _Task(now_ms))
+
+    def _restoring_ms(self, task: _Task, instance: int, now_ms: int) -> int:
+        if not self._restore_ms or (task.last_holder is None and not task.copies):
+            return 0  # nobody has written anything yet
+        if instance not in task.copies:
+            return self._restore_ms
+        copied_ms = task.copies[instance]
+        return 0 if copied_ms is None else min(self._restore_ms, (now_ms - copied_ms) // CATCH_UP_FACTOR)
+
+    def give_up(self, number: int, instance: int, now_ms: int) -> None:
+        """An instance does not process a task any more, and has its state as it is now."""
+        task = self._tasks[number]
+        if task.holder != instance:
+            return
+        if now_ms >= task.ready_ms:
+            task.figures.unprocessed_ms += task.ready_ms - task.idle_since_ms
+            task.idle_since_ms = task.copies[instance] = now_ms
+        task.holder = None
+
+    def copy(self, number: int, instance: int, now_ms: int) -> None:
+        """An instance keeps the state of a task from now on, as a standby."""
+        self._task(number, now_ms).copies[instance] = None
+
+    def stop_copying(self, number: int, instance: int, now_ms: int) -> None:
+        """An instance keeps up no longer."""
+        copies = self._tasks[number].copies
+        if instance in copies and copies[instance] is None:
+            copies[instance] = now_ms
+
+    def holder(self, number: int) -> int | None:
+        """Return the instance that has a task active; None: nobody."""
+        return self._tasks[number].holder
+
+    def begin_measuring(self, now_ms: int) -> None:
+        """Forget what was until now."""
+        for task in self._tasks.values():
+            task.figures = TaskFigures()
+            if task.holder is None or now_ms < task.ready_ms:
+                task.idle_since_ms = now_ms
+            else:
+                task.idle_since_ms = task.ready_ms = now_ms
+
+    def finish(self, now_ms: int) -> list[TaskFigures]:
+        """Return what became of the tasks until now, or until this was asked for the first time."""
+        if self._finished is None:
+            self._finished = [evolve(task.figures) for task in self._tasks.values()]
+            for task, figures in zip(self._tasks.values(), self._finished, strict=True):
+                until_ms = now_ms if task.holder is None else min(now_ms, task.ready_ms)
+                figures.unprocessed_ms += max(0, until_ms - task.idle_since_ms)
+        return self._finished

@@ -1,19 +1,83 @@
-"""Clients that are no consumers: each follows a script, one step after the other, and is gone at its end."""
+"""Scripted clients: each executes the steps of a script. Base classes of planned events."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from attrs import frozen
+
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in
 from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, Request, Response
-from groupcoord.sim.actors.groups import SimulatedGroup
-from groupcoord.sim.actors.guests import GuestGroup
-from groupcoord.sim.actors.stage import Stage
+from groupcoord.sim.actors.environment import GuestGroup, Stage
+from groupcoord.sim.actors.groups import Population, SimulatedGroup
 from groupcoord.sim.kernel.network import SimulatedConnection
 from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import rank_of_deadline
+
+
+@frozen(kw_only=True)
+class Fault:
+    """Something that goes wrong for a while, or a client that comes for a while.
+
+    Attributes:
+        start_ms, end_ms: from and until when, milliseconds since the run began. What ends at once has both the same.
+    """
+
+    start_ms: int
+    end_ms: int
+
+    @property
+    def group_id(self) -> str | None:
+        """The only group that it affects; None: it may affect all."""
+        return None
+
+    def affects(self, group_id: str) -> bool:
+        """Tell whether it may affect a group."""
+        return self.group_id is None or self.group_id == group_id
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it begin."""
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Let it end."""
+
+
+@frozen(kw_only=True)
+class Application(Fault):
+    """Some instances of a program come, as a group that has no consumers besides, and go at the end.
+
+    Attributes:
+        group: its name.
+        instances: how many there are, each a member.
+        topics: what it reads.
+        restart_from_ms: when the first instance is restarted, milliseconds since the run began; None: never.
+        restart_every_ms: how long after one instance the next one is restarted, until all have been.
+        down_ms: how long an instance is gone.
+        is_graceful: it leaves the group before; else it is killed.
+    """
+
+    group: str
+    instances: int
+    topics: tuple[str, ...]
+    restart_from_ms: int | None = None
+    restart_every_ms: int = 30_000
+    down_ms: int = 5_000
+    is_graceful: bool = True
+
+    @property
+    def group_id(self) -> str | None:
+        """Its own group, which has no consumers."""
+        return self.group
+
+    def restart_ms(self, index: int) -> int | None:
+        """Return when an instance is restarted, milliseconds since the run began; None: not before all end."""
+        if self.restart_from_ms is None:
+            return None
+        restart_ms = self.restart_from_ms + index * self.restart_every_ms
+        return restart_ms if restart_ms < self.end_ms else None
+
 
 NO_ANSWER = "no answer"
 """What came of a request, or of the search for its node, that was lost."""

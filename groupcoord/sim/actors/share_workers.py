@@ -11,12 +11,11 @@ from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
-from groupcoord.sim.actors.applications import Application
-from groupcoord.sim.actors.population import Population
-from groupcoord.sim.actors.scripted_clients import Ask, AskNode, HangUp, Pause, Script, ScriptedClient
-from groupcoord.sim.actors.share_records import ShareRecords
-from groupcoord.sim.actors.stage import Stage
-from groupcoord.sim.cluster.shared_topics import SharedTopics
+from groupcoord.sim.actors.environment import Stage
+from groupcoord.sim.actors.groups import Population
+from groupcoord.sim.actors.observations import ShareRecords
+from groupcoord.sim.actors.scripted_clients import Application, Ask, AskNode, HangUp, Pause, Script, ScriptedClient
+from groupcoord.sim.cluster.topics import SharedTopics
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.wire.share_messages import (
     FINAL_EPOCH,

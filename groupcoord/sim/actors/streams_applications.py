@@ -14,11 +14,10 @@ from groupcoord.messages import (
     TopicInfo,
     Topology,
 )
-from groupcoord.sim.actors.applications import Application
-from groupcoord.sim.actors.population import Population
-from groupcoord.sim.actors.scripted_clients import Ask, Pause, Script, ScriptedClient
-from groupcoord.sim.actors.stage import Stage
-from groupcoord.sim.actors.streams_tasks import StreamsTasks
+from groupcoord.sim.actors.environment import Stage
+from groupcoord.sim.actors.groups import Population
+from groupcoord.sim.actors.observations import StreamsTasks
+from groupcoord.sim.actors.scripted_clients import Application, Ask, Pause, Script, ScriptedClient
 
 INSTANCE = "streams instance"
 

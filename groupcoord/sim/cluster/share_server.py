@@ -26,7 +26,7 @@ from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog
-from groupcoord.sim.cluster.shared_topics import STATES, HeardData, SharedTopics
+from groupcoord.sim.cluster.topics import STATES, HeardData, SharedTopics
 from groupcoord.sim.kernel.network import Exchange, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Latency, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node

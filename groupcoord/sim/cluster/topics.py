@@ -1,15 +1,32 @@
-"""The topics that there are: as brokers know them, and as they tell clients of them."""
+"""Topics of a simulated cluster: metadata for clients, and the logs of topics that share groups read (KIP-932)."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from attrs import evolve
+
+from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
+from groupcoord.core.share_partition.in_flight import FINISHED
+from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
+from groupcoord.core.share_state.states import ShareStates
+from groupcoord.log_store import LogRecord
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition
+from groupcoord.records.batches import frame_records, sized, varint
+from groupcoord.sim.cluster.log import ClusterLog, StoreFault
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.kernel.randomness import stable_number
+from groupcoord.sim.kernel.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from groupcoord.storage.log.memory_log import PartitionLog
 
 
 class Topics:
@@ -120,3 +137,230 @@ class _PartitionsOfTopic(Protocol):
 def indices_of(topics: Iterable[_PartitionsOfTopic]) -> set[tuple[UUID, int]]:
     """Return which partitions topics name, by the topic's id, whatever kind of message or record names them."""
     return {(topic.topic_id, index) for topic in topics for index in topic.partitions}
+
+
+GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
+
+STATES = 0
+"""The log partition whose leader is the share coordinator, too: all states are in one."""
+
+EpochOf = Callable[[int], int | None]
+"""Returns the epoch in which a node leads a log partition, as it has heard; None: another one does."""
+
+
+class SharingNode(Protocol):
+    """What a node does for share groups, as others see it."""
+
+    def take(self, question: Any) -> None:
+        """Be asked as the share coordinator."""
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """A topic is gone."""
+
+    def start_offset(self, key: SharePartitionKey) -> int:
+        """Return where the records begin that it has not done with, as the leader; -1: it knows none."""
+
+
+class SharedTopics:
+    """What the nodes of a cluster share of topics: their logs, and the log of the states of share-partitions.
+
+    Who leads a partition of a topic is who leads a certain log partition of the groups, so that leaders move and die
+    with these. Logs of topics lose nothing; that of the states has the faults of the groups' log.
+
+    Attributes:
+        registry: the topics.
+        data: what they hold.
+        state_log: what is durable of share-partitions.
+        servers: by node, what it does for share groups, while its process runs.
+        settings: what holds for every share group.
+        given_up: by share-partition, the records that nobody gets any more though nobody has accepted them.
+        worked_off: by share-partition, where the partition ended when all of it was accepted, or given up.
+        on_written: called with each share-partition of which something was written, and with what.
+        on_emptied: called with each share-partition of which the log now says that nothing has happened to it yet.
+        written_ms: by topic id and partition, when its records were written, by offset.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        options: ClusterOptions,
+        topics: Topics,
+        log: ClusterLog,
+        *,
+        seed: int,
+        faults: Iterable[StoreFault],
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._log = log
+        self.registry = TopicRegistry()
+        self.data = TopicData(options.config, scheduler, self.registry)
+        for name in topics.names():
+            self.set_partition_count(name)
+        faults = [evolve(fault, broken_read_percent=0) for fault in faults]
+        self.state_log = ClusterLog(
+            scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
+        )
+        self.servers: dict[int, SharingNode] = {}
+        self.settings = ShareGroupSettings.of(options.config, {"auto_offset_reset": EARLIEST})
+        self.written_ms: dict[tuple[UUID, int], list[int]] = {}
+        self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = _ignore
+        self.on_emptied: Callable[[SharePartitionKey], None] = _ignore
+        self.given_up: dict[SharePartitionKey, set[int]] = {}
+        self.worked_off: dict[SharePartitionKey, int] = {}
+        self._states = ShareStates()
+
+    # ------------------------------------------------------------ topics
+
+    def set_partition_count(self, name: str) -> None:
+        """A topic is there, or has grown."""
+        count, topic_id = self._topics.partition_count(name), self._topics.topic_id(name)
+        assert count is not None
+        with self.registry.edit() as edit:
+            if self.registry.get(name) is None:
+                edit.create(name, count, topic_id)
+            else:
+                edit.extend(name, count)
+
+    def delete_topic(self, name: str) -> None:
+        """A topic is gone, with all that it held."""
+        topic = self.topic(name)
+        with self.registry.edit() as edit:
+            edit.delete(name)
+        self.data.delete(topic)
+        for server in self.servers.values():
+            server.topic_deleted(topic)
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic that there is."""
+        topic = self.registry.get(name)
+        assert topic is not None
+        return topic
+
+    def log_partition_of(self, topic: Topic, index: int) -> int:
+        """Return the log partition whose leader leads a partition of a topic."""
+        return (stable_number(topic.name) + index) % len(self._log.leaders)
+
+    def leader_of(self, topic: Topic, index: int) -> int:
+        """Return the node that leads a partition, be it that it has not heard so yet; -1: none."""
+        return self._log.leaders[self.log_partition_of(topic, index)].node_id
+
+    # ------------------------------------------------------------ records
+
+    def log(self, topic: Topic, index: int) -> PartitionLog:
+        """Return what a partition holds."""
+        log = self.data.log(topic, index)
+        assert log is not None
+        return log
+
+    def produce(self, topic: Topic, index: int, count: int) -> None:
+        """Append a batch of so many records to a partition."""
+        log, now_ms = self.log(topic, index), self._scheduler.time_ms
+        records = []
+        for place in range(count):
+            body = b"\0" + varint(0) + varint(place) + sized(None) + sized(b"job") + varint(0)
+            records.append(varint(len(body)) + body)
+        batch = frame_records(
+            log.end_offset,
+            records,
+            count,
+            now_ms,
+            leader_epoch=log.leader_epoch,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+        )
+        self.written_ms.setdefault((topic.topic_id, index), []).extend([now_ms] * count)
+        log.append_encoded(batch, count, now_ms, self.data.settings_of(topic))
+
+    # ------------------------------------------------------------ states
+
+    def follow(self) -> ShareStates:
+        """Take over what was written of share-partitions since the last time; return what all of it makes."""
+        fresh: list[LogRecord] = self.state_log.fresh[0]
+        for entry in fresh:
+            record: Any = entry.record
+            self._states.apply(record, entry.offset)
+            if isinstance(record, ShareSnapshot) and _is_blank(record):
+                # Asked for again by who had no answer, as in Kafka: the group begins anew there.
+                self.worked_off.pop(record.key, None)
+                self.on_emptied(record.key)
+            if isinstance(record, ShareSnapshot | ShareUpdate):
+                self.on_written(record.key, record.state_batches)
+                for first, last, state, _ in record.state_batches:
+                    if state in GIVEN_UP:
+                        self.given_up.setdefault(record.key, set()).update(range(first, last + 1))
+        fresh.clear()
+        return self._states
+
+    def end_offset(self, key: SharePartitionKey) -> int:
+        """Return where a partition ends; one that is gone holds nothing."""
+        topic = self.registry.get_by_id(key.topic_id)
+        return 0 if topic is None else self.log(topic, key.partition).end_offset
+
+    def unfinished(self, key: SharePartitionKey, end_offset: int) -> int | None:
+        """Return the first record before an offset that was neither accepted nor given up; None: there is none."""
+        if self.registry.get_by_id(key.topic_id) is None:
+            return None
+        state = self.follow().states.get(key)
+        offset = 0 if state is None else max(state.snapshot.start_offset, 0)
+        for batch in () if state is None else state.snapshot.state_batches:
+            if batch.first_offset > offset or batch.delivery_state not in FINISHED:
+                break
+            offset = max(offset, batch.last_offset + 1)
+        return offset if offset < end_offset else None
+
+    def start_offset(self, key: SharePartitionKey) -> int:
+        """Return where the records begin that the leader of a share-partition has not done with; -1: it knows none."""
+        topic = self.registry.get_by_id(key.topic_id)
+        server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
+        return -1 if server is None else server.start_offset(key)
+
+    def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
+        """Return the share-partitions of a group in those of some topics that there are."""
+        topics = [topic for topic in map(self.registry.get, names) if topic is not None]
+        return [
+            SharePartitionKey(group_id, topic.topic_id, index)
+            for topic in topics
+            for index in range(topic.partition_count)
+        ]
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""
+
+
+def _is_blank(snapshot: ShareSnapshot) -> bool:
+    """Tell whether a share-partition is as it is initialized: to be begun where the policy says, or at the start."""
+    return not snapshot.state_batches and snapshot.start_offset <= 0 and snapshot.delivery_complete_count <= 0
+
+
+class HeardData(TopicData):
+    """What topics hold, as one node has it: only what it leads, as far as it has heard.
+
+    Args:
+        shared: what all nodes share.
+        epoch_of: knows what the node has heard.
+    """
+
+    def __init__(self, shared: SharedTopics, epoch_of: EpochOf) -> None:
+        whole = shared.data
+        super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
+        self._shared = shared
+        self._epoch_of = epoch_of
+
+    def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
+        """See :class:`~groupcoord.broker.records.topic_data.TopicData`.
+
+        Raises:
+            NotLeaderError: another node leads it.
+        """
+        if self._epoch_of(self._shared.log_partition_of(topic, partition_index)) is None:
+            raise NotLeaderError
+        return super().log(topic, partition_index)
+
+    def log_with_epoch(self, topic: Topic, partition_index: int) -> tuple[PartitionLog | None, int]:
+        return self.log(topic, partition_index), self.leader_epoch(topic, partition_index)
+
+    def leader_epoch(self, topic: Topic, partition_index: int) -> int:
+        return self._epoch_of(self._shared.log_partition_of(topic, partition_index)) or 0

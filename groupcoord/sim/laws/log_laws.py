@@ -28,9 +28,8 @@ from groupcoord.core.log.records import (
 from groupcoord.laws import OffsetLedger, require
 from groupcoord.laws.consumer_groups import OF_NO_GROUP
 from groupcoord.log_store import LogRecord
-from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
-from groupcoord.sim.laws.consumer_group_laws import assignment_in
-from groupcoord.sim.laws.target_laws import TargetLaws
+from groupcoord.sim.cluster.nodes import SimulatedCluster
+from groupcoord.sim.laws.group_laws import TargetLaws, assignment_in
 
 ASSIGNMENT, _ = ConsumerGroupCurrentMemberAssignmentRecord.key_of("")
 

@@ -64,14 +64,18 @@ from groupcoord.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.sim.actors.options import GroupProtocol
-from groupcoord.sim.actors.stage import Claim, PartitionOfGroup
-from groupcoord.sim.actors.transactions import Transactions
-from groupcoord.sim.cluster.nodes import CoordinatorNode
-from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.actors.environment import Claim, GroupProtocol, PartitionOfGroup
+from groupcoord.sim.actors.observations import Transactions
+from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.kernel.randomness import mixed
-from groupcoord.sim.laws.administration_laws import check_deleted, check_described, check_listed
-from groupcoord.sim.laws.consumer_group_laws import assignment_in, check_described_consumer_group, check_told
+from groupcoord.sim.laws.group_laws import (
+    assignment_in,
+    check_deleted,
+    check_described,
+    check_described_consumer_group,
+    check_listed,
+    check_told,
+)
 from groupcoord.sim.laws.log_laws import LogLaws
 from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
@@ -84,7 +88,7 @@ REBUILD_INTERVAL_MS = 30_000
 
 
 class RunLaws:
-    """Judges a run (an :class:`~groupcoord.sim.actors.stage.OwnershipObserver`).
+    """Judges a run (an :class:`~groupcoord.sim.actors.environment.OwnershipObserver`).
 
     Attributes:
         shares: the laws of share groups, where there are some.

@@ -12,7 +12,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.laws import ShareLedger, check_share_partition, check_states_are_the_log, require
 from groupcoord.messages import Request, Response
 from groupcoord.sim.cluster.nodes import CoordinatorNode
-from groupcoord.sim.cluster.shared_topics import STATES, SharedTopics
+from groupcoord.sim.cluster.topics import STATES, SharedTopics
 from groupcoord.wire.share_messages import (
     AcquiredRecords,
     ShareAcknowledge,

@@ -1,4 +1,4 @@
-"""A simulation's report as one HTML page: no scripts, nothing from elsewhere, plots as inline SVG."""
+"""HTML pages of simulations: the report of one fleet, and variants beside each other."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from groupcoord.analysis.report.html import layout
 from groupcoord.analysis.report.html.layout import EMPTY, Html, Section, element, joined, listing, paragraph, soft
-from groupcoord.analysis.report.text import counted, format_duration
-from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, Scale, scale_of
+from groupcoord.analysis.report.text import counted, format_duration, listed
+from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure, Scale, scale_of
 from groupcoord.sim.reports.plots import plot
-from groupcoord.sim.reports.runs import COMPARED_MAX, FleetReport
+from groupcoord.sim.reports.runs import COMPARED_MAX, Comparison, Difference, FleetReport
 from groupcoord.sim.reports.timeline import draw_timeline, span_of
 
 _DISTRIBUTION_HEAD = ("@measure", "@unit", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
@@ -155,3 +155,161 @@ _SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
     ("groups", "Groups", _groups),
 )
 """Name, title, and what makes the section of a report; nothing if there is nothing to tell."""
+
+
+def comparison_page(comparison: Comparison, command: str) -> str:
+    """Return the whole page: which variant costs least, what happened in one seed, then tables and distributions.
+
+    Args:
+        comparison: the variants.
+        command: runs a seed again if it is followed by ``--seed`` and the seed.
+    """
+    first = comparison.reports[0]
+    names = [report.variant for report in comparison.reports]
+    lead: list[Html] = [*_answer(comparison), soft(f"{', '.join(names)}: each with {describe_seeds(first)}.")]
+    for report in comparison.reports:
+        if report.failed:
+            lead += [element("h3", element("code", report.variant)), result_of(report, command)]
+    if not any(report.failed for report in comparison.reports):
+        lead.append(paragraph("Every law held in every seed of every variant.", style="note good"))
+    sections = [
+        Section("timeline", f"Who owned what, seed {first.runs[0].seed}", _timelines_of_variants(comparison)),
+        Section("differences", f"Differences from {first.variant}", _differences(comparison)),
+        Section("beside", "Beside each other", _beside(comparison)),
+        Section("distributions", "Distributions", _plots(comparison)),
+        Section("causes", "What started the rebalances", _causes(comparison)),
+    ]
+    return layout.page(first.name, lead, sections)
+
+
+LESS = {UNOWNED.key: "less without owner per partition", DONE.key: "less per record until it is done"}
+"""What a variant costs less of, by the measure by which variants are compared."""
+
+
+def format_verdict(comparison: Comparison) -> str:
+    """Return in a sentence or two which variant costs least; nothing if no seed tells."""
+    verdict = comparison.verdict()
+    if verdict is None:
+        return ""
+    best, other, difference = verdict.best.variant, verdict.other.variant, verdict.difference
+    scale = scale_of(difference.measure, [difference.mean])
+    less = f"{scale.format(-difference.mean)} {scale.name} {LESS[difference.measure.key]} than {other}"
+    if difference.least is None or difference.most is None:
+        return f"{best} costs least: {less}, in one seed."
+    between = f"95 % between {scale.format(-difference.most)} and {scale.format(-difference.least)} {scale.name}"
+    if not difference.is_clear:
+        return f"No variant clearly costs least: {best} is {less}, {between}."
+    told = f"{best} costs least: {less}, {between}."
+    if verdict.equals:
+        told += f" {listed([report.variant for report in verdict.equals])} may be as good: the difference isn't clear."
+    return told
+
+
+def beside_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return a row for each measure: its title, unit, and for each variant what half and 99 % are not above."""
+    return middles_and_mosts([report.distributions() for report in comparison.reports])
+
+
+def difference_rows(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Return a row for each measure with values: its title, unit, and how each variant but the first one differs.
+
+    That is a mean difference with its confidence interval, and a style: ``better``, ``worse``, or nothing where the
+    interval has 0 in it.
+    """
+    others = [{each.measure.key: each for each in comparison.differences(report)} for report in comparison.reports[1:]]
+    rows = []
+    for measure in MEASURES:
+        found = [each.get(measure.key) for each in others]
+        values = [value for each in found if each for value in (each.mean, each.least, each.most) if value is not None]
+        if values:
+            scale = scale_of(measure, values)
+            cells = [(_told(each, scale), style_of(each)) if each else ("", "") for each in found]
+            rows.append((measure.title, unit_of(measure, scale), cells))
+    return rows
+
+
+def style_of(difference: Difference) -> str:
+    """Return whether a variant is clearly ``better`` or ``worse``; nothing if neither."""
+    if not difference.is_clear:
+        return ""
+    return "better" if difference.mean < 0 else "worse"
+
+
+def _told(difference: Difference, scale: Scale) -> str:
+    mean = _signed(scale, difference.mean)
+    if difference.least is None or difference.most is None:
+        return mean
+    return f"{mean} ({_signed(scale, difference.least)} to {_signed(scale, difference.most)})"
+
+
+def _signed(scale: Scale, value: float) -> str:
+    text = scale.format(value)
+    return f"+{text}" if value > 0 and text.strip("0.") else text
+
+
+def _answer(comparison: Comparison) -> list[Html]:
+    """Return which variant costs least, and for each but the first in what it is better and worse."""
+    told = format_verdict(comparison)
+    first = comparison.reports[0].variant
+    items = []
+    for report in comparison.reports[1:]:
+        by_style: dict[str, list[str]] = {"better": [], "worse": [], "": []}
+        for difference in comparison.differences(report):
+            by_style[style_of(difference)].append(difference.measure.title)
+        parts = [
+            joined((element("b", word, class_=style), f": {', '.join(by_style[style])}"))
+            for style, word in (("better", "less"), ("worse", "more"), ("", "no clear difference"))
+            if by_style[style]
+        ]
+        items.append(joined((element("code", report.variant), f" beside {first}: ", joined(parts, "; "), ".")))
+    return [paragraph(told, style="answer"), listing(items)]
+
+
+def _beside(comparison: Comparison) -> Html:
+    head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports))
+    told = "What half of all values and what 99 % of them are not above, over all groups and seeds."
+    return joined((soft(told), layout.table(head, beside_rows(comparison))))
+
+
+def _differences(comparison: Comparison) -> Html:
+    head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports[1:]))
+    told = joined(
+        (
+            "By how much the mean of a seed is another than the same seed's, as the mean over all seeds with its 95 % "
+            "confidence interval (Student's t). Less is better: what is clearly ",
+            element("span", "better", class_="better"),
+            " or ",
+            element("span", "worse", class_="worse"),
+            " has a colour, as the interval doesn't hold 0.",
+        )
+    )
+    rows = [
+        (title, unit, *(element("span", told, class_=style) for told, style in cells))
+        for title, unit, cells in difference_rows(comparison)
+    ]
+    return joined((soft(told), layout.table(head, rows)))
+
+
+def _plots(comparison: Comparison) -> Html:
+    cards = [
+        plot(measure, [(report.variant, report.values(measure.key)) for report in comparison.reports])
+        for measure in MEASURES
+    ]
+    return element("div", *cards, class_="plots")
+
+
+def _causes(comparison: Comparison) -> Html:
+    parts = []
+    for report in comparison.reports:
+        parts += [element("h3", element("code", report.variant)), causes_table(report)]
+    return joined(parts)
+
+
+def _timelines_of_variants(comparison: Comparison) -> Html:
+    """Return the time lines of all variants, over the same span of time."""
+    span = span_of([timeline for report in comparison.reports for timeline in report.runs[0].timelines])
+    return joined(
+        draw_timeline(timeline, span, report.variant)
+        for report in comparison.reports
+        for timeline in report.runs[0].timelines
+    )

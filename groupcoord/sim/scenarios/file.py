@@ -1,11 +1,12 @@
-"""Scenario files: a fleet of consumers and what happens to it, in TOML."""
+"""Scenario files in TOML: a fleet of consumers, its events, and variants with other values of some keys."""
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from attrs import evolve, frozen
 
@@ -17,15 +18,13 @@ from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
 from groupcoord.member.parts import chosen_assignors
-from groupcoord.sim.actors.fault import Fault
-from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
+from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
+from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel.randomness import stream
-from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, PROGRAMS, SIMPLE_CONSUMER
-from groupcoord.sim.scenarios.fault_events import FAULT_EVENTS, EventTargets
-from groupcoord.sim.scenarios.options import WorldOptions
-from groupcoord.sim.scenarios.table_reader import ScenarioError, TableReader
-from groupcoord.sim.scenarios.toml_lines import Path, line_numbers
+from groupcoord.sim.scenarios.events import CLIENT_EVENTS, FAULT_EVENTS, PROGRAMS, SIMPLE_CONSUMER, EventTargets
+from groupcoord.sim.scenarios.faults import WorldOptions
+from groupcoord.sim.scenarios.table_reader import Path, ScenarioError, TableReader, flattened, line_numbers
 
 KINDS = {**FAULT_EVENTS, **CLIENT_EVENTS}
 LARGEST_FLEET = 100_000
@@ -340,3 +339,122 @@ def _event(table: TableReader, targets: EventTargets, duration_ms: int) -> Plann
     make = parse(table, targets)
     table.finish()
     return lambda chance: make(chance, chance.randint(least_ms, most_ms))
+
+
+EVERY = "*"
+OF_KAFKA = ("config", "member")
+"""Tables whose keys are Kafka's, with dots in them."""
+
+
+def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list[Scenario]:
+    """Return the scenarios that a file's text describes: one for each of its variants, or the one that it is.
+
+    Args:
+        text: the file's.
+        settings: keys that are set otherwise in all of them, as :func:`read_setting` reads them.
+
+    Raises:
+        ScenarioError: the text is no TOML, or does not describe a scenario; the message names key and line.
+    """
+    values = load_toml(text)
+    root = TableReader(values, (), line_numbers(text))
+    common = _changed(values, settings or {}, "")
+    tables = root.tables("variants", [])
+    if not tables:
+        return [scenario_of(common, root.lines)]
+    scenarios: list[Scenario] = []
+    for table in tables:
+        table.expect("name", "set", "unset")
+        name = table.text("name")
+        if any(scenario.variant == name for scenario in scenarios):
+            table.fail("name", f"there are two variants {name!r}")
+        own = dict(flattened("", table.take("set", {})))
+        changed = _changed(common, own, f"variant {name!r}: ")
+        for key in table.names("unset") if table.take("unset", None) is not None else ():
+            _unset(changed, key, f"variant {name!r}: {key}")
+        try:
+            scenario = scenario_of(changed, root.lines)
+        except ScenarioError as error:
+            if str(error) == _error_of(common, root):
+                raise
+            raise ScenarioError(f"variant {name!r}: {error}") from None
+        scenarios.append(evolve(scenario, variant=name))
+    return scenarios
+
+
+def _error_of(values: Mapping[str, Any], root: TableReader) -> str:
+    """Return what is wrong with the scenario without its variants; empty if nothing is."""
+    try:
+        scenario_of(values, root.lines)
+    except ScenarioError as error:
+        return str(error)
+    return ""
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """Return key and value of ``KEY=VALUE``; the value is TOML, or else the text that it is.
+
+    Raises:
+        ScenarioError: there is no key.
+    """
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key:
+        raise ScenarioError(f"must be KEY=VALUE, such as groups.billing.members=5, not {text!r}")
+    try:
+        return key, parse_toml(f"value = {value}")["value"]
+    except ValueError:
+        return key, value
+
+
+def _changed(values: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    changed = copy.deepcopy(dict(values))
+    for key, value in settings.items():
+        for table, name in _places(changed, key.split("."), f"{where}{key}"):
+            table[name] = value
+    return changed
+
+
+def _unset(values: dict[str, Any], key: str, told: str) -> None:
+    """Remove a key wherever it is set.
+
+    Raises:
+        ScenarioError: it is set nowhere.
+    """
+    places = [(table, name) for table, name in _places(values, key.split("."), told) if name in table]
+    for table, name in places:
+        del table[name]
+    if not places:
+        _fail(told, "is not set, and can't be unset")
+
+
+def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each table that a path leads to, with the key there.
+
+    A path has keys; for an array of tables a table's name, its number, or ``*`` for all of them.
+    """
+    key, *rest = path
+    if not rest:
+        yield table, key
+    elif key in OF_KAFKA:
+        table[key] = dict(flattened("", table.get(key, {})))
+        yield table[key], ".".join(rest)
+    elif key == "topics" and not isinstance(table.get(key), list):
+        yield table.setdefault(key, {}), ".".join(rest)
+    elif isinstance(found := table.get(key), list):
+        for each in _chosen(found, rest[0], told):
+            yield from _places(each, rest[1:] or _fail(told, "needs a key behind it"), told)
+    elif isinstance(found, dict) or (found is None and key == "cluster"):
+        yield from _places(table.setdefault(key, {}), rest, told)
+    else:
+        _fail(told, f"there is no table {key!r}")
+
+
+def _chosen(tables: list[Any], which: str, told: str) -> list[dict[str, Any]]:
+    named = [table for table in tables if isinstance(table, dict) and which in (EVERY, table.get("name"))]
+    if not named and which.isdecimal() and int(which) < len(tables):
+        return [tables[int(which)]]
+    return named or _fail(told, f"there is no {which!r}; a name, a number from 0 on, or *")
+
+
+def _fail(told: str, message: str) -> NoReturn:
+    raise ScenarioError(f"{told}: {message}")

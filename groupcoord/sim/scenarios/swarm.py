@@ -11,17 +11,22 @@ from attrs import evolve
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config, MigrationPolicy
 from groupcoord.member import MemberConfig
-from groupcoord.sim.actors.administrators import AdminAction, Administrator
-from groupcoord.sim.actors.fault import Fault
-from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
-from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
-from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
+from groupcoord.sim.actors.other_clients import (
+    FOREIGN,
+    AdminAction,
+    Administrator,
+    ForeignRecords,
+    SimpleConsumer,
+    TransactionalProducer,
+)
+from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.actors.share_workers import ShareWorkers
-from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.scenarios.faults import (
+    SETTLE_MS,
     BrokenConnections,
     BusyApplication,
     ClockJump,
@@ -37,9 +42,9 @@ from groupcoord.sim.scenarios.faults import (
     TopicCreation,
     TopicDeletion,
     TopicGrowth,
+    WorldOptions,
     rolling_restart,
 )
-from groupcoord.sim.scenarios.options import SETTLE_MS, WorldOptions
 
 ASSIGNORS = (
     ("range",),

@@ -1,0 +1,320 @@
+"""Clients other than group members: administrators, transactional producers, simple consumers, foreign records."""
+
+from __future__ import annotations
+
+from enum import Enum
+from random import Random
+from struct import pack
+
+from attrs import frozen
+
+from groupcoord.core.consumer_protocol import partitions_by_topic
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import errors_in, require
+from groupcoord.log_store import LogRecord
+from groupcoord.messages import (
+    CompleteTransaction,
+    CompleteTransactionResponse,
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
+    DeleteGroups,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    GroupToFetch,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.sim.actors.environment import Stage
+from groupcoord.sim.actors.groups import Population, SimulatedGroup
+from groupcoord.sim.actors.observations import TransactionState, head
+from groupcoord.sim.actors.scripted_clients import Ask, Fault, Pause, Script, ScriptedClient
+from groupcoord.sim.kernel.randomness import stream
+
+
+class AdminAction(Enum):
+    """What an administrator does."""
+
+    LOOK = "looks at"
+    DELETE_GROUP = "deletes"
+    DELETE_OFFSETS = "deletes offsets of"
+    REMOVE_MEMBER = "puts a member out of"
+
+
+@frozen(kw_only=True)
+class Administrator(Fault):
+    """An administrator deals with a group.
+
+    Attributes:
+        group: its id; consumers may have one of that name, or nobody.
+        action: what is done to it.
+        looks, look_pause_ms: how often it is looked at, and how long the pauses between are.
+        topic: whose offsets are deleted; None: drawn.
+    """
+
+    group: str
+    action: AdminAction
+    looks: int = 5
+    look_pause_ms: int = 700
+    topic: str | None = None
+
+    @property
+    def group_id(self) -> str | None:
+        """The only group that is affected."""
+        return self.group
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let the administrator come."""
+        stage.record(f"an administrator {self.action.value} {self.group}")
+        chance = stream(stage.seed, "administrator", self.group, self.start_ms)
+        scripts = {
+            AdminAction.LOOK: self._look,
+            AdminAction.DELETE_GROUP: self._delete_group,
+            AdminAction.DELETE_OFFSETS: self._delete_offsets,
+            AdminAction.REMOVE_MEMBER: self._remove_member,
+        }
+        script = scripts[self.action](stage, chance)
+        ScriptedClient(stage, "administrator", population.find(self.group), script)
+
+    def _look(self, stage: Stage, chance: Random) -> Script:
+        for _ in range(self.looks):
+            yield Ask(ListGroups(), None)
+            yield Ask(DescribeGroups((self.group,)), self.group)
+            yield Ask(ConsumerGroupDescribe((self.group,)), self.group)
+            yield Ask(OffsetFetch((GroupToFetch(self.group),), require_stable=chance.random() < 0.5), self.group)
+            yield Pause(self.look_pause_ms)
+
+    def _delete_group(self, stage: Stage, chance: Random) -> Script:
+        yield Ask(DeleteGroups((self.group,)), self.group)
+
+    def _delete_offsets(self, stage: Stage, chance: Random) -> Script:
+        topic = chance.choice(stage.topics.remembered_names()) if self.topic is None else self.topic
+        indexes = tuple(partition.partition for partition in stage.topics.remembered_partitions_of((topic,)))
+        yield Ask(OffsetDelete(self.group, (TopicToDelete(topic, indexes),)), self.group)
+
+    def _remove_member(self, stage: Stage, chance: Random) -> Script:
+        members: list[tuple[str, str | None]] = []
+        answer = yield Ask(ConsumerGroupDescribe((self.group,)), self.group)
+        if isinstance(answer, ConsumerGroupDescribeResponse):
+            members = [(member.member_id, member.instance_id) for member in answer.groups[0].members]
+        if not members:
+            answer = yield Ask(DescribeGroups((self.group,)), self.group)
+            if isinstance(answer, DescribeGroupsResponse):
+                members = [(member.member_id, member.group_instance_id) for member in answer.groups[0].members]
+        if not members:
+            return
+        member_id, instance_id = chance.choice(members)
+        # Kafka's tools name static members by their instance id alone.
+        leaving = LeavingMember("" if instance_id is not None else member_id, instance_id, "an administrator says so")
+        yield Ask(LeaveGroup(self.group, (leaving,)), self.group)
+
+
+PRODUCER = "transactional producer"
+
+RETRY_MS = 500
+"""A marker that was not taken is sent again after so long, for as long as it takes."""
+
+
+@frozen(kw_only=True)
+class TransactionalProducer(Fault):
+    """A producer has one transaction after the other; the last one is ended too, however long that takes.
+
+    Attributes:
+        producer_id: tells it from other producers.
+        group: whose offsets it commits.
+        pauses_ms: it pauses for one of these between two transactions.
+        commit_pauses_ms: and after each commit of offsets.
+        abort_percent: so many transactions are aborted though nothing went wrong.
+        crash_percent: so many are left open, since the producer has died.
+        least_timeout_ms, most_timeout_ms: that transaction then stays open so long.
+        zombie_percent: after so many it tries to go on.
+    """
+
+    producer_id: int
+    group: str
+    pauses_ms: tuple[int, ...] = (0, 200, 5_000)
+    commit_pauses_ms: tuple[int, ...] = (0, 50, 1_000)
+    abort_percent: int = 30
+    crash_percent: int = 20
+    least_timeout_ms: int = 1_000
+    most_timeout_ms: int = 20_000
+    zombie_percent: int = 30
+
+    @property
+    def group_id(self) -> str | None:
+        """The only group that it affects."""
+        return self.group
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it start."""
+        group = population.group(self.group)
+        chance = stream(stage.seed, "producer", self.producer_id, self.start_ms)
+        ScriptedClient(stage, PRODUCER, group, _Producer(self, stage, group, chance).script())
+
+
+@frozen
+class _Producer:
+    """What a producer does."""
+
+    fault: TransactionalProducer
+    stage: Stage
+    group: SimulatedGroup
+    chance: Random
+
+    def script(self) -> Script:
+        """Have transactions until the fault ends."""
+        stage, chance, fault, transactions = self.stage, self.chance, self.fault, self.stage.transactions
+        producer_id = fault.producer_id
+        end_ms = stage.start_ms + fault.end_ms
+        while stage.scheduler.time_ms <= end_ms:
+            began_ms = stage.scheduler.time_ms
+            epoch, name = transactions.begin(producer_id)
+            all_taken = True
+            for _ in range(chance.randint(1, 3)):
+                answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
+                all_taken = all_taken and answer is not None and not errors_in(answer)
+                yield Pause(chance.choice(fault.commit_pauses_ms))
+            has_died = chance.random() < fault.crash_percent / 100
+            if has_died:
+                # Its transaction stays open until it times out.
+                yield Pause(chance.randint(fault.least_timeout_ms, fault.most_timeout_ms))
+            is_committed = all_taken and not has_died and chance.random() < 1 - fault.abort_percent / 100
+            state = TransactionState.COMMITTED if is_committed else TransactionState.ABORTED
+            transactions.decide(producer_id, name, state)
+            stage.record(f"transaction {name} of {self.group.options.group_id} is {state.value}")
+            stage.count(PRODUCER, "transaction", "timed out" if has_died else state.value)
+            decided_ms = stage.scheduler.time_ms
+            yield from self._end(epoch, state)
+            ended_ms = stage.scheduler.time_ms
+            late_ms = ended_ms - decided_ms if is_committed else None
+            self.group.observations.transaction_ended(ended_ms - began_ms, late_ms)
+            if chance.random() < fault.zombie_percent / 100:
+                yield from self._fail_as_zombie(epoch, name)
+            yield Pause(chance.choice(fault.pauses_ms))
+
+    def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
+        """Return a commit for some partitions: in the name of a consumer (KIP-447), or of nobody."""
+        stage, chance, group = self.stage, self.chance, self.group
+        partitions = stage.topics.remembered_partitions_of(group.options.topics)
+        chosen = chance.sample(partitions, chance.randint(1, min(3, len(partitions))))
+        offset = head(stage.scheduler.time_ms, stage.start_ms)
+        topics = tuple(
+            TopicToCommit(topic, tuple(OffsetToCommit(index, offset, -1, name) for index in indexes))
+            for topic, indexes in partitions_by_topic(chosen).items()
+        )
+        consumer = chance.choice(group.consumers)
+        member = consumer.member if chance.random() < 0.5 else None
+        if member is None:
+            return TxnOffsetCommit(group.options.group_id, topics, self.fault.producer_id, epoch)
+        return TxnOffsetCommit(
+            group.options.group_id,
+            topics,
+            self.fault.producer_id,
+            epoch,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=consumer.config.group_instance_id,
+        )
+
+    def _end(self, epoch: int, state: TransactionState) -> Script:
+        """Send the marker until it is in the log."""
+        group_id = self.group.options.group_id
+        partition = self.stage.cluster.partition_of(group_id)
+        marker = CompleteTransaction(partition, self.fault.producer_id, epoch, state is TransactionState.COMMITTED)
+        while True:
+            answer = yield Ask(marker, group_id)
+            if isinstance(answer, CompleteTransactionResponse) and answer.error_code is ErrorCode.NONE:
+                return
+            yield Pause(RETRY_MS)
+
+    def _fail_as_zombie(self, epoch: int, name: str) -> Script:
+        """Go on with a transaction that is over: nobody may take that."""
+        answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
+        if isinstance(answer, TxnOffsetCommitResponse):
+            require(bool(errors_in(answer)), f"transaction {name} is over, and yet another commit of it is taken")
+
+
+@frozen(kw_only=True)
+class SimpleConsumer(Fault):
+    """Somebody commits offsets without being a member, and reads them.
+
+    Attributes:
+        group: for which group; consumers may have one of that name, or nobody.
+        topics: what it commits offsets of; all topics if empty.
+        pauses_ms: it pauses for one of these between two commits.
+        metadata_lengths: its commits come with so many characters of metadata; empty: up to the limit, and over.
+    """
+
+    group: str
+    topics: tuple[str, ...] = ()
+    pauses_ms: tuple[int, ...] = (100, 1_000, 10_000)
+    metadata_lengths: tuple[int, ...] = ()
+
+    @property
+    def group_id(self) -> str | None:
+        """The only group that is affected."""
+        return self.group
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it start."""
+        ScriptedClient(stage, "simple consumer", population.find(self.group), self._script(stage))
+
+    def _script(self, stage: Stage) -> Script:
+        chance = stream(stage.seed, "simple consumer", self.group, self.start_ms)
+        limit = stage.cluster.config.offset_metadata_max_bytes
+        while stage.scheduler.time_ms <= stage.start_ms + self.end_ms:
+            topic = chance.choice(sorted(self.topics or stage.topics.remembered_names()))
+            partition = chance.choice(stage.topics.remembered_partitions_of((topic,))).partition
+            metadata = "x" * chance.choice(self.metadata_lengths or (0, 1, limit, limit + 1))
+            offset = OffsetToCommit(partition, head(stage.scheduler.time_ms, stage.start_ms), -1, metadata)
+            yield Ask(OffsetCommit(self.group, (TopicToCommit(topic, (offset,)),)), self.group)
+            yield Ask(OffsetFetch((GroupToFetch(self.group),)), self.group)
+            yield Pause(chance.choice(self.pauses_ms))
+
+
+def _text(text: str) -> bytes:
+    return pack(">h", len(text)) + text.encode()
+
+
+FOREIGN: dict[str, tuple[bytes, bytes | None]] = {
+    "consumer-group": (pack(">h", 3) + _text("newer"), pack(">hi", 0, 17)),
+    "consumer-group-member-tombstone": (pack(">h", 5) + _text("newer") + _text("member"), None),
+    "share-group": (pack(">h", 11) + _text("share"), pack(">hi", 0, 1)),
+    "unknown-type": (pack(">h", 99) + b"from the future", b"\x00\x00whatever"),
+    "unknown-offset-commit-version": (
+        pack(">h", 1) + _text("newer") + _text("topic0") + pack(">i", 0),
+        pack(">hq", 77, 1_000),
+    ),
+    "unknown-group-metadata-version": (pack(">h", 2) + _text("newer"), pack(">h", 77) + b"members of the future"),
+    "unreadable": (b"\x00", b"?"),
+}
+"""Keys and values by name: groups of other types (KIP-848, KIP-932), types and versions to come, and rubbish."""
+
+
+@frozen(kw_only=True)
+class ForeignRecords(Fault):
+    """Another writer puts a record into a log partition.
+
+    Attributes:
+        partition: which.
+        kind: which of :data:`FOREIGN`.
+    """
+
+    partition: int
+    kind: str
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Write it."""
+        key, value = FOREIGN[self.kind]
+        stage.record(f"somebody writes a record of a foreign kind ({self.kind}) to log partition {self.partition}")
+        stage.count("other writer", self.kind, "written")
+        entry = LogRecord.from_bytes(key, value, offset=-1, timestamp_ms=stage.scheduler.time_ms)
+        stage.cluster.write_foreign(self.partition, entry)
