@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from groupcoord.config.client_properties import Address, ClientProperties, Credentials
 from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.schema.engine import Values
+from groupcoord.schema.primitives import MalformedError, Reader, Writer, skip_tagged_fields
 from groupcoord.wire.api import ProtocolError
 from groupcoord.wire.newer_schemas import request_schema, response_schema
-from groupcoord.wire.primitives import Reader, Writer, skip_tagged_fields
-from groupcoord.wire.schema import Values, struct_reader, struct_writer
+from groupcoord.wire.schema import struct_reader, struct_writer
 
 CLIENT_ID = "groupcoord"
 """``client.id`` of requests where the properties name none."""
@@ -101,6 +102,8 @@ def decode_response(api_key: int, version: int, response: bytes) -> Values:
     has_tags = codec.is_flexible and api_key != _API_VERSIONS
     try:
         return codec.read(response, skip_tagged_fields(response, _LENGTH.size) if has_tags else _LENGTH.size)[0]
+    except MalformedError as error:
+        raise ProtocolError(str(error)) from error
     except (IndexError, struct.error) as error:
         raise ProtocolError("a response is cut short") from error
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from groupcoord.client import decode_response, encode_request
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values
 
 HOST = "127.0.0.1"
 FETCH_BYTES = 50_000_000

@@ -6,9 +6,8 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
-from uuid import UUID
 
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -36,15 +35,6 @@ def maker(named_tuple: type[T]) -> Callable[[tuple[Any, ...]], T]:
     The constructor of a named tuple is written in Python, and takes twice as long.
     """
     return partial(tuple.__new__, named_tuple)
-
-
-@lru_cache(maxsize=1_024)
-def uuid_of(content: bytes) -> UUID:
-    """Return the UUID of 16 bytes, the same object for those that come again and again.
-
-    It is made, and compared with an equal one, by functions written in Python.
-    """
-    return UUID(bytes=content)
 
 
 @contextmanager

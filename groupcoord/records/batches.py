@@ -18,7 +18,7 @@ from crc32c import crc32c
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.compression import Compression, DecompressionError, compress, decompressed_parts
 from groupcoord.records.legacy import MESSAGE_BYTES_MIN, Message, message_crcs, read_wrapped
-from groupcoord.records.primitives import MalformedError, unsigned_varint
+from groupcoord.schema.primitives import MalformedError, read_uvarlong, read_varint, write_varint
 
 Buffer = bytes | bytearray | memoryview | mmap
 
@@ -81,21 +81,16 @@ class TruncatedBatchError(InvalidBatchError):
 # ---------------------------------------------------------------- writing
 
 
-def varint(value: int) -> bytes:
-    """Return a signed number as a zig-zag varint (the same for Kafka's varint and varlong)."""
-    return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-VARINTS = tuple(varint(value) for value in range(8_192))
+VARINTS = tuple(write_varint(value) for value in range(8_192))
 """Those of the numbers that nearly all are; made once, for all who write or read records."""
 
 _SMALL = len(VARINTS)
-_NULL = varint(-1)
+_NULL = write_varint(-1)
 
 
 def sized(content: bytes | None) -> bytes:
     """Return bytes behind their length, as keys, values and headers stand in a record; or null."""
-    return _NULL if content is None else varint(len(content)) + content
+    return _NULL if content is None else write_varint(len(content)) + content
 
 
 RECORD_STARTS = tuple(b"\x00\x00" + encoded for encoded in VARINTS)
@@ -109,7 +104,7 @@ def record_starts(first: int, count: int) -> Sequence[bytes]:
     """Return how so many records start that are a batch's from the one at the place ``first`` on."""
     if first + count <= _SMALL:
         return RECORD_STARTS[first : first + count]
-    return [b"\x00\x00" + varint(place) for place in range(first, first + count)]
+    return [b"\x00\x00" + write_varint(place) for place in range(first, first + count)]
 
 
 def encode_batch(
@@ -151,20 +146,20 @@ def encode_batch(
         if timestamp_ms == base_timestamp_ms and offset_delta < _SMALL:
             start = RECORD_STARTS[offset_delta]
         else:
-            start = b"\x00" + varint(timestamp_ms - base_timestamp_ms) + varint(offset_delta)
+            start = b"\x00" + write_varint(timestamp_ms - base_timestamp_ms) + write_varint(offset_delta)
             if timestamp_ms > max_timestamp_ms:
                 max_timestamp_ms = timestamp_ms
         key_size = len(key) if key is not None else -1
         value_size = len(value) if value is not None else -1
         body = b"%b%b%b%b%b\x00" % (
             start,
-            VARINTS[key_size] if 0 <= key_size < _SMALL else varint(key_size),
+            VARINTS[key_size] if 0 <= key_size < _SMALL else write_varint(key_size),
             key or b"",
-            VARINTS[value_size] if 0 <= value_size < _SMALL else varint(value_size),
+            VARINTS[value_size] if 0 <= value_size < _SMALL else write_varint(value_size),
             value or b"",
         )
         size = len(body)
-        parts += (VARINTS[size] if size < _SMALL else varint(size), body)
+        parts += (VARINTS[size] if size < _SMALL else write_varint(size), body)
         offset_delta += 1
     header = pack_covered(
         attributes,
@@ -349,7 +344,7 @@ class Batch:
             )
         except IndexError:
             raise CorruptBatchError(self.position, "its records end early") from None
-        except BadRecordError as error:
+        except MalformedError as error:
             raise CorruptBatchError(self.position, str(error)) from None
 
     def to_bytes(self) -> bytes:
@@ -427,10 +422,6 @@ class LegacyBatch(Batch):
             )
 
 
-class BadRecordError(ValueError):
-    """A record inside a batch doesn't fit; becomes a CorruptBatchError."""
-
-
 def iter_batches(buffer: Buffer, *, base_position: int = 0, check_crc: bool = True) -> Iterator[Batch]:
     """Yield the batches of ``buffer`` in order.
 
@@ -491,21 +482,21 @@ def _decode_records(
                 size = size & 0x7F | following << 7
                 position += 1
             else:
-                size, position = _unsigned(payload, position - 1)
+                size, position = read_uvarlong(payload, position - 1)
         record_end = position + (size >> 1)
         if size & 1 or record_end > end:
-            raise BadRecordError(f"a record of {size >> 1} bytes, {end - position} left")
+            raise MalformedError(f"a record of {size >> 1} bytes, {end - position} left")
         timestamp_ms = base_timestamp_ms
         raw = payload[position + 1]  # behind the record's attributes, of which none is defined
         position += 2
         if raw:
             if raw > 0x7F:
-                raw, position = _unsigned(payload, position - 1)
+                raw, position = read_uvarlong(payload, position - 1)
             timestamp_ms += (raw >> 1) ^ -(raw & 1)
         raw = payload[position]
         position += 1
         if raw > 0x7F:
-            raw, position = _unsigned(payload, position - 1)
+            raw, position = read_uvarlong(payload, position - 1)
         offset = base_offset + ((raw >> 1) ^ -(raw & 1))
         raw = payload[position]
         if raw & 0x81:  # null, or 64 bytes and more
@@ -526,10 +517,10 @@ def _decode_records(
         else:
             position += 1
         if position != record_end:
-            raise BadRecordError("a record's length is not that of its fields")
+            raise MalformedError("a record's length is not that of its fields")
         append((offset, timestamp_ms if append_time_ms is None else append_time_ms, key, value))
     if position != end:
-        raise BadRecordError(f"{end - position} bytes are left behind its {count} records")
+        raise MalformedError(f"{end - position} bytes are left behind its {count} records")
     return records
 
 
@@ -538,42 +529,19 @@ def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
     raw = payload[position]
     position += 1
     if raw > 0x7F:
-        raw, position = _unsigned(payload, position - 1)
+        raw, position = read_uvarlong(payload, position - 1)
     if raw & 1:
         if raw != 1:
-            raise BadRecordError(f"a length of {-(raw >> 1) - 1}")
+            raise MalformedError(f"a length of {-(raw >> 1) - 1}")
         return None, position
     end = position + (raw >> 1)
     return payload[position:end], end
 
 
-def read_varint(payload: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return a zig-zag varint of at most ten bytes, and the position after it.
-
-    Raises:
-        IndexError: the bytes end before it does.
-        BadRecordError: it is longer.
-    """
-    raw, position = _unsigned(payload, position)
-    return (raw >> 1) ^ -(raw & 1), position
-
-
-def _unsigned(payload: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return a varint of at most ten bytes, before zig-zag decoding, and the position after it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = payload[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise BadRecordError("a varint of more than ten bytes")
-
-
 def _skip_headers(payload: bytes, position: int) -> int:
-    raw, position = _unsigned(payload, position)
+    raw, position = read_uvarlong(payload, position)
     if raw & 1:
-        raise BadRecordError("a negative number of headers")
+        raise MalformedError("a negative number of headers")
     for _ in range(raw >> 1):
         _, position = _sized(payload, position)
         _, position = _sized(payload, position)
@@ -620,7 +588,7 @@ def raw_records(batch: Batch, payload: bytes) -> Iterator[RawRecord]:
         return
     try:
         yield from _read(payload, batch.record_count)
-    except BadRecordError as error:
+    except MalformedError as error:
         raise CorruptBatchError(batch.position, str(error)) from None
     except IndexError:
         raise CorruptBatchError(batch.position, "its records end early") from None
@@ -637,14 +605,14 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
         key_end = key_start + max(key_size, 0)
         value_size, value_start = read_varint(payload, key_end)
         if not value_start + max(value_size, 0) < end <= len(payload):
-            raise BadRecordError(f"a record of {size} bytes has not the length of its fields")
+            raise MalformedError(f"a record of {size} bytes has not the length of its fields")
         if offset_delta <= last_delta:
-            raise BadRecordError("the offsets of its records go back")
+            raise MalformedError("the offsets of its records go back")
         key = None if key_size < 0 else payload[key_start:key_end]
         yield RawRecord(offset_delta, delta_ms, key, value_size >= 0, payload[body_start:end])
         position, last_delta = end, offset_delta
     if position != len(payload):
-        raise BadRecordError(f"{len(payload) - position} bytes are left behind its {count} records")
+        raise MalformedError(f"{len(payload) - position} bytes are left behind its {count} records")
 
 
 def delete_horizon_ms(batch: Batch) -> int | None:
@@ -674,8 +642,8 @@ def rewritten(batch: Batch, kept: Sequence[RawRecord], new_horizon_ms: int | Non
         base_timestamp_ms = horizon_ms
     parts: list[bytes] = []
     for time_ms, record in zip(times_ms, kept, strict=True):
-        start = b"\x00" + varint(time_ms - base_timestamp_ms) + varint(record.offset_delta)
-        parts += (varint(len(start) + len(record.body)), start, record.body)
+        start = b"\x00" + write_varint(time_ms - base_timestamp_ms) + write_varint(record.offset_delta)
+        parts += (write_varint(len(start) + len(record.body)), start, record.body)
     payload = b"".join(parts)
     if attributes & CODEC_MASK:
         payload = compress(batch.compression, payload)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from operator import attrgetter
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple, get_args
@@ -55,10 +54,10 @@ from groupcoord.core.log.records import (
 )
 from groupcoord.core.share_state.records import ShareStateRecord
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.primitives import MalformedError, topic_id_of
 from groupcoord.records.schemas import GROUP_AND_TOPIC, SCHEMAS, RecordType
 from groupcoord.records.share_state import encode_share_state
-from groupcoord.records.structures import LENIENT, MADE, Reader, Writer, read_whole, reader_of, writer_of
+from groupcoord.schema.engine import LENIENT, MADE, Structure, read_whole, reader_of, writer_of
+from groupcoord.schema.primitives import MalformedError, Reader, Writer, topic_id_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
@@ -77,9 +76,6 @@ _CACHED_NAME_LENGTH_MAX = 256
 _OFFSET_KEY_START, _GROUP_KEY_START = (
     record_type.to_bytes(2, "big") for record_type in (RecordType.OFFSET_COMMIT, RecordType.GROUP_METADATA)
 )
-_write_names, _read_names = writer_of(GROUP_AND_TOPIC, 0, False, MADE), reader_of(GROUP_AND_TOPIC, 0, False, MADE)
-_group_id = SCHEMAS[RecordType.GROUP_METADATA].key
-_write_group_id, _read_group_id = writer_of(_group_id, 0, False, MADE), reader_of(_group_id, 0, False, MADE)
 _pack_int32 = Struct(">i").pack
 _unpack_int32_from = Struct(">i").unpack_from
 # version, offset, leader epoch, length byte of empty metadata, commit timestamp, tags: none, or one with the topic id
@@ -222,7 +218,7 @@ def offset_key_names(group_id: str, topic: str) -> bytes:
 
 
 def _offset_key_names(group_id: str, topic: str) -> bytes:
-    return _OFFSET_KEY_START + _write_names((group_id, topic))
+    return _OFFSET_KEY_START + _key_form(RecordType.OFFSET_COMMIT).write((group_id, topic))
 
 
 # Long names stay out of the cache, so that its memory is bounded whatever clients send.
@@ -310,7 +306,7 @@ def offset_key_strings(names: bytes) -> tuple[str, str]:
 
 
 def _names(names: bytes) -> tuple[str, str]:
-    group_id, topic = read_whole(_read_names, names, 2)
+    group_id, topic = read_whole(_key_form(RecordType.OFFSET_COMMIT).read, names, 2)
     return group_id, topic
 
 
@@ -334,12 +330,12 @@ def _encode_group_tombstone(record: GroupTombstone) -> tuple[bytes, None]:
 
 
 def _group_key(group_id: str) -> bytes:
-    return _GROUP_KEY_START + _write_group_id((group_id,))
+    return _GROUP_KEY_START + _key_form(RecordType.GROUP_METADATA).write((group_id,))
 
 
 def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
     """A member of version 0 has no rebalance timeout: it is -1 then, and the session timeout stands for it."""
-    (group_id,) = read_whole(_read_group_id, key, 2)
+    (group_id,) = read_whole(_key_form(RecordType.GROUP_METADATA).read, key, 2)
     if value is None:
         return GroupTombstone(group_id)
     version, fields, raw_value = read_value(RecordType.GROUP_METADATA, value)
@@ -422,17 +418,16 @@ def value_writer(record_type: RecordType, version: int) -> Writer:
     """
     is_flexible = _is_flexible(record_type, version)
     key, value = SCHEMAS[record_type][:2]
-    attributes = [attribute.name for attribute in attributes_of(RECORD_CLASSES[record_type])]
-    names = attributes[len(key.fields) :][: len(value.fields)]
-    write, start = writer_of(value, version, is_flexible, MADE), version.to_bytes(2, "big")
-    take = attrgetter(*names)
-    if len(names) == 1:  # which is given as it is
-        return lambda record: start + write((take(record),))
-    return lambda record: start + write(take(record))
+    record_class = RECORD_CLASSES[record_type]
+    attributes = [attribute.name for attribute in attributes_of(record_class)][len(key.fields) :]
+    fields = [field._replace(name=name) for field, name in zip(value.fields, attributes, strict=False)]
+    write = writer_of(Structure(tuple(fields), record_class, by_name=True), version, is_flexible, MADE)
+    start = version.to_bytes(2, "big")
+    return lambda record: start + write(record)
 
 
 @cache
-def _value_readers(record_type: RecordType, version: int) -> tuple[Reader, Reader]:
+def _value_readers(record_type: RecordType, version: int) -> tuple[Reader[Any], Reader[Any]]:
     is_flexible, value = _is_flexible(record_type, version), SCHEMAS[record_type].value
     return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, LENIENT)
 
@@ -456,28 +451,21 @@ _CACHED_KEYS_MAX = 8_192
 _CACHED_NAMES_LENGTH_MAX = 512
 
 
-class _Form(NamedTuple):
-    """How the records of a type are written, and their keys read; these name the group, or the group and more."""
+class _KeyForm(NamedTuple):
+    """Reader and writer of the keys of a record type, which hold a group id, or that and a name."""
 
-    record_type: RecordType
-    names_more: bool
-    write_key: Writer
-    read_key: Reader
-    write_value: Writer
+    has_name: bool
+    write: Writer
+    read: Reader[Any]
 
 
-def _form_of(record_type: RecordType) -> _Form:
-    key = SCHEMAS[record_type].key
-    return _Form(
-        record_type,
-        len(key.fields) > 1,
-        writer_of(key, 0, False, MADE),
-        reader_of(key, 0, False, MADE),
-        value_writer(record_type, VALUE_VERSION),
-    )
-
-
-_FORMS: dict[int, _Form] = {record_type.value: _form_of(record_type) for record_type in TYPES}
+@cache
+def _key_form(record_type: int) -> _KeyForm:
+    if record_type not in RECORD_CLASSES:
+        raise MalformedError(f"no group has records of type {record_type}")
+    # An offset's key up to the number of the partition: all of a topic's share that.
+    key = GROUP_AND_TOPIC if record_type == RecordType.OFFSET_COMMIT else SCHEMAS[RecordType(record_type)].key
+    return _KeyForm(len(key.fields) > 1, writer_of(key, 0, False, MADE), reader_of(key, 0, False, MADE))
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
@@ -488,7 +476,7 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
     """
     key, value = record.key, record.raw_value
     if value is None:
-        value = _FORMS[key[0]].write_value(record)
+        value = value_writer(RecordType(key[0]), VALUE_VERSION)(record)
     return group_record_key(record.group_id, key), value
 
 
@@ -506,10 +494,10 @@ def group_record_key(group_id: str, record_key: RecordKey) -> bytes:
 
 def _group_record_key(group_id: str, record_key: RecordKey) -> bytes:
     record_type, name = record_key
-    form = _FORMS.get(record_type)
-    if form is None or (name and not form.names_more):
+    form = _key_form(record_type)
+    if record_type not in TYPES or (name and not form.has_name):
         raise MalformedError(f"no record has the key {record_key}")
-    return record_type.to_bytes(2, "big") + form.write_key((group_id, name))
+    return record_type.to_bytes(2, "big") + form.write((group_id, name))
 
 
 # Long names stay out of the cache, so that its memory is bounded whatever clients send.
@@ -534,10 +522,8 @@ def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupT
 def _read_key(key: bytes) -> tuple[RecordType, tuple[str, ...]]:
     """Return the type of the record and what the key names, the group first. A log has most keys several times."""
     number = int.from_bytes(key[:2], "big")
-    form = _FORMS.get(number)
-    if form is None:
-        raise MalformedError(f"no group has records of type {number}")
-    return form.record_type, read_whole(form.read_key, key, 2)
+    form = _key_form(number)
+    return RecordType(number), read_whole(form.read, key, 2)
 
 
 _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {

@@ -40,7 +40,6 @@ from groupcoord.records.batches import (
     Batch,
     frame_records,
     record_starts,
-    varint,
 )
 from groupcoord.records.codec import (
     OFFSET_COMMIT_KEY,
@@ -49,7 +48,7 @@ from groupcoord.records.codec import (
     offset_key_names,
     offset_key_strings,
 )
-from groupcoord.records.primitives import STRING_BYTES_MAX, MalformedError, topic_id_of, unsigned_varint
+from groupcoord.schema.primitives import STRING_BYTES_MAX, MalformedError, topic_id_of, write_uvarint, write_varint
 
 _pack_partition = Struct(">i").pack
 _pack_tail = Struct(">q2x").pack  # neither tags nor headers
@@ -136,7 +135,7 @@ def _records_of_topic(group_id: str, topic: str, columns: OffsetColumns, tail: b
 def _metadata_length(length: int) -> bytes:
     if length > _METADATA_BYTES_MAX:
         raise MalformedError(f"metadata of {length} bytes")
-    return unsigned_varint(length + 1)
+    return write_uvarint(length + 1)
 
 
 def _frame(
@@ -148,7 +147,7 @@ def _frame(
     without widths they are part of the rest.
     """
     names = offset_key_names(group_id, topic)
-    head = varint(len(names) + 4) + names
+    head = write_varint(len(names) + 4) + names
     starts, layout = [], [">"]
     slots = record_starts(position, len(indexes))
     for place, (slot, index) in enumerate(zip(slots, indexes, strict=True)):
@@ -158,9 +157,9 @@ def _frame(
             length_bytes = len(_metadata_length(width))
             text, text_bytes = f"{length_bytes}s{width}s", length_bytes + width
         value_bytes = _VERSION_AND_OFFSET_BYTES + text_bytes + tail_bytes - len(_NO_HEADERS)
-        value_start = varint(value_bytes) + _VALUE_VERSION
+        value_start = write_varint(value_bytes) + _VALUE_VERSION
         size = len(slot) + len(head) + 4 + len(value_start) - len(_VALUE_VERSION) + value_bytes + len(_NO_HEADERS)
-        starts.append(varint(size) + slot + head + _pack_partition(index) + value_start)
+        starts.append(write_varint(size) + slot + head + _pack_partition(index) + value_start)
         layout.append(f"{len(starts[-1])}sqi{text}{tail_bytes}s")
     make_packer = _shared_packer if len(indexes) <= _CACHED_STARTS_MAX else _packer
     return starts, make_packer("".join(layout))
@@ -283,12 +282,12 @@ class _Layout:
     __slots__ = ("_record", "form", "match", "size_bytes")
 
     def __init__(self, size: int, slot_bytes: int, key_bytes: int, text_length: int, form: _Form) -> None:
-        length, key_length = varint(size), varint(key_bytes)
+        length, key_length = write_varint(size), write_varint(key_bytes)
         self.form = form
         self.size_bytes = len(length) + size
         names_bytes = key_bytes - len(_KEY_VERSION) - _PARTITION_BYTES
         value_bytes = _VERSION_BYTES + _NUMBERS_BYTES + form.length_bytes + text_length + form.rest_bytes - 1
-        value_start = varint(value_bytes) + form.version
+        value_start = write_varint(value_bytes) + form.version
         text_start = bytes([text_length + 1]) if form.length_bytes == 1 else text_length.to_bytes(2, "big")
         head, names_head = length + b"\x00", key_length + _KEY_VERSION
         slot = rb"[\x00-\x7f]" if slot_bytes == 1 else rb"[\x80-\xff][\x00-\x7f]"
@@ -403,7 +402,7 @@ def _collect(
 
 _pack_length = Struct(">h").pack
 _PARTITION_BYTES, _SMALL = 4, len(VARINTS)
-_END = varint(-1) + b"\x00"
+_END = write_varint(-1) + b"\x00"
 """No value, and no headers."""
 
 
@@ -440,15 +439,15 @@ def encode_tombstone_batch(
                         names = group_name + _pack_length(len(topic)) + topic.encode("ascii")
                     else:
                         names = offset_key_names(group_id, topic)
-                    head = varint(len(names) + _PARTITION_BYTES) + names
+                    head = write_varint(len(names) + _PARTITION_BYTES) + names
                 body = b"%b%b%b%b" % (slot, head, _pack_partition(record.partition), _END)
             elif type(record) is GroupTombstone:
                 key, _ = encode_record(record)
-                body = b"%b%b%b%b" % (slot, varint(len(key)), key, _END)
+                body = b"%b%b%b%b" % (slot, write_varint(len(key)), key, _END)
             else:
                 return None
             size = len(body)
-            parts += (VARINTS[size] if size < _SMALL else varint(size), body)
+            parts += (VARINTS[size] if size < _SMALL else write_varint(size), body)
     except (MalformedError, UnicodeEncodeError):
         return None  # the usual way has the right error for it
     return frame_records(

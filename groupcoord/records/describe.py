@@ -30,8 +30,8 @@ from groupcoord.core.share_state.records import (
 )
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.share_state import SNAPSHOT_TYPE, UPDATE_TYPE, decode_share_state
-from groupcoord.records.structures import UNKNOWN_TAGS, Values, uuid_text
 from groupcoord.records.typed import parse_key, parse_value
+from groupcoord.schema.engine import UNKNOWN_TAGS, Values, uuid_text
 
 UNKNOWN = "UNKNOWN"
 SHARE_SNAPSHOT, SHARE_UPDATE = "SHARE_SNAPSHOT", "SHARE_UPDATE"

@@ -12,7 +12,7 @@ import zlib
 from struct import Struct
 
 from groupcoord.records.compression import Compression, decompress, repair_lz4_header
-from groupcoord.records.primitives import MalformedError
+from groupcoord.schema.primitives import MalformedError
 
 NO_TIMESTAMP = -1
 MESSAGE_BYTES_MIN = 14

@@ -29,7 +29,7 @@ from groupcoord.core.log.records import (
     TopicMetadata,
     TopicPartitions,
 )
-from groupcoord.records.structures import (
+from groupcoord.schema.engine import (
     BYTES,
     INT8,
     INT16,

@@ -19,8 +19,7 @@ from groupcoord.core.share_state.records import (
     ShareUpdate,
     StateBatch,
 )
-from groupcoord.records.primitives import MalformedError, unsigned_varint
-from groupcoord.records.structures import read_varint
+from groupcoord.schema.primitives import MalformedError, read_minimal_uvarint, write_uvarint
 
 SNAPSHOT_TYPE, UPDATE_TYPE = 0, 1
 """The first two bytes of a key: the type of the record."""
@@ -70,7 +69,7 @@ def _tail(record: ShareSnapshot | ShareUpdate) -> bytes:
     batches = b"".join([pack(*batch, 0) for batch in record.state_batches])
     count = record.delivery_complete_count
     tags = b"\x00" if count == UNKNOWN_COUNT else b"\x01" + _COUNT_TAG.pack(0, _COUNT_BYTES, count)
-    return unsigned_varint(len(record.state_batches) + 1) + batches + tags
+    return write_uvarint(len(record.state_batches) + 1) + batches + tags
 
 
 def decode_share_state(key: bytes, value: bytes | None) -> ShareStateRecord | OpaqueRecord:
@@ -101,7 +100,7 @@ def _decode(key: bytes, value: bytes | None) -> ShareStateRecord:
 
 def _read_tail(value: bytes, position: int, version: int) -> tuple[int, tuple[StateBatch, ...]]:
     """Return delivery complete count and batches; anything that this version doesn't have is malformed."""
-    length, position = read_varint(value, position)
+    length, position = read_minimal_uvarint(value, position)
     end = position + (length - 1) * _BATCH.size
     if version != _VERSION or length < 1 or end >= len(value):
         raise MalformedError("a value of another version, or one that is cut short")

@@ -7,9 +7,9 @@ version 1, as brokers do with ``transaction.version`` 1 or 2; both versions are 
 from __future__ import annotations
 
 from struct import error as StructError  # noqa: N812
+from typing import Any
 
-from groupcoord.records.primitives import MalformedError
-from groupcoord.records.structures import (
+from groupcoord.schema.engine import (
     INT8,
     INT16,
     INT32,
@@ -17,13 +17,13 @@ from groupcoord.records.structures import (
     STRING,
     Array,
     Field,
-    Reader,
     Values,
     read_whole,
     reader_of,
     structure,
     writer_of,
 )
+from groupcoord.schema.primitives import MalformedError, Reader
 
 KEY_VERSION = b"\x00\x00"
 VALUE_VERSION = 1
@@ -89,7 +89,7 @@ def decode_transaction_value(value: bytes) -> Values:
     return _read(reader_of(_VALUE, version, version >= FIRST_FLEXIBLE), value)
 
 
-def _read(read: Reader, data: bytes) -> Values:
+def _read(read: Reader[Any], data: bytes) -> Values:
     """Read what follows the version; nothing may be left over."""
     try:
         values: Values = read_whole(read, data, 2)

@@ -6,14 +6,16 @@ that read what any broker wrote: consumer, share and streams groups as well.
 
 from __future__ import annotations
 
+from functools import cache
 from struct import error as StructError  # noqa: N812
+from typing import Any
 
 from attrs import frozen
 
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.records.primitives import MalformedError
 from groupcoord.records.schemas import SCHEMAS, RecordType
-from groupcoord.records.structures import Reader, Values, Writer, reader_of, writer_of
+from groupcoord.schema.engine import Values, reader_of, writer_of
+from groupcoord.schema.primitives import MalformedError, Reader, Writer
 
 _UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
 _UNWRITABLE = (MalformedError, StructError, KeyError, TypeError, AttributeError, UnicodeEncodeError)
@@ -25,7 +27,7 @@ class TypedRecord:
 
     Attributes:
         type: what it is.
-        key: the fields of its key, as :mod:`groupcoord.records.structures` describes them.
+        key: the fields of its key, as :mod:`groupcoord.schema.engine` describes them.
         version: of its value; None for a tombstone.
         value: the fields of its value; None for a tombstone.
     """
@@ -67,7 +69,7 @@ def parse_record(key: bytes, value: bytes | None) -> TypedRecord | None:
 
 def parse_key(key: bytes) -> tuple[RecordType, Values] | None:
     """Return type and fields of a key; None if the type is unknown or the bytes are malformed."""
-    known = _KEY_READERS.get(key[:2])
+    known = _key_reader(key[:2])
     if known is None:
         return None
     record_type, read = known
@@ -77,11 +79,11 @@ def parse_key(key: bytes) -> tuple[RecordType, Values] | None:
 
 def parse_value(record_type: RecordType, value: bytes) -> Values | None:
     """Return the fields of a value; None if its version is unknown or the bytes are malformed."""
-    read = _VALUE_READERS.get((record_type, value[:2]))
+    read = _value_reader(record_type, value[:2])
     return None if read is None else _read_whole(read, value)
 
 
-def _read_whole(read: Reader, data: bytes) -> Values | None:
+def _read_whole(read: Reader[Any], data: bytes) -> Values | None:
     try:
         values: Values
         values, position = read(data, 2)
@@ -115,12 +117,22 @@ def _writer_of_value(record_type: RecordType, version: int) -> Writer:
     return writer_of(schema.value, version, version >= schema.first_flexible)
 
 
-_KEY_READERS: dict[bytes, tuple[RecordType, Reader]] = {
-    record_type.to_bytes(2, "big"): (record_type, reader_of(schema.key, 0, False))
-    for record_type, schema in SCHEMAS.items()
-}
-_VALUE_READERS: dict[tuple[RecordType, bytes], Reader] = {
-    (record_type, version.to_bytes(2, "big")): reader_of(schema.value, version, version >= schema.first_flexible)
-    for record_type, schema in SCHEMAS.items()
-    for version in range(schema.newest_version + 1)
-}
+@cache
+def _key_reader(key_start: bytes) -> tuple[RecordType, Reader[Any]] | None:
+    number = int.from_bytes(key_start, "big")
+    if len(key_start) < 2 or number not in _TYPES:
+        return None
+    record_type = RecordType(number)
+    return record_type, reader_of(SCHEMAS[record_type].key, 0, False)
+
+
+@cache
+def _value_reader(record_type: RecordType, version: bytes) -> Reader[Any] | None:
+    number = int.from_bytes(version, "big")
+    schema = SCHEMAS[record_type]
+    if len(version) < 2 or number > schema.newest_version:
+        return None
+    return reader_of(schema.value, number, number >= schema.first_flexible)
+
+
+_TYPES = frozenset(SCHEMAS)

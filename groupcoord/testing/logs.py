@@ -12,10 +12,11 @@ from crc32c import crc32c
 from hypothesis import strategies as st
 
 from groupcoord.core.consumer_protocol import NEWEST_VERSION, write_assignment, write_subscription
-from groupcoord.records.batches import BatchRecord, sized, varint
+from groupcoord.records.batches import BatchRecord, sized
 from groupcoord.records.compression import Compression, compress, lz4_frame
 from groupcoord.records.schemas import SCHEMAS, RecordType
-from groupcoord.records.structures import (
+from groupcoord.records.typed import TypedRecord, build_record
+from groupcoord.schema.engine import (
     BYTES,
     STRING,
     UNKNOWN_TAGS,
@@ -27,7 +28,7 @@ from groupcoord.records.structures import (
     Values,
     uuid_text,
 )
-from groupcoord.records.typed import TypedRecord, build_record
+from groupcoord.schema.primitives import write_varint
 
 __all__ = [
     "GeneratedBatch",
@@ -182,12 +183,12 @@ def encode_any_batch(
     max_timestamp_ms = max((record[1] for record in records), default=0)
     if append_time_ms is not None:
         max_timestamp_ms = append_time_ms
-    header_bytes = varint(len(headers)) + b"".join(sized(part) for header in headers for part in header)
+    header_bytes = write_varint(len(headers)) + b"".join(sized(part) for header in headers for part in header)
     parts: list[bytes] = []
     for offset, timestamp_ms, key, value in records:
-        body = b"\x00" + varint(timestamp_ms - base_timestamp_ms) + varint(offset - base_offset)
+        body = b"\x00" + write_varint(timestamp_ms - base_timestamp_ms) + write_varint(offset - base_offset)
         body += sized(key) + sized(value) + header_bytes
-        parts += (varint(len(body)), body)
+        parts += (write_varint(len(body)), body)
     attributes = codec | (0 if append_time_ms is None else LOG_APPEND_TIME)
     attributes |= (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
     covered = pack(

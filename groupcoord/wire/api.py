@@ -9,6 +9,7 @@ from attrs import define, frozen
 
 from groupcoord.core.messages import Response
 from groupcoord.errors import GroupcoordError
+from groupcoord.schema.primitives import MalformedError
 from groupcoord.wire.broker_messages import BrokerResponse
 from groupcoord.wire.cluster_messages import FeatureResponse
 
@@ -31,7 +32,7 @@ class RequestHeader:
     reply_context: object = None
 
 
-class ProtocolError(GroupcoordError):
+class ProtocolError(GroupcoordError, MalformedError):
     """Malformed request: truncated, an invalid null, an absurd length. The connection must be closed.
 
     Attributes:

@@ -6,11 +6,17 @@ differ in more than their fields, or where a message has another shape than its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from groupcoord.wire import newer_schemas, primitives
+from attrs import fields as attributes_of
+from attrs import has
+
+from groupcoord.schema.engine import PROTOCOL, Values, element_writer, reader_source, writer_of, writer_source
+from groupcoord.schema.primitives import FLEXIBLE, PLAIN, Writer
+from groupcoord.wire import newer_schemas
 from groupcoord.wire.api import (
     Api,
     Decoder,
@@ -21,8 +27,7 @@ from groupcoord.wire.api import (
     VersionRange,
     write_each,
 )
-from groupcoord.wire.primitives import INT32, Writer
-from groupcoord.wire.schema import SAME_NAMES, Names, Values, struct_reader, struct_writer, struct_writers
+from groupcoord.wire.schema import SAME_NAMES, Names, is_flexible, struct_reader, struct_writer, structure_of
 
 ToRequest = Callable[[Values, RequestHeader, str], Any]
 """``to_request(fields by kio's names, header, client_host)`` returns a request."""
@@ -32,6 +37,8 @@ ToValues = Callable[[Any, RequestHeader], Values]
 
 Adapt = Callable[[Any, RequestHeader], Any]
 """Returns a message in the form of the header's version."""
+
+_OF_CONNECTION = {"client_id": "header.client_id", "client_host": "client_host"}
 
 
 class Entries(NamedTuple):
@@ -55,6 +62,7 @@ def by_schema(
     *,
     request_names: Names = SAME_NAMES,
     response_names: Names = SAME_NAMES,
+    true_from: Mapping[str, int] = MappingProxyType({}),
     adapt_request: Adapt | None = None,
     adapt_response: Adapt | None = None,
     to_request: ToRequest | None = None,
@@ -73,6 +81,7 @@ def by_schema(
         versions: the lowest and the highest served version.
         flexible_from: as in :class:`Api`, like ``has_flexible_response_header`` and ``is_listed``.
         request_names, response_names: names of fields that have another name in kio.
+        true_from: attributes of the request that tell what its version supports, and the first such version.
         adapt_request: returns the request that a request of a version stands for.
         adapt_response: returns the response in the form of a version.
         to_request, to_values: convert between messages and dicts where schemas have another shape.
@@ -83,8 +92,9 @@ def by_schema(
     def make_decoder(version: int) -> Decoder:
         schema = newer_schemas.request_schema(key, version)
         if to_request is not None:
-            return decoder_of(schema, to_request)
-        return _message_decoder(schema, request, request_names, adapt_request)
+            return _converting_decoder(schema, to_request)
+        given = {name: str(version >= first) for name, first in true_from.items()}
+        return _message_decoder(schema, request, request_names, given, adapt_request)
 
     def make_parts_encoder(version: int) -> PartsEncoder:
         assert entries is not None
@@ -96,7 +106,9 @@ def by_schema(
         schema = newer_schemas.response_schema(key, version)
         if to_values is not None:
             return _adapting_encoder(struct_writer(schema), to_values)
-        encode = _adapting_encoder(struct_writer(schema, response, response_names), adapt_response)
+        encode = _message_encoder(schema, response, response_names, adapt_response)
+        if has(response) and [attribute.name for attribute in attributes_of(response)] == ["error_code"]:
+            return _error_encoder(encode)
         return encode if is_repeated is None else KeptAnswers(encode, is_repeated).encode
 
     return Api(
@@ -112,8 +124,8 @@ def by_schema(
     )
 
 
-def decoder_of(schema: type, to_request: ToRequest) -> Decoder:
-    """Return a decoder that reads a body by a schema and builds a request from its fields."""
+def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
+    """Return a decoder that reads a body as a dict, and makes the request of that."""
     read = struct_reader(schema)
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Any:
@@ -123,23 +135,43 @@ def decoder_of(schema: type, to_request: ToRequest) -> Decoder:
     return decode
 
 
-def _message_decoder(schema: type, message: type, names: Names, adapt: Adapt | None) -> Decoder:
-    read = struct_reader(schema, message, names)
-    names_client = hasattr(message, "client_host")
-
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Any:
-        request, _ = read(frame, position)
-        if names_client:
-            request.client_id, request.client_host = header.client_id, client_host
-        return request if adapt is None else adapt(request, header)
-
-    return decode
-
-
-def _adapting_encoder(write: Writer, adapt: Adapt | None) -> Encoder:
+def _message_decoder(
+    schema: type, message: type, names: Names, given: Mapping[str, str], adapt: Adapt | None
+) -> Decoder:
+    """Return a decoder that makes the request while it reads; ``given``: its attributes that are no fields."""
+    if hasattr(message, "client_host"):
+        given = {**given, **_OF_CONNECTION}
+    fields = structure_of(schema, message, names)
+    parameters = "data, position, header, client_host"
+    decode = reader_source(fields, 0, is_flexible(schema), PROTOCOL, parameters, given).compile()
     if adapt is None:
-        return lambda response, header: write(response)
+        return decode
+    return lambda frame, position, header, client_host: adapt(decode(frame, position, header, client_host), header)
+
+
+def _message_encoder(schema: type, message: type, names: Names, adapt: Adapt | None) -> Encoder:
+    if adapt is not None:
+        return _adapting_encoder(struct_writer(schema, message, names), adapt)
+    fields = structure_of(schema, message, names)
+    return writer_source(fields, 0, is_flexible(schema), PROTOCOL, "value, header").compile()
+
+
+def _adapting_encoder(write: Writer, adapt: Adapt) -> Encoder:
     return lambda response, header: write(adapt(response, header))
+
+
+def _error_encoder(encode: Encoder) -> Encoder:
+    """Return an encoder of responses that hold an error code alone, each of which is encoded once."""
+    bodies: dict[int, bytes] = {}
+
+    def encode_once(response: Any, header: RequestHeader) -> bytes:
+        error_code = response.error_code
+        body = bodies.get(error_code)
+        if body is None:
+            body = bodies[error_code] = encode(response, header)
+        return body
+
+    return encode_once
 
 
 def _joined(encode: PartsEncoder, response: Any, header: RequestHeader) -> bytes:
@@ -147,26 +179,20 @@ def _joined(encode: PartsEncoder, response: Any, header: RequestHeader) -> bytes
 
 
 def _parts_encoder(schema: type, message: type, names: Names, entries: Entries) -> PartsEncoder:
-    flexible: bool = schema.__flexible__  # type: ignore[attr-defined]
-    fields = struct_writers(schema, message, names)
+    flexible = is_flexible(schema)
+    fields = structure_of(schema, message, names)
+    (place,) = (place for place, field in enumerate(fields.fields) if field.name == entries.name)
+    before, after = fields._replace(fields=fields.fields[:place]), fields._replace(fields=fields.fields[place + 1 :])
+    write_before = writer_of(before, 0, flexible, PROTOCOL, has_end=False)
+    write_after = writer_of(after, 0, flexible, PROTOCOL)
+    write_entry = element_writer(fields.fields[place].type, 0, flexible, PROTOCOL)
+    write_length = (FLEXIBLE if flexible else PLAIN).write_length
     adapt = entries.adapt
 
     def encode(response: Any, header: RequestHeader) -> list[bytes]:
-        parts: list[bytes] = []
-        for field in fields.plain:
-            if field.name == entries.name:
-                found: Sequence[Any] = field.get(response)
-                write = field.write_entry
-                if adapt is not None:
-                    write = partial(_write_adapted, field.write_entry, adapt, header)
-                parts.append(primitives.write_compact_length(len(found)) if flexible else INT32.pack(len(found)))
-                parts += write_each(found, write)
-            else:
-                parts.append(field.write(field.get(response)))
-        return parts + fields.write_tagged(response)
+        found: Sequence[Any] = getattr(response, entries.name)
+        write = write_entry if adapt is None else lambda entry: write_entry(adapt(entry, header))
+        head = write_before(response) + write_length(len(found))
+        return [head, *write_each(found, write), write_after(response)]
 
     return encode
-
-
-def _write_adapted(write: Writer, adapt: Adapt, header: RequestHeader, entry: Any) -> bytes:
-    return write(adapt(entry, header))

@@ -20,7 +20,17 @@ from uuid import UUID
 
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.wire import primitives
+from groupcoord.schema import primitives
+from groupcoord.schema.primitives import (
+    INT32_FROM,
+    read_compact_nullable_string,
+    read_content,
+    read_int32s,
+    read_uuid,
+    read_uvarint,
+    skip_tagged_content,
+    skip_tagged_fields,
+)
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
@@ -30,16 +40,6 @@ from groupcoord.wire.broker_messages import (
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
-)
-from groupcoord.wire.primitives import (
-    INT32_FROM,
-    read_compact_nullable_string,
-    read_content,
-    read_int32s,
-    read_uuid,
-    read_uvarint,
-    skip_tagged_content,
-    skip_tagged_fields,
 )
 from groupcoord.wire.produce import write_endpoints, write_leader, write_tagged
 

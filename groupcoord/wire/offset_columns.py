@@ -15,8 +15,8 @@ from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_ea
 from groupcoord.core.messages import FetchedOffset, TopicResult
 from groupcoord.core.messages.commits import PartitionResults, fetched_offsets, partition_results
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import primitives
-from groupcoord.wire.primitives import (
+from groupcoord.schema import primitives
+from groupcoord.schema.primitives import (
     INT16_FROM,
     INT32,
     INT32_FROM,

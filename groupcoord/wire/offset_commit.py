@@ -23,9 +23,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
-from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
-from groupcoord.wire.primitives import (
+from groupcoord.schema.primitives import (
     INT16,
     INT32_FROM,
     INT64,
@@ -38,6 +36,8 @@ from groupcoord.wire.primitives import (
     read_uuid,
     skip_tagged_fields,
 )
+from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
+from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
 
 _HEADS_MAX, _HEAD_BYTES_MAX = 8_192, 256
 

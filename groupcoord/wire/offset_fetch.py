@@ -17,10 +17,8 @@ from groupcoord.core.messages import (
     TopicToFetch,
 )
 from groupcoord.core.messages.commits import without_offsets
-from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange, write_each
-from groupcoord.wire.offset_columns import OffsetsWriter
-from groupcoord.wire.primitives import (
+from groupcoord.schema import primitives
+from groupcoord.schema.primitives import (
     INT16,
     INT32,
     INT32_FROM,
@@ -36,6 +34,8 @@ from groupcoord.wire.primitives import (
     read_uuid,
     skip_tagged_fields,
 )
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange, write_each
+from groupcoord.wire.offset_columns import OffsetsWriter
 
 _Topics = tuple[TopicToFetch, ...] | None
 

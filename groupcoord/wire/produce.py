@@ -18,8 +18,18 @@ from typing import cast
 
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, ProtocolError, RequestHeader, VersionRange
+from groupcoord.schema import primitives
+from groupcoord.schema.primitives import (
+    INT32,
+    INT32_FROM,
+    MalformedError,
+    read_content,
+    read_uuid,
+    write_compact_nullable_string,
+    write_compact_string,
+    write_uvarint,
+)
+from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     CurrentLeader,
@@ -29,15 +39,6 @@ from groupcoord.wire.broker_messages import (
     ProducePartition,
     ProduceResponse,
     ProduceTopic,
-)
-from groupcoord.wire.primitives import (
-    INT32,
-    INT32_FROM,
-    read_content,
-    read_uuid,
-    write_compact_nullable_string,
-    write_compact_string,
-    write_uvarint,
 )
 
 _KEY = 0
@@ -60,6 +61,8 @@ class _Layout:
     def __init__(self, version: int) -> None:
         dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
         self._dialect = dialect
+        self._read_length, self._read_array_length = dialect.read_length, dialect.read_array_length
+        self._skip_tagged_fields = dialect.skip_tagged_fields
         self._has_topic_ids = version >= 13
         self._has_start = version >= 5
         self._pack_partition = struct.Struct(">ihqqq" if self._has_start else ">ihqq").pack
@@ -90,8 +93,8 @@ class _Layout:
             position += _UUID_BYTES
         else:
             name, position = self._dialect.read_string(frame, position)
-        _, _, read_length, read_array_length, skip_tagged_fields, *_ = self._dialect
-        count, position = read_array_length(frame, position)
+        read_length, skip_tagged_fields = self._read_length, self._skip_tagged_fields
+        count, position = self._read_array_length(frame, position)
         view = memoryview(frame)
         partitions = []
         for _ in range(count):
@@ -180,7 +183,7 @@ def names_few(frame: bytes | memoryview) -> bool:
     try:
         version, _, length = _version_from(frame, 2)
         return _layout(version).names_few(cast(bytes, frame), 10 + max(length, 0))
-    except (struct.error, IndexError, ProtocolError):
+    except (struct.error, IndexError, MalformedError):
         return True
 
 

@@ -9,7 +9,8 @@ from typing import cast
 
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateResponse
-from groupcoord.wire import consumer_group_heartbeat, heartbeat, offset_fetch, produce
+from groupcoord.schema.primitives import INT32_FROM, UTF8_AS_JAVA, MalformedError, skip_tagged_fields
+from groupcoord.wire import offset_fetch, produce
 from groupcoord.wire.api import (
     FRAME_BYTES_MAX,
     Answered,
@@ -38,7 +39,6 @@ from groupcoord.wire.config_messages import (
     TelemetryRequest,
     TelemetryResponse,
 )
-from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.security_messages import AclRequest, AclResponse, LoginRequest, LoginResponse
 from groupcoord.wire.share_messages import ShareRequest, ShareResponse
@@ -76,11 +76,12 @@ WireResponse = (
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
-_API_VERSIONS, _SHARE_GROUP_HEARTBEAT, _STREAMS_GROUP_HEARTBEAT = 18, 76, 88
+_API_VERSIONS = 18
+_HEARTBEATS = 12, 68, 76, 88  # of classic, consumer, share and streams groups
 _REMEMBERED = frozenset(
     key.to_bytes(2, "big")
     for key in (
-        *(heartbeat.API.key, consumer_group_heartbeat.API.key, _SHARE_GROUP_HEARTBEAT, _STREAMS_GROUP_HEARTBEAT),
+        *_HEARTBEATS,
         offset_fetch.API.key,
     )
 )
@@ -163,8 +164,8 @@ def _decode(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]
         return header, decode(frame, position, header, client_host)
     except (struct.error, IndexError):
         raise ProtocolError(f"{_describe(header)} of {len(frame)} bytes is cut short", header) from None
-    except ProtocolError as error:
-        if error.header is not None:
+    except MalformedError as error:
+        if isinstance(error, ProtocolError) and error.header is not None:
             raise
         raise ProtocolError(f"{_describe(header)} is malformed: {error}", header) from None
 
@@ -183,9 +184,11 @@ def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
         ProtocolError: a string is longer than 32,767 bytes, which only the echo of a malformed request can cause. The
             connection must be closed.
     """
-    entry = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
-    tagged_fields, encode = entry
-    body = tagged_fields + encode(response, header)
+    tagged_fields, encode = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
+    try:
+        body = tagged_fields + encode(response, header)
+    except MalformedError as error:
+        raise ProtocolError(str(error)) from None
     return _pack_length_and_correlation_id(len(body) + 4, header.correlation_id) + body
 
 
@@ -201,7 +204,10 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     if entry is None:
         return [encode_response(header, response)]
     tagged_fields, encode = entry
-    parts = encode(response, header)
+    try:
+        parts = encode(response, header)
+    except MalformedError as error:
+        raise ProtocolError(str(error)) from None
     size = 4 + len(tagged_fields) + sum(map(len, parts))
     if size > FRAME_BYTES_MAX:
         raise ProtocolError(f"the answer of {size} bytes is larger than a frame can be")

@@ -17,6 +17,8 @@ from groupcoord.core.messages import (
     AlterShareGroupOffsetsResponse,
     ConsumerGroupDescribe,
     ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroups,
     DeleteGroupsResponse,
     DeleteShareGroupOffsets,
@@ -27,6 +29,10 @@ from groupcoord.core.messages import (
     DescribeShareGroupOffsetsResponse,
     FindCoordinator,
     FindCoordinatorResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
     ListGroups,
@@ -43,20 +49,18 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdate,
     StreamsGroupTopologyDescriptionUpdateResponse,
+    SyncGroup,
+    SyncGroupResponse,
 )
 from groupcoord.core.messages import share_state as states
 from groupcoord.wire import broker_messages as broker
 from groupcoord.wire import cluster_messages as cluster
 from groupcoord.wire import config_messages as configs
 from groupcoord.wire import (
-    consumer_group_heartbeat,
     fetch,
-    heartbeat,
-    join_group,
     offset_commit,
     offset_fetch,
     produce,
-    sync_group,
 )
 from groupcoord.wire import security_messages as security
 from groupcoord.wire import share_messages as shares
@@ -85,12 +89,21 @@ _APIS = (
         to_request=adapt.find_coordinator,
         to_values=adapt.found_coordinators,
     ),
-    join_group.API,
-    heartbeat.API,
+    by_schema(
+        11,
+        JoinGroup,
+        JoinGroupResponse,
+        (0, 9),
+        6,
+        true_from={"requires_known_member_id": 4, "supports_skip_assignment": 9},
+        adapt_request=adapt.join_group,
+        adapt_response=adapt.joined_group,
+    ),
+    by_schema(12, Heartbeat, HeartbeatResponse, (0, 4), 4),
     by_schema(
         13, LeaveGroup, LeaveGroupResponse, (0, 5), 4, to_request=adapt.leave_group, adapt_response=adapt.left_group
     ),
-    sync_group.API,
+    by_schema(14, SyncGroup, SyncGroupResponse, (0, 5), 4, adapt_request=adapt.sync_group),
     by_schema(
         15,
         DescribeGroups,
@@ -107,7 +120,7 @@ _APIS = (
         security.SaslHandshakeResponse,
         (0, 1),
         NEVER_FLEXIBLE,
-        adapt_request=adapt.sasl_handshake,
+        true_from={"uses_requests": 1},
     ),
     by_schema(
         18,
@@ -136,7 +149,7 @@ _APIS = (
     ),
     by_schema(25, txn.AddOffsetsToTxn, txn.AddOffsetsToTxnResponse, (0, 4), 3, adapt_response=adapt.added_offsets),
     by_schema(
-        26, txn.EndTxn, txn.EndTxnResponse, (0, 5), 3, adapt_request=adapt.end_txn, adapt_response=adapt.ended_txn
+        26, txn.EndTxn, txn.EndTxnResponse, (0, 5), 3, true_from={"bumps_epoch": 5}, adapt_response=adapt.ended_txn
     ),
     # The transaction version (2, KIP-1228) only concerns checks of partitions that hold data; it is ignored.
     by_schema(27, txn.WriteTxnMarkers, txn.WriteTxnMarkersResponse, (1, 2), 1),
@@ -218,7 +231,11 @@ _APIS = (
         0,
         request_names={"duration_filter": "duration_filter_ms"},
     ),
-    consumer_group_heartbeat.API,
+    by_schema(
+        *(68, ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, (0, 1), 0),
+        true_from={"requires_member_id": 1},
+        is_repeated=lambda response: response.assignment is None,
+    ),
     by_schema(69, ConsumerGroupDescribe, ConsumerGroupDescribeResponse, (0, 1), 0, entries=Entries("groups")),
     # Served but not listed, as by a broker without a metrics plugin (KIP-714).
     by_schema(

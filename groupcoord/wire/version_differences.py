@@ -15,14 +15,19 @@ from groupcoord.core.messages import (
     FindCoordinator,
     FindCoordinatorResponse,
     FoundCoordinator,
+    JoinGroup,
+    JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
     StreamsGroupHeartbeatResponse,
     StreamsStatusCode,
+    SyncGroup,
+    SyncGroupResponse,
     TopicResult,
 )
 from groupcoord.errors import ErrorCode
+from groupcoord.schema.engine import Values
 from groupcoord.wire.api import Answered, ProtocolError, RequestHeader
 from groupcoord.wire.broker_messages import (
     DeleteTopics,
@@ -34,13 +39,11 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse, TopicPartitions
 from groupcoord.wire.config_messages import ConfigResourceType, ListConfigResources
-from groupcoord.wire.schema import Values
-from groupcoord.wire.security_messages import Acl, AclFilter, CreateAcls, DeleteAcls, DescribeAcls, SaslHandshake
+from groupcoord.wire.security_messages import Acl, AclFilter, CreateAcls, DeleteAcls, DescribeAcls
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxn,
     AddPartitionsToTxnResponse,
-    EndTxn,
     EndTxnResponse,
     InitProducerIdResponse,
     PartitionsToAdd,
@@ -123,6 +126,28 @@ def _coordinator(found: FoundCoordinator, header: RequestHeader) -> Values:
 
 
 # ---------------------------------------------------------------- groups
+
+
+def join_group(request: JoinGroup, header: RequestHeader) -> JoinGroup:
+    """Return the request; version 0 has no rebalance timeout, and the session timeout is used."""
+    if header.api_version == 0:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    return request
+
+
+def joined_group(response: JoinGroupResponse, header: RequestHeader) -> JoinGroupResponse:
+    """Return the response; an absent protocol is null from version 7 on (KIP-559), before it is ""."""
+    return response if response.protocol_name or header.api_version < 7 else evolve(response, protocol_name=None)
+
+
+_INCONSISTENT = Answered(SyncGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+
+
+def sync_group(request: SyncGroup, header: RequestHeader) -> SyncGroup | Answered:
+    """Return the request; from version 5 on protocol type and name are mandatory, checked before anything else."""
+    if header.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return _INCONSISTENT
+    return request
 
 
 def leave_group(values: Values, header: RequestHeader, client_host: str) -> LeaveGroup:
@@ -219,11 +244,6 @@ def list_config_resources(request: ListConfigResources, header: RequestHeader) -
 # ---------------------------------------------------------------- log-in and ACLs
 
 
-def sasl_handshake(request: SaslHandshake, header: RequestHeader) -> SaslHandshake:
-    """Return the request; from version 1 on tokens follow in SaslAuthenticate requests (KIP-152)."""
-    return request._replace(uses_requests=header.api_version >= 1)
-
-
 _UNKNOWN = 0
 
 
@@ -281,12 +301,6 @@ def initialised_producer(response: InitProducerIdResponse, header: RequestHeader
 def added_offsets(response: AddOffsetsToTxnResponse, header: RequestHeader) -> AddOffsetsToTxnResponse:
     """Return the answer; PRODUCER_FENCED is known from version 2 on."""
     return _fenced_answer(response, header, 2)
-
-
-def end_txn(request: EndTxn, header: RequestHeader) -> EndTxn:
-    """Return the request; from version 5 on each transaction ends with a new epoch (KIP-890)."""
-    request.bumps_epoch = header.api_version >= 5
-    return request
 
 
 def ended_txn(response: EndTxnResponse, header: RequestHeader) -> EndTxnResponse:

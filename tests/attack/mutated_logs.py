@@ -30,8 +30,9 @@ from groupcoord.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
-from groupcoord.records.batches import BATCH_HEADER_BYTES, BatchRecord, varint
+from groupcoord.records.batches import BATCH_HEADER_BYTES, BatchRecord
 from groupcoord.records.compression import Compression
+from groupcoord.schema.primitives import write_varint
 from groupcoord.storage.files import SEGMENT_SUFFIX
 from groupcoord.testing.logs import encode_any_batch, encode_messages
 
@@ -246,8 +247,8 @@ class LogMutator:
             content = chance.choice(
                 (
                     chance.randbytes(1),
-                    varint(self._any_number(4)),
-                    varint(-1),
+                    write_varint(self._any_number(4)),
+                    write_varint(-1),
                     b"\xff" * 10,
                     b"\x00",
                     chance.randbytes(9),

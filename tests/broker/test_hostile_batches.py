@@ -9,8 +9,8 @@ import struct
 import pytest
 
 from groupcoord.broker.broker import Broker
-from groupcoord.records.batches import varint
 from groupcoord.records.compression import Compression
+from groupcoord.schema.primitives import write_varint
 from tests.broker.data_world import START_MS
 from tests.broker.driving import LateJobs, drain
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, string
@@ -21,7 +21,7 @@ RECORD = b"\x0c" + bytes(6)
 GZIPPED = gzip.compress(RECORD, mtime=0)
 
 
-HEADERS = bytes(5) + varint(1_000) + b"\x00\x01" * 1_000
+HEADERS = bytes(5) + write_varint(1_000) + b"\x00\x01" * 1_000
 EMPTY_BLOCK = struct.pack(">i", 1) + b"\x00"
 XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 SNAPPY_RECORD = struct.pack(">i", 9) + b"\x07\x18" + RECORD
@@ -69,7 +69,7 @@ def produce(topic: str, records: bytes) -> bytes:
     ("topic", "records"),
     [
         ("t", claiming(20_000, RECORD * 20_000)),
-        ("c", claiming(1, varint(len(HEADERS)) + HEADERS)),
+        ("c", claiming(1, write_varint(len(HEADERS)) + HEADERS)),
         ("c", GZIP_BATCH),
         ("c", claiming(1, XERIAL + EMPTY_BLOCK * 1_000 + SNAPPY_RECORD, attributes=Compression.SNAPPY)),
     ],

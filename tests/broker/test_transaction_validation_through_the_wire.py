@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.wire import primitives, schema
+from groupcoord.schema import primitives
+from groupcoord.wire import schema
 from tests.broker.driving import drain, feed
 from tests.broker.rules import errors
 from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, WireWorld, offset

@@ -31,8 +31,8 @@ from groupcoord.messages import (
     TopicResult,
     TopicToCommit,
 )
+from groupcoord.schema.engine import Values
 from groupcoord.testing.machine.consumers import ClassicConsumer
-from groupcoord.wire.schema import Values
 from tests import client as wire
 from tests.client import commit_errors, offset_commit
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values
 from tests.client import Request, commit_errors, committed_topic
 from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError
 from tests.crash.transactions import TransactionalClient, TransactionPromises

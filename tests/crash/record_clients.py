@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values
 from tests.client import Fetched, Request, Sender, init_producer_id, only_partition, produce, produced
 from tests.crash.clients import NONE, BrokenPromiseError, KillClient
 from tests.crash.transactions import TIMEOUT_MS, TransactionalClient, TransactionPromises

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from attrs import frozen
 
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values
 from tests.client import Request, init_producer_id
 from tests.crash.clients import NONE, BrokenPromiseError, KillClient
 

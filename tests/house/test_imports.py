@@ -34,8 +34,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         ),
         "errors",
     ),
+    "schema": ("core.log.records",),  # of these only what stands for "no id"
     "records": (
-        *("core.log.records", "core.share_state", "core.columns"),
+        *("schema", "core.log.records", "core.share_state", "core.columns"),
         *("core.consumer_protocol", "core.fast_construct", "errors"),
     ),
     "log_store": ("core", "errors", "config", "clock", "records"),
@@ -56,23 +57,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "aio": ("coordinator", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
-        *("records", "log_store", "errors", "config.settings", "config.files"),
+        *("schema.primitives", "records", "log_store", "errors", "config.settings", "config.files"),
         "core.log.records",  # compaction tells records apart by what they are
         "core.fast_construct",  # some named tuples are made for each batch
     ),
     "wire": (
-        *("core.messages", "core.fast_construct", "errors"),
+        *("schema", "core.messages", "core.fast_construct", "errors"),
         "core.columns",  # offsets stay columns on all their way
         "core.log.records",  # of these only what stands for "no id"
     ),
-    "client": ("wire", "config", "errors"),
+    "client": ("schema", "wire", "config", "errors"),
     "member": (
         *("core.messages", "core.consumer_protocol", "errors"),
         "core.javacompat",  # assignors walk maps as it does
         "config",  # how settings are named and checked
     ),
     "broker": (
-        *("coordinator", "wire", "storage", "clock", "config"),
+        *("schema.primitives", "coordinator", "wire", "storage", "clock", "config"),
         "records.batches",  # what it writes itself; and what the header of a batch says
         "records.transactions",
         # share groups have their own coordinator
@@ -119,7 +120,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "broker.topics.registry",
             "broker.work",
         ),
-        *("core.share_partition", "core.share_state"),
+        *("core.share_partition", "core.share_state", "schema.primitives"),
         *("core.messages", "core.router.authorization"),
         *("storage", "records.batches", "wire.share_messages"),
     ),
@@ -127,17 +128,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.errors": ("errors",),
     "analysis.options": ("analysis.errors",),
     "analysis.decode": (
-        *("analysis.errors", "analysis.options", "records", "core.log.records", "errors"),
+        *("analysis.errors", "analysis.options", "schema.engine", "records", "core.log.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
     "analysis.fold": (
-        *("analysis.decode", "records", "errors", "clock"),
+        *("analysis.decode", "schema.engine", "records", "errors", "clock"),
         "analysis.options",  # over which windows commits are counted
         # what coordinators make of a log, to be held against tables
         *("coordinator", "log_store", "config", "core"),
     ),
     "analysis.fold.history": (
-        *("records", "core.log.records", "errors"),
+        *("schema.engine", "records", "core.log.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
         "core.consumer_protocol",
         "core.groups.consumer.state",  # which assignor most members ask for
@@ -164,7 +165,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.report.data.model": ("analysis.report.data.group_status",),
     "analysis.report.data.group_status": (),
     "analysis.live": (
-        *("analysis.decode", "analysis.errors", "analysis.options"),  # the same rows as of files
+        *("schema.engine", "analysis.decode", "analysis.errors", "analysis.options"),  # the same rows as of files
         "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
@@ -174,10 +175,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.consumer_protocol",  # what one partition of a topic is called
     ),
     "analysis.poll": (
-        *("analysis", "clock"),  # from snapshots to the same rows as from logs
+        *("schema.engine", "analysis", "clock"),  # from snapshots to the same rows as from logs
         "core.consumer_protocol",
-        "records",  # of these only how ids of topics are written
-        "wire",  # of these only what the fields of an answer are
     ),
     "analysis.pipeline": (
         *("analysis", "errors", "clock", "core.topics"),
@@ -209,6 +208,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "messages": BASE_REQUIREMENTS,
     "events": BASE_REQUIREMENTS,
     "assignors": BASE_REQUIREMENTS,
+    "schema": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
     "aio": BASE_REQUIREMENTS,

@@ -23,10 +23,11 @@ from groupcoord.records.batches import (
     TruncatedBatchError,
     encode_batch,
     iter_batches,
-    varint,
+    sized,
 )
 from groupcoord.records.codec import decode_record
 from groupcoord.records.compression import Compression
+from groupcoord.schema.primitives import write_varint
 from tests.tables import as_one_test
 
 TWO_RECORDS = bytes.fromhex(
@@ -169,12 +170,12 @@ def test_no_records() -> None:
 
 def test_gaps_of_compaction_and_negative_deltas() -> None:
     """Offsets keep their place in a compacted batch, and timestamps may lie before the base (the delete horizon)."""
-    record = b"\x00" + varint(-7) + varint(3) + varint(1) + b"k" + varint(-1) + b"\x00"
+    record = b"\x00" + write_varint(-7) + write_varint(3) + write_varint(1) + b"k" + write_varint(-1) + b"\x00"
     header = bytearray(TWO_RECORDS[:BATCH_HEADER_BYTES])
     header[21:23] = pack(">h", 0x40)
     header[23:27] = pack(">i", 5)
     header[57:61] = pack(">i", 1)
-    batch = only_batch(with_crc(bytes(header) + varint(len(record)) + record))
+    batch = only_batch(with_crc(bytes(header) + write_varint(len(record)) + record))
 
     assert list(batch.records()) == [(13, 993, b"k", None)]
     assert batch.next_offset == 16
@@ -189,11 +190,11 @@ def test_log_append_time() -> None:
 
 def test_headers_are_skipped() -> None:
     """Record headers, which no coordinator writes, don't get in the way."""
-    headers = varint(2) + varint(1) + b"a" + varint(1) + b"b" + varint(1) + b"c" + varint(-1)
-    record = b"\x00\x00\x00" + varint(1) + b"k" + varint(1) + b"v" + headers
+    headers = write_varint(2) + sized(b"a") + sized(b"b") + sized(b"c") + sized(None)
+    record = b"\x00\x00\x00" + write_varint(1) + b"k" + write_varint(1) + b"v" + headers
     header = TWO_RECORDS[:57] + pack(">i", 1)
 
-    assert list(only_batch(with_crc(header + varint(len(record)) + record)).records()) == [(10, 1000, b"k", b"v")]
+    assert list(only_batch(with_crc(header + write_varint(len(record)) + record)).records()) == [(10, 1000, b"k", b"v")]
 
 
 def test_every_flipped_bit_is_noticed() -> None:
@@ -257,16 +258,16 @@ def test_impossible_headers(changed: bytes, reason: str) -> None:
     ("records", "reason"),
     [
         (b"", "end early"),
-        (varint(-1), "a record of"),
-        (varint(2**40), "a record of 1099511627776 bytes"),
+        (write_varint(-1), "a record of"),
+        (write_varint(2**40), "a record of 1099511627776 bytes"),
         (b"\x80" * 11, "more than ten bytes"),
-        (varint(6) + b"\x00\x00\x00\x01\x01\x00" + b"\x00", "bytes are left behind"),
-        (varint(7) + b"\x00\x00\x00\x01\x01\x00\x00", "length is not that of its fields"),
-        (varint(10) + b"\x00\x00\x00" + varint(2**30) + b"\x01\x00", "end early"),
-        (varint(8) + b"\x00\x00\x00" + varint(60) + b"\x01\x00\x00\x00", "end early"),
-        (varint(6) + b"\x00\x00\x00\x03\x01\x00", "a length of -2"),
-        (varint(6) + b"\x00\x00\x00\x01\x01\x01", "negative number of headers"),
-        (varint(6) + b"\x00\x00\x00\x01\x01\x7e", "end early"),
+        (write_varint(6) + b"\x00\x00\x00\x01\x01\x00" + b"\x00", "bytes are left behind"),
+        (write_varint(7) + b"\x00\x00\x00\x01\x01\x00\x00", "length is not that of its fields"),
+        (write_varint(10) + b"\x00\x00\x00" + write_varint(2**30) + b"\x01\x00", "end early"),
+        (write_varint(8) + b"\x00\x00\x00" + write_varint(60) + b"\x01\x00\x00\x00", "end early"),
+        (write_varint(6) + b"\x00\x00\x00\x03\x01\x00", "a length of -2"),
+        (write_varint(6) + b"\x00\x00\x00\x01\x01\x01", "negative number of headers"),
+        (write_varint(6) + b"\x00\x00\x00\x01\x01\x7e", "end early"),
     ],
 )
 def test_impossible_records(records: bytes, reason: str) -> None:
@@ -316,8 +317,8 @@ def test_compressed_records(codec: int, compress: Callable[[bytes], bytes]) -> N
 def test_decompression_is_bounded(codec: int, compress: Callable[[bytes], bytes]) -> None:
     """Records that decompress to more than the limit are refused; just the limit is fine."""
     value = bytes(300_000)
-    record = b"\x00\x00\x00" + varint(1) + b"k" + varint(len(value)) + value + b"\x00"
-    plain = varint(len(record)) + record
+    record = b"\x00\x00\x00" + write_varint(1) + b"k" + write_varint(len(value)) + value + b"\x00"
+    plain = write_varint(len(record)) + record
     data = compressed_batch(codec, compress(plain))
     data = with_crc(data[:57] + pack(">i", 1) + data[61:])
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from groupcoord.records.primitives import MalformedError
 from groupcoord.records.transactions import (
     decode_transaction_key,
     decode_transaction_value,
     encode_transaction_key,
     encode_transaction_value,
 )
+from groupcoord.schema.primitives import MalformedError
 from tests.tables import as_one_test
 
 EMPTY = {

@@ -6,8 +6,8 @@ import gzip
 import struct
 from collections.abc import Callable
 
-from groupcoord.records.batches import varint
 from groupcoord.records.compression import Compression, compress, lz4_frame
+from groupcoord.schema.primitives import write_varint
 from tests.topic_logs.batches import claiming
 
 SIZE_BYTES = 1_000_000
@@ -23,14 +23,14 @@ def _filled(piece: bytes) -> bytes:
 
 def _zeros() -> bytes:
     """Return one record with a value of many zeros."""
-    body = bytes(3) + b"\x02k" + varint(BOMB_BYTES) + bytes(BOMB_BYTES + 1)
-    return varint(len(body)) + body
+    body = bytes(3) + b"\x02k" + write_varint(BOMB_BYTES) + bytes(BOMB_BYTES + 1)
+    return write_varint(len(body)) + body
 
 
 def _headers() -> bytes:
     count = SIZE_BYTES // 2
-    body = bytes(5) + varint(count) + b"\x00\x01" * count
-    return varint(len(body)) + body
+    body = bytes(5) + write_varint(count) + b"\x00\x01" * count
+    return write_varint(len(body)) + body
 
 
 def _packed(codec: Compression, *pieces: bytes) -> bytes:
@@ -38,11 +38,11 @@ def _packed(codec: Compression, *pieces: bytes) -> bytes:
 
 
 BATCHES: dict[str, Callable[[], bytes]] = {
-    "67 bytes of 2^31-1 records": lambda: claiming(COUNT_MAX, varint(-1) + bytes(5)),
+    "67 bytes of 2^31-1 records": lambda: claiming(COUNT_MAX, write_varint(-1) + bytes(5)),
     "67 bytes of 2^31-1 records, compressed": lambda: claiming(
-        COUNT_MAX, gzip.compress(varint(-1) + bytes(5)), attributes=Compression.GZIP
+        COUNT_MAX, gzip.compress(write_varint(-1) + bytes(5)), attributes=Compression.GZIP
     ),
-    "records below a size": lambda: claiming(SIZE_BYTES // 7, varint(-1) + bytes(SIZE_BYTES)),
+    "records below a size": lambda: claiming(SIZE_BYTES // 7, write_varint(-1) + bytes(SIZE_BYTES)),
     "as many records as there may be": lambda: claiming(SIZE_BYTES // 7, _filled(RECORD)),
     "as many headers as there may be": lambda: claiming(1, _headers()),
     "gzip, empty members": lambda: _packed(Compression.GZIP, _filled(gzip.compress(b"")), gzip.compress(RECORD)),

@@ -9,7 +9,8 @@ from itertools import accumulate
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import BadRecordError, Batch, encode_batch, varint
+from groupcoord.records.batches import Batch, encode_batch
+from groupcoord.schema.primitives import MalformedError, write_varint
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log.batches import (
     check_keys,
@@ -43,7 +44,7 @@ class Watched(bytes):
 
 def records(*sizes: int) -> list[bytes]:
     """Return records that are so large behind their sizes."""
-    return [varint(size) + bytes(size) for size in sizes]
+    return [write_varint(size) + bytes(size) for size in sizes]
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -57,17 +58,17 @@ def test_more_records_than_bytes_are_refused_at_once(payload: bytes, is_compacte
 
 
 @pytest.mark.parametrize("count", [COUNT_MAX, 100])
-@pytest.mark.parametrize("payload", [varint(-1) + bytes(699), varint(-20) + bytes(699), bytes(700)])
+@pytest.mark.parametrize("payload", [write_varint(-1) + bytes(699), write_varint(-20) + bytes(699), bytes(700)])
 def test_heads_of_records_that_do_not_go_on(count: int, payload: bytes) -> None:
     """Sizes below 0, or too small for a record, end the search for records, wherever they come from."""
-    with pytest.raises(BadRecordError):
+    with pytest.raises(MalformedError):
         list(record_heads(Watched(payload), count))
 
 
 def test_a_log_from_elsewhere_may_claim_anything() -> None:
     """A time that is looked for in a batch of 2^31-1 records, which an older version took, is answered at once."""
     with pytest.raises(RefusedBatchError) as refused:
-        first_since(claiming(COUNT_MAX, varint(-1) + bytes(5)), 0, 0)
+        first_since(claiming(COUNT_MAX, write_varint(-1) + bytes(5)), 0, 0)
     assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -84,9 +85,9 @@ def test_sizes_lead_from_the_first_record_to_the_end(kind: Callable[[bytes], byt
         (len(found) - 1, payload),
         (len(found), payload + b"\x00"),
         (len(found), payload[:-1]),
-        (len(found), b"".join((*found[:-1], varint(-(len(found[-1])) // 2), found[-1][1:]))),
+        (len(found), b"".join((*found[:-1], write_varint(-(len(found[-1])) // 2), found[-1][1:]))),
     ):
-        with pytest.raises(BadRecordError):
+        with pytest.raises(MalformedError):
             check_sizes(kind(claiming(count, changed)), count)
 
 
@@ -97,7 +98,7 @@ def test_sizes_of_many_records() -> None:
         check_sizes(claiming(count, b"".join(found)), count)
         for place in (0, 998, count - 1):
             cut = b"".join((*found[:place], b"\x00", found[place][1:], *found[place + 1 :]))
-            with pytest.raises(BadRecordError):
+            with pytest.raises(MalformedError):
                 check_sizes(claiming(count, cut), count)
 
 

@@ -11,6 +11,7 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
 from groupcoord.core.messages.commits import FetchedOffsets
 from groupcoord.errors import ErrorCode
+from groupcoord.schema.primitives import MAX_ARRAY_LENGTH
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
@@ -21,7 +22,6 @@ from groupcoord.wire import (
 )
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchedTopicData, FetchResponse
 from groupcoord.wire.fetch import COPIED_BYTES
-from groupcoord.wire.primitives import MAX_ARRAY_LENGTH
 from tests.tables import as_one_test
 from tests.wire.kio_client import request_frame
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord.errors import ErrorCode
+from groupcoord.schema.primitives import write_uvarint
 from groupcoord.wire import (
     API_VERSIONS,
     ProtocolError,
@@ -23,7 +24,6 @@ from groupcoord.wire.broker_messages import (
     ProducedTopic,
     ProduceResponse,
 )
-from groupcoord.wire.primitives import write_uvarint
 from groupcoord.wire.produce import FEW, names_few
 from groupcoord.wire.registry import APIS
 from tests.tables import as_one_test

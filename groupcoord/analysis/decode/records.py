@@ -20,7 +20,7 @@ from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_READ, KIND_RECO
 from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord
 from groupcoord.records.codec import decode_record
 from groupcoord.records.schemas import SCHEMAS, RecordType
-from groupcoord.records.structures import STRING
+from groupcoord.schema.engine import STRING
 
 NO_KEY, UNKNOWN_TYPE, MALFORMED_KEY, UNKNOWN_VERSION, MALFORMED_VALUE, MALFORMED_CONTROL = range(1, 7)
 PROBLEMS = (

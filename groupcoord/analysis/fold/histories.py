@@ -33,7 +33,7 @@ from groupcoord.analysis.fold.history import FoldOptions, GroupFold, GroupRecord
 from groupcoord.analysis.fold.history.log_history import Completeness, feed_fold
 from groupcoord.analysis.fold.history.rows import named
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import uuid_text
+from groupcoord.schema.engine import uuid_text
 
 GroupKey = tuple[int | None, str]
 """A log partition, if it is known, and a group."""

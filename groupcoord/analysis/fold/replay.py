@@ -48,7 +48,7 @@ from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, Grou
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record
-from groupcoord.records.structures import uuid_text
+from groupcoord.schema.engine import uuid_text
 
 REPLAYED = (
     *("log_offset", "kind", "control_type", "tombstone", "topic", "topic_partition", "committed_offset"),

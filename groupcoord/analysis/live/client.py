@@ -63,8 +63,8 @@ from groupcoord.client import (
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+from groupcoord.schema.engine import Values
 from groupcoord.wire.api import ProtocolError
-from groupcoord.wire.schema import Values
 
 FETCH_WAIT_MAX_MS = 500
 """How long a broker may wait for something to fetch."""

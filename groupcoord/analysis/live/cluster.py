@@ -14,7 +14,7 @@ from attrs import frozen
 from groupcoord.analysis.errors import TransientClusterError
 from groupcoord.client import Request
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values
 
 NO_BROKER = -1
 """The leader of a partition that has none."""

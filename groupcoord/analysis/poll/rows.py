@@ -35,8 +35,7 @@ from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.report.data.groups import CommitCount, RebalancesOfGroup
 from groupcoord.analysis.rules.statuses import PartitionEnd, known_offset, records_behind
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from groupcoord.records.structures import uuid_text
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values, uuid_text
 
 NO_GENERATION = -1
 """That of classic groups, whose generation no answer tells."""

@@ -10,16 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from groupcoord.records.batches import (
-    BATCH_HEADER_BYTES,
-    BadRecordError,
-    Batch,
-    InvalidBatchError,
-    iter_batches,
-    read_varint,
-    sized,
-    varint,
-)
+from groupcoord.records.batches import BATCH_HEADER_BYTES, Batch, InvalidBatchError, iter_batches, sized
+from groupcoord.schema.primitives import MalformedError, read_varint, write_varint
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload, record_heads
 
 PORTION_BYTES = 1024 * 1024
@@ -132,7 +124,7 @@ def _field(payload: bytes, position: int, record_end: int) -> tuple[bytes, int]:
         return _NULL, position
     end = position + size
     if end > record_end:
-        raise BadRecordError(f"a field of {size} bytes, {record_end - position} left")
+        raise MalformedError(f"a field of {size} bytes, {record_end - position} left")
     return sized(payload[position:end]), end
 
 
@@ -150,8 +142,8 @@ def _portions(
         if portion and size_bytes + body_bytes > portion_bytes_max:
             yield Portion(b"".join(portion), len(portion))
             portion, size_bytes = [], 0
-        body = b"\x00" + varint(0) + varint(len(portion)) + content + headers
-        portion.append(varint(len(body)) + body)
+        body = b"\x00" + write_varint(0) + write_varint(len(portion)) + content + headers
+        portion.append(write_varint(len(body)) + body)
         size_bytes += body_bytes
     yield Portion(b"".join(portion), len(portion))
 
@@ -166,4 +158,4 @@ def _headers(origin: Origin, given_up: GivenUp) -> bytes:
         "message": _REJECTED if given_up.is_rejected else _TOO_OFTEN,
     }
     told = [sized(f"__dlq.errors.{name}".encode()) + sized(text.encode()) for name, text in headers.items()]
-    return varint(len(headers)) + b"".join(told)
+    return write_varint(len(headers)) + b"".join(told)

@@ -19,7 +19,8 @@ from groupcoord.core.share_state.states import ShareStates
 from groupcoord.log_store import LogRecord
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition
-from groupcoord.records.batches import frame_records, sized, varint
+from groupcoord.records.batches import frame_records, sized
+from groupcoord.schema.primitives import write_varint
 from groupcoord.sim.cluster.log import ClusterLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel.randomness import stable_number
@@ -258,8 +259,8 @@ class SharedTopics:
         log, now_ms = self.log(topic, index), self._scheduler.time_ms
         records = []
         for place in range(count):
-            body = b"\0" + varint(0) + varint(place) + sized(None) + sized(b"job") + varint(0)
-            records.append(varint(len(body)) + body)
+            body = b"\0" + write_varint(0) + write_varint(place) + sized(None) + sized(b"job") + write_varint(0)
+            records.append(write_varint(len(body)) + body)
         batch = frame_records(
             log.end_offset,
             records,

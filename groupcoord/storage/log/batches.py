@@ -25,12 +25,11 @@ from groupcoord.records.batches import (
     MAGIC_POSITION,
     MAGIC_V2,
     RECORD_BYTES_MIN,
-    BadRecordError,
     Batch,
     CorruptBatchError,
-    read_varint,
 )
 from groupcoord.records.compression import Compression, DecompressionError
+from groupcoord.schema.primitives import MalformedError, read_varint
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log.memory_segment import Pieces
 from groupcoord.storage.log.settings import TopicLogSettings
@@ -40,7 +39,7 @@ DECOMPRESSED_BYTES_MAX = 33_554_432
 BATCH_RECORDS_MAX = 500_000
 """Batches with more records are not read where each record must be examined and none is searched by time."""
 
-UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
+UNREADABLE = (CorruptBatchError, DecompressionError, MalformedError, IndexError)
 """Errors raised for a batch whose content is not records."""
 
 _SIZE_MIN = RECORD_BYTES_MIN - 1
@@ -56,7 +55,7 @@ _SECOND_STEPS = tuple(byte << 6 if byte < 0x80 else _NOWHERE for byte in range(2
 """What the two bytes of a size add to the length of a record; far below 0 if the size has more bytes or is invalid."""
 
 
-class LongSizeError(BadRecordError):
+class LongSizeError(MalformedError):
     """The size of a record has more bytes than Kafka reads; Kafka answers it with an error code of its own."""
 
 
@@ -93,7 +92,7 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
         record_count: the number of records by the header of the batch.
 
     Raises:
-        BadRecordError, IndexError: the payload does not hold that many records.
+        MalformedError, IndexError: the payload does not hold that many records.
     """
     position, size_bytes = 0, len(payload)
     _check_count(record_count, size_bytes)
@@ -101,7 +100,7 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
         size, start = read_varint(payload, position)
         position = start + size
         if size < _SIZE_MIN or position > size_bytes:
-            raise BadRecordError(f"a record of {size} bytes, {size_bytes - start} left")
+            raise MalformedError(f"a record of {size} bytes, {size_bytes - start} left")
         timestamp_delta_ms, behind = read_varint(payload, start + 1)  # after the attributes of the record
         offset_delta, behind = read_varint(payload, behind)
         yield RecordHead(timestamp_delta_ms, offset_delta, behind, position)
@@ -117,7 +116,7 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
         record_count: the number of records by its header.
 
     Raises:
-        BadRecordError: they don't match.
+        MalformedError: they don't match.
     """
     size_bytes = len(data)
     _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
@@ -129,9 +128,9 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
     try:
         end = _any_end(data, BATCH_HEADER_BYTES, record_count)
     except IndexError:
-        raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes") from None
+        raise MalformedError(f"there are no {record_count} records in {size_bytes} bytes") from None
     if end != size_bytes:
-        raise BadRecordError(f"{record_count} records end at {end}, and the batch at {size_bytes}")
+        raise MalformedError(f"{record_count} records end at {end}, and the batch at {size_bytes}")
 
 
 def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:
@@ -152,7 +151,7 @@ def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
 
     Raises:
         IndexError: they end beyond the data.
-        BadRecordError: a size is invalid.
+        MalformedError: a size is invalid.
     """
     for _ in range(record_count):
         behind = position + 1
@@ -162,14 +161,14 @@ def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
                 raise LongSizeError(f"the size of a record has more than {_INT32_BYTES_MAX} bytes")
         size, _ = read_varint(data, position)
         if size < _SIZE_MIN:
-            raise BadRecordError(f"a record of {size} bytes")
+            raise MalformedError(f"a record of {size} bytes")
         position = behind + size
     return position
 
 
 def _check_count(record_count: int, size_bytes: int) -> None:
     if record_count * RECORD_BYTES_MIN > size_bytes:
-        raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes")
+        raise MalformedError(f"there are no {record_count} records in {size_bytes} bytes")
 
 
 _HEADER_BYTES_MIN = 2
@@ -192,7 +191,7 @@ def check_keys(batch: Batch) -> None:
                 without_key.append(number)
             is_in_order = is_in_order and offset_delta == number
         if end != len(payload):
-            raise BadRecordError(f"{len(payload) - end} bytes are left behind its {batch.record_count} records")
+            raise MalformedError(f"{len(payload) - end} bytes are left behind its {batch.record_count} records")
     except UNREADABLE as error:
         is_packed_badly = isinstance(error, DecompressionError)
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR if is_packed_badly else ErrorCode.INVALID_RECORD
@@ -213,7 +212,7 @@ def _has_key(payload: bytes, position: int, end: int) -> bool:
         end: the end of the record.
 
     Raises:
-        BadRecordError, IndexError: key, value and headers do not end there.
+        MalformedError, IndexError: key, value and headers do not end there.
     """
     key_size = payload[position]
     if key_size & 0x81:
@@ -228,7 +227,7 @@ def _has_key(payload: bytes, position: int, end: int) -> bool:
         position += value_size
     position = _behind_headers(payload, position) if payload[position] else position + 1
     if key_size < -1 or value_size < -1 or position != end:
-        raise BadRecordError("a record's length is not that of its fields")
+        raise MalformedError("a record's length is not that of its fields")
     return key_size >= 0
 
 
@@ -236,17 +235,17 @@ def _behind_headers(payload: bytes, position: int) -> int:
     """Return the position after the headers of a record: each has a name and an optional value.
 
     Raises:
-        BadRecordError, IndexError: the headers are malformed.
+        MalformedError, IndexError: the headers are malformed.
     """
     count, position = read_varint(payload, position)
     if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:
-        raise BadRecordError(f"{count} headers in {len(payload) - position} bytes")
+        raise MalformedError(f"{count} headers in {len(payload) - position} bytes")
     for _ in range(count):
         name_size, position = read_varint(payload, position)
         value_size, position = read_varint(payload, position + max(name_size, 0))
         position += max(value_size, 0)
         if name_size < 0 or value_size < -1:
-            raise BadRecordError(f"a header with a name of {name_size} bytes and a value of {value_size}")
+            raise MalformedError(f"a header with a name of {name_size} bytes and a value of {value_size}")
     return position
 
 
@@ -404,7 +403,7 @@ def _contradiction(batch: ProducedBatch) -> str | None:
 def _check_sizes(batch: ProducedBatch) -> None:
     try:
         check_sizes(batch.data, batch.record_count)
-    except BadRecordError as error:
+    except MalformedError as error:
         is_long = isinstance(error, LongSizeError)
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR if is_long else ErrorCode.INVALID_RECORD
         raise RefusedBatchError(error_code, str(error)) from None

@@ -15,7 +15,8 @@ from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config
 from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError, did_you_mean
-from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, iter_batches, read_varint, sized, varint
+from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, iter_batches, sized
+from groupcoord.schema.primitives import read_varint, write_varint
 from groupcoord.storage.log.batches import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
@@ -131,15 +132,15 @@ def encode_records(records: Sequence[RecordFields]) -> bytes:
         body = b"".join(
             (
                 b"\x00",
-                varint(timestamp_ms - base_ms),
-                varint(number),
+                write_varint(timestamp_ms - base_ms),
+                write_varint(number),
                 sized(key),
                 sized(value),
-                varint(len(headers)),
+                write_varint(len(headers)),
                 *(sized(name.encode()) + sized(content) for name, content in headers),
             )
         )
-        parts.append(varint(len(body)) + body)
+        parts.append(write_varint(len(body)) + body)
     return frame_records(
         0,
         parts,

@@ -21,7 +21,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.wire.schema import Values
+from groupcoord.schema.engine import Values
 
 STEP_MS = 10_000
 ORDERS = UUID(int=7)

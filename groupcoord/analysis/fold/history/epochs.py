@@ -20,8 +20,8 @@ from groupcoord.analysis.fold.history.rows import (
 )
 from groupcoord.core.groups.consumer.state import preferred_assignor
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
+from groupcoord.schema.engine import Values
 
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
 """States of such groups, as Kafka names them."""

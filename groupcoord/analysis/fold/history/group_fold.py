@@ -42,8 +42,8 @@ from groupcoord.analysis.fold.history.rows import (
 )
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
+from groupcoord.schema.engine import Values
 
 UPGRADE, DOWNGRADE = "upgrade", "downgrade"
 """A classic group becomes a consumer group, and the other way round."""

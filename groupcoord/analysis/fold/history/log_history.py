@@ -32,8 +32,8 @@ from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_record
 from groupcoord.records.salvage import SoundBatch
-from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import group_id_of, parse_key, parse_record
+from groupcoord.schema.engine import uuid_text
 
 KINDS = (GENERATION, MEMBER, REBALANCE, DUPLICATE, EPOCH, MEMBERSHIP, MOVE, REVOCATION, GROUP)
 """Kinds of rows: the last is the group as a coordinator that loads the log would find it."""

@@ -14,7 +14,7 @@ from attrs import define, frozen
 
 from groupcoord.core import consumer_protocol
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolError, subscribed_topics
-from groupcoord.records.structures import Values
+from groupcoord.schema.engine import Values
 
 TopicPartition = tuple[str, int]
 TopicPartitions = frozenset[TopicPartition]

@@ -24,7 +24,7 @@ from groupcoord.core.share_state.records import (
     StateBatch,
 )
 from groupcoord.core.share_state.states import ShareStates, merge_batches
-from groupcoord.records.structures import uuid_text
+from groupcoord.schema.engine import uuid_text
 
 Row = dict[str, Any]
 

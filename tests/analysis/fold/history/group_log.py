@@ -14,8 +14,8 @@ from groupcoord.core.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
+from groupcoord.schema.engine import Values
 
 SESSION_MS = 10_000
 TOPIC_ID = "AWOEiKsoQr2TO7n23NCAlg"

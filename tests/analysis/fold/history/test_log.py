@@ -27,8 +27,8 @@ from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import TypedRecord, build_record
+from groupcoord.schema.engine import uuid_text
 
 SESSION_MS = 10_000
 TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")

@@ -29,7 +29,7 @@ from groupcoord.analysis.fold.history.causes import (
 from groupcoord.analysis.fold.history.ownership import SWAP
 from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted
 from groupcoord.core.groups.consumer.group import ConsumerGroup
-from groupcoord.records.structures import uuid_text
+from groupcoord.schema.engine import uuid_text
 from tests.samples import seeds
 from tests.tables import as_one_test
 

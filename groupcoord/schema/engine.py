@@ -1,0 +1,638 @@
+"""Schema engine: readers and writers of messages and records, compiled from tables of fields.
+
+A :class:`Structure` is a tuple of fields with the versions that have them. Its reader and its writer are functions
+whose Python source is put together for one version and compiled once, as :mod:`dataclasses` does for ``__init__``:
+numbers that stand side by side are one :class:`struct.Struct`, everything else is a call of a primitive
+(:mod:`.primitives`).
+
+>>> point = Structure((Field("x", INT32), Field("y", INT32), Field("name", STRING, since=1)))
+>>> print(reader_source(point, 1, True, TOOLS).text)
+def read(data, position):
+    v0, v1, = unpack0(data, position)
+    v2, position = read2(data, position + 8)
+    values = {'x': v0, 'y': v1, 'name': v2}
+    if data[position]:
+        found, position = read_tagged(data, position)
+        values.update(found)
+    else:
+        position += 1
+    return values, position
+>>> reader_of(point, 0, False, TOOLS)(bytes.fromhex("00000001 00000002"), 0)
+({'x': 1, 'y': 2}, 8)
+
+A :class:`Form` defines the values: dicts for tools and clients, instances of ``Structure.made`` for brokers. In a dict
+a tagged field is absent if it is absent from the bytes. Elsewhere absent fields have their defaults.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
+from itertools import groupby
+from operator import attrgetter
+from struct import Struct, pack, unpack_from
+from typing import Any, NamedTuple
+
+from attrs import fields as attributes_of
+
+from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.schema import primitives
+from groupcoord.schema.primitives import (
+    FLEXIBLE,
+    LENIENT_FLEXIBLE,
+    PLAIN,
+    STRICT_FLEXIBLE,
+    STRICT_PLAIN,
+    STRING_BYTES_MAX,
+    Dialect,
+    MalformedError,
+    Reader,
+    Writer,
+    read_content,
+    read_uuid,
+    write_uvarint,
+)
+
+Values = dict[str, Any]
+
+UNKNOWN_TAGS = "unknownTaggedFields"
+"""Key of the tags that a schema does not define, as a list of ``(tag, bytes)``, in dicts for tools."""
+
+NEWEST = 32_767
+
+# ---------------------------------------------------------------- schemas
+
+
+class Scalar(NamedTuple):
+    """A number or boolean; ``code`` is its letter in :mod:`struct`."""
+
+    code: str
+
+
+class Text(NamedTuple):
+    """A string, byte string, UUID, or batches of records (``kind``)."""
+
+    kind: str
+
+
+class Array(NamedTuple):
+    """Any number of elements of one type."""
+
+    element: FieldType
+
+
+class Field(NamedTuple):
+    """One field of a structure.
+
+    Attributes:
+        name: the key in a dict. Of a message: its attribute, or "" for a field that the message ignores.
+        type: the type of its value.
+        since: the first version that has it; ``until`` the last one.
+        nullable: whether null is allowed.
+        tag: the number of a tagged field.
+        default: the value where it is absent, from a version or as a tagged field.
+    """
+
+    name: str
+    type: FieldType
+    since: int = 0
+    until: int = NEWEST
+    nullable: bool = False
+    tag: int | None = None
+    default: Any = None
+
+
+class Structure(NamedTuple):
+    """Fields in their order.
+
+    Attributes:
+        made: the class of its values outside of dicts; None: a tuple; :data:`ALONE`: the value of the only field.
+        by_name: whether fields have the names of the class's attributes. Otherwise they have the same order.
+    """
+
+    fields: tuple[Field, ...]
+    made: type[Any] | None = None
+    by_name: bool = False
+
+
+class ALONE:
+    """``made`` of a structure whose value is that of its only field."""
+
+
+FieldType = Scalar | Text | Array | Structure
+
+INT8, INT16, UINT16, INT32, INT64, FLOAT64, BOOL = (Scalar(code) for code in "bhHiqd?")
+STRING, BYTES, UUID, RECORDS = (Text(kind) for kind in ("string", "bytes", "uuid", "records"))
+
+
+def structure(*fields: Field, made: type[Any] | None = None) -> Structure:
+    """Return the structure of these fields."""
+    return Structure(fields, made)
+
+
+class Form(NamedTuple):
+    """Values that are read and written, and how strictly.
+
+    Attributes:
+        is_dict: structures are dicts; otherwise they are ``Structure.made``.
+        is_strict: only what a broker writes is accepted: minimal varints, tags in order, each as long as it states.
+        is_protocol: the leniency of Kafka's protocol: UTF-8 as Java reads it, null where a string may not be null.
+        is_of_tools: UUIDs are text, arrays are lists, unknown tags are kept.
+    """
+
+    is_dict: bool
+    is_strict: bool = True
+    is_protocol: bool = False
+    is_of_tools: bool = False
+
+    def dialect(self, flexible: bool) -> Dialect:
+        """Return the primitives of flexible or earlier versions."""
+        if self.is_protocol:
+            return FLEXIBLE if flexible else PLAIN
+        if self.is_strict or not flexible:
+            return STRICT_FLEXIBLE if flexible else STRICT_PLAIN
+        return LENIENT_FLEXIBLE
+
+
+TOOLS = Form(is_dict=True, is_of_tools=True)
+MADE, LENIENT = Form(is_dict=False), Form(is_dict=False, is_strict=False)
+"""Of records for the coordinator, and the same for records that a broker reads although no broker writes them."""
+PROTOCOL, PROTOCOL_DICTS = (Form(is_dict, is_strict=False, is_protocol=True) for is_dict in (False, True))
+
+
+@lru_cache(1_024)
+def uuid_text(raw: bytes) -> str:
+    """Return the text form of a UUID's 16 bytes: URL-safe base 64 without padding."""
+    return urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """Return the 16 bytes of a UUID in Kafka's text form.
+
+    Raises:
+        MalformedError: the text is not a UUID.
+    """
+    try:
+        raw = urlsafe_b64decode(text + "==")
+    except ValueError:
+        raw = b""
+    if len(raw) != 16:
+        raise MalformedError(f"{text!r} is no uuid")
+    return raw
+
+
+# ---------------------------------------------------------------- source
+
+
+class Source:
+    """Source of one function, and the objects that it uses."""
+
+    def __init__(self, name: str, parameters: str) -> None:
+        self._name = name
+        self._lines = [f"def {name}({parameters}):"]
+        self._objects: Values = {}
+
+    def add(self, line: str) -> None:
+        """Append a line to the body."""
+        self._lines.append(f"    {line}")
+
+    def use(self, name: str, value: object) -> str:
+        """Make an object available under a name, and return the name."""
+        self._objects[name] = value
+        return name
+
+    @property
+    def text(self) -> str:
+        """The source."""
+        return "\n".join(self._lines)
+
+    def compile(self) -> Callable[..., Any]:
+        """Return the function."""
+        exec(compile(self.text, f"<schema {self._name}>", "exec"), self._objects)
+        function: Callable[..., Any] = self._objects[self._name]
+        return function
+
+
+class _Present(NamedTuple):
+    """A field that a version has: its number among all fields, and the attribute that it is in a value."""
+
+    number: int
+    field: Field
+    attribute: str
+
+    @property
+    def code(self) -> str | None:
+        return self.field.type.code if isinstance(self.field.type, Scalar) else None
+
+
+def _present_fields(fields: Structure, version: int, form: Form) -> tuple[list[_Present], list[_Present]]:
+    """Return the fields of a version that have no tag, and those that have one."""
+    names = [field.name for field in fields.fields]
+    if not form.is_dict and fields.made is not None and fields.made is not ALONE and not fields.by_name:
+        names = _attribute_names(fields.made)[: len(names)]
+    present = [
+        _Present(number, field, name)
+        for number, (field, name) in enumerate(zip(fields.fields, names, strict=True))
+        if field.since <= version <= field.until
+    ]
+    return [field for field in present if field.field.tag is None], [p for p in present if p.field.tag is not None]
+
+
+def _attribute_names(made: type[Any]) -> list[str]:
+    return list(made._fields) if hasattr(made, "_fields") else [attribute.name for attribute in attributes_of(made)]
+
+
+def _runs(fields: Sequence[_Present]) -> list[tuple[str | None, list[_Present]]]:
+    """Return the fields with numbers side by side put together: the layout of each run, or None for another field."""
+    runs: list[tuple[str | None, list[_Present]]] = []
+    for is_number, group in groupby(fields, lambda present: present.code is not None):
+        run = list(group)
+        if is_number:
+            runs.append((">" + "".join([str(present.code) for present in run]), run))
+        else:
+            runs += [(None, [present]) for present in run]
+    return runs
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_whole(read: Reader[Any], data: bytes, position: int) -> Any:
+    """Return the value from a position to the end.
+
+    Raises:
+        MalformedError: bytes are left over; or what the reader raises.
+    """
+    values, end = read(data, position)
+    if end != len(data):
+        raise MalformedError(f"{len(data) - end} bytes are left over")
+    return values
+
+
+@cache
+def reader_of(fields: Structure, version: int, flexible: bool, form: Form = TOOLS) -> Reader[Any]:
+    """Return the reader of one version of a structure: ``(data, position)`` to ``(value, position)``.
+
+    It raises ``MalformedError``, ``IndexError``, ``struct.error`` or ``UnicodeDecodeError`` if the bytes do not fit.
+    """
+    return reader_source(fields, version, flexible, form).compile()
+
+
+def reader_source(
+    fields: Structure,
+    version: int,
+    flexible: bool,
+    form: Form,
+    parameters: str = "data, position",
+    given: Mapping[str, str] | None = None,
+) -> Source:
+    """Return the source of a reader.
+
+    Args:
+        fields: the structure.
+        version, flexible: the version, and whether it is flexible.
+        form: the form of values.
+        parameters: those of the function.
+        given: attributes of the value that are no fields, as expressions; then the reader returns no position.
+    """
+    source = Source("read", parameters)
+    plain, tagged = _present_fields(fields, version, form)
+    offset = 0
+    for layout, run in _runs(plain):
+        at = f"position + {offset}" if offset else "position"
+        if layout is not None:
+            numbers = Struct(layout)
+            names = ", ".join([f"v{present.number}" for present in run])
+            source.add(f"{names}, = {source.use(f'unpack{run[0].number}', numbers.unpack_from)}(data, {at})")
+            offset += numbers.size
+        else:
+            number, field, _ = run[0]
+            read = source.use(f"read{number}", _field_reader(field, version, flexible, form))
+            source.add(f"v{number}, position = {read}(data, {at})")
+            offset = 0
+    if offset and (flexible or given is None):
+        source.add(f"position += {offset}")
+    if form.is_dict:
+        items = ", ".join([f"{name!r}: v{number}" for number, _, name in plain])
+        source.add(f"values = {{{items}}}")
+    if flexible:
+        _read_tagged_source(source, tagged, version, flexible, form)
+    value = "values" if form.is_dict else _make_source(source, fields, [*plain, *tagged], given or {})
+    source.add(f"return {value}" if given is not None else f"return {value}, position")
+    return source
+
+
+def _read_tagged_source(source: Source, tagged: list[_Present], version: int, flexible: bool, form: Form) -> None:
+    known = {
+        present.field.tag: (
+            present.attribute if form.is_dict else present.number,
+            _field_reader(present.field, version, flexible, form),
+            present.field.default,
+        )
+        for present in tagged
+    }
+    if not form.is_dict:
+        for number, field, _ in tagged:
+            source.add(f"v{number} = {source.use(f'default{number}', field.default)}")
+    source.add("if data[position]:")
+    source.use("read_tagged", partial(_read_tagged_fields, known, form))
+    source.add("    found, position = read_tagged(data, position)")
+    if form.is_dict:
+        source.add("    values.update(found)")
+    for number, _, _ in tagged if not form.is_dict else ():
+        source.add(f"    v{number} = found.get({number}, v{number})")
+    source.add("else:")
+    source.add("    position += 1")
+
+
+def _make_source(source: Source, fields: Structure, present: list[_Present], given: Mapping[str, str]) -> str:
+    """Return the expression that makes a value of the variables."""
+    made = fields.made
+    if made is ALONE:
+        return "v0"
+    numbers = {number for number, _, _ in present}
+    values = [
+        f"v{number}" if number in numbers else source.use(f"default{number}", field.default)
+        for number, field in enumerate(fields.fields)
+    ]
+    if made is None:
+        return f"({', '.join(values)},)"
+    if fields.by_name:
+        arguments = {name: f"v{number}" for number, _, name in present if name} | dict(given)
+    else:
+        arguments = dict(zip(_attribute_names(made), values, strict=False))
+    if not issubclass(made, tuple):
+        return f"{source.use('make', made)}({', '.join([f'{name}={value}' for name, value in arguments.items()])})"
+    # The constructor of a named tuple is written in Python, and takes twice as long.
+    defaults = made._field_defaults  # type: ignore[attr-defined]
+    in_order = [
+        arguments[name] if name in arguments else source.use(f"default_{name}", defaults[name])
+        for name in _attribute_names(made)
+    ]
+    return f"{source.use('new', tuple.__new__)}({source.use('made', made)}, ({', '.join(in_order)},))"
+
+
+def _read_tagged_fields(
+    known: Mapping[int | None, tuple[str | int, Reader[Any], Any]], form: Form, data: bytes, position: int
+) -> tuple[dict[Any, Any], int]:
+    """Return tagged fields by name or number. As in Kafka, the protocol ignores the size that a known one states."""
+    is_strict = form.is_strict
+    read_uvarint = primitives.read_minimal_uvarint if is_strict else primitives.read_uvarint
+    found: dict[Any, Any] = {}
+    unknown: list[tuple[int, bytes]] = []
+    last_tag = -1
+    count, position = read_uvarint(data, position)
+    for _ in range(count):
+        tag, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        if tag <= last_tag and is_strict:
+            raise MalformedError(f"tag {tag} is out of order")
+        last_tag = tag
+        if tag not in known:
+            content, position = read_content(data, position, size)
+            unknown.append((tag, content))
+            continue
+        end = position + size
+        key, read_field, default = known[tag]
+        found[key], position = read_field(data, position)
+        if position != end and not form.is_protocol:
+            raise MalformedError(f"tag {tag} is not as long as it states")
+        if is_strict and not form.is_dict and found[key] == default:
+            raise MalformedError(f"tag {tag} has its default value, which is not written")
+    if unknown and form.is_of_tools:
+        found[UNKNOWN_TAGS] = unknown
+    elif unknown and is_strict:
+        raise MalformedError(f"tag {unknown[0][0]} is unknown")
+    return found, position
+
+
+def _field_reader(field: Field, version: int, flexible: bool, form: Form) -> Reader[Any]:
+    kind, dialect = field.type, form.dialect(flexible)
+    if isinstance(kind, Scalar):
+        return _scalar_reader(kind)
+    if isinstance(kind, Structure):
+        read = reader_of(kind, version, flexible, form)
+        return (
+            partial(_read_nullable_structure, read, field.tag is not None, form.is_strict) if field.nullable else read
+        )
+    if isinstance(kind, Array):
+        read_length = dialect.read_nullable_array_length if field.nullable else dialect.read_array_length
+        return _array_reader(read_length, kind.element, version, flexible, form)
+    if kind is UUID:
+        return _read_uuid_text if form.is_of_tools else read_uuid
+    if kind is STRING:
+        return dialect.read_nullable_string if field.nullable else dialect.read_string
+    read_bytes: Reader[Any] = dialect.read_nullable_bytes if field.nullable else dialect.read_bytes
+    return partial(_read_records, read_bytes) if kind is RECORDS else read_bytes
+
+
+def _read_records(read_bytes: Reader[Any], data: bytes, position: int) -> tuple[Any, int]:
+    """Read batches of records as a view, since they may be large and are passed on."""
+    return read_bytes(memoryview(data), position)  # type: ignore[arg-type]
+
+
+def _scalar_reader(kind: Scalar) -> Reader[Any]:
+    number = Struct(">" + kind.code)
+    unpack, size = number.unpack_from, number.size
+
+    def read(data: bytes, position: int) -> tuple[Any, int]:
+        return unpack(data, position)[0], position + size
+
+    return read
+
+
+def _read_uuid_text(data: bytes, position: int) -> tuple[str, int]:
+    raw, position = read_content(data, position, 16)
+    return uuid_text(raw), position
+
+
+def _read_nullable_structure(
+    read: Reader[Any], is_tagged: bool, is_strict: bool, data: bytes, position: int
+) -> tuple[Any, int]:
+    """Read a structure behind its presence: a varint, 0 for null, if it is tagged; else an int8, negative for null."""
+    presence = data[position]
+    if (presence == 0) if is_tagged else (presence >= 0x80):
+        return None, position + 1
+    if is_strict and presence != 1:
+        raise MalformedError(f"the presence of a structure is {presence}")
+    return read(data, position + 1)
+
+
+def _array_reader(
+    read_length: Reader[int], element: FieldType, version: int, flexible: bool, form: Form
+) -> Reader[Any]:
+    sequence: Callable[[Any], Sequence[Any]] = list if form.is_of_tools else tuple
+    if isinstance(element, Scalar):
+        code, size = element.code, Struct(">" + element.code).size
+
+        def read_numbers(data: bytes, position: int) -> tuple[Sequence[int] | None, int]:
+            length, position = read_length(data, position)
+            if length < 0:
+                return None, position
+            return sequence(unpack_from(f">{length}{code}", data, position)), position + length * size
+
+        return read_numbers
+    read_element = _field_reader(Field("", element), version, flexible, form)
+
+    def read(data: bytes, position: int) -> tuple[Sequence[Any] | None, int]:
+        length, position = read_length(data, position)
+        if length < 0:
+            return None, position
+        elements = []
+        for _ in range(length):
+            value, position = read_element(data, position)
+            elements.append(value)
+        return sequence(elements), position
+
+    return read
+
+
+# ---------------------------------------------------------------- writing
+
+
+@cache
+def writer_of(fields: Structure, version: int, flexible: bool, form: Form = TOOLS, *, has_end: bool = True) -> Writer:
+    """Return the writer of one version of a structure, the inverse of :func:`reader_of`.
+
+    It raises ``MalformedError``, ``KeyError``, ``struct.error``, ``UnicodeEncodeError``, ``AttributeError`` or
+    ``TypeError`` if a field is missing or does not fit. ``has_end``: whether tagged fields follow.
+    """
+    return writer_source(fields, version, flexible, form, has_end=has_end).compile()
+
+
+def writer_source(
+    fields: Structure, version: int, flexible: bool, form: Form, parameters: str = "value", *, has_end: bool = True
+) -> Source:
+    """Return the source of a writer with these parameters."""
+    source = Source("write", parameters)
+    plain, tagged = _present_fields(fields, version, form)
+    parts = []
+    for layout, run in _runs(plain):
+        values = [_get_source(source, fields, present, form) for present in run]
+        number, field, name = run[0]
+        if layout is not None:
+            parts.append(f"{source.use(f'pack{number}', Struct(layout).pack)}({', '.join(values)})")
+            continue
+        if not name and fields.by_name:
+            parts.append(repr(_field_writer(field, version, flexible, form)(field.default)))
+        else:
+            parts.append(_part_source(source, run[0], values[0], version, flexible, form))
+    if flexible and has_end:
+        if tagged or form.is_of_tools:
+            parts.append(_tagged_source(source, fields, tagged, version, form))
+        else:
+            parts.append(repr(b"\x00"))
+    joined = parts[0] if len(parts) == 1 else f"{source.use('join', b''.join)}(({', '.join(parts)}))"
+    source.add(f"return {joined}" if parts else "return b''")
+    return source
+
+
+def _part_source(source: Source, present: _Present, value: str, version: int, flexible: bool, form: Form) -> str:
+    """Return the expression of the bytes of a field that is no number; short ones save a call."""
+    number, field, _ = present
+    if field.type is UUID and not form.is_dict:
+        return f"{value}.bytes"
+    if field.type is STRING and form.is_protocol and not field.nullable:
+        # Where a version of the protocol has no null, the empty string is written.
+        return f"{source.use(f'write{number}', form.dialect(flexible).write_string)}({value} or '')"
+    if isinstance(field.type, Structure) and field.nullable and field.tag is None and not form.is_dict:
+        write = source.use(f"write{number}", writer_of(field.type, version, flexible, form))
+        return f"(b'\\xff' if {value} is None else b'\\x01' + {write}({value}))"
+    return f"{source.use(f'write{number}', _field_writer(field, version, flexible, form))}({value})"
+
+
+def _get_source(source: Source, fields: Structure, present: _Present, form: Form) -> str:
+    """Return the expression of a field's value."""
+    if form.is_dict:
+        return f"value[{present.attribute!r}]" if present.attribute else "None"
+    if fields.made is ALONE:
+        return "value"
+    if fields.made is None:
+        return f"value[{present.number}]"
+    if present.attribute:
+        return f"value.{present.attribute}"
+    return source.use(f"default{present.number}", present.field.default)
+
+
+def _tagged_source(source: Source, fields: Structure, tagged: list[_Present], version: int, form: Form) -> str:
+    """Return the expression of the tagged fields: in dicts those that are there, elsewhere those without defaults."""
+    lines = []
+    for present in tagged:
+        number, field, name = present
+        write = source.use(f"write{number}", _field_writer(field, version, True, form))
+        got = _get_source(source, fields, present, form)
+        condition = f"{name!r} in value"
+        if not form.is_dict:
+            condition = f"{got} != {source.use(f'default{number}', field.default)}"
+        lines.append(f"*((({field.tag}, {write}({got})),) if {condition} else ())")
+    if form.is_of_tools:
+        lines.append(f"*value.get({UNKNOWN_TAGS!r}, ())")
+    return f"{source.use('write_tagged', _write_tagged_fields)}([{', '.join(lines)}])"
+
+
+def _write_tagged_fields(contents: list[tuple[int, bytes]]) -> bytes:
+    parts = [write_uvarint(len(contents))]
+    for tag, content in sorted(contents) if len(contents) > 1 else contents:
+        parts += (write_uvarint(tag), write_uvarint(len(content)), content)
+    return b"".join(parts)
+
+
+def _field_writer(field: Field, version: int, flexible: bool, form: Form) -> Writer:
+    kind, dialect = field.type, form.dialect(flexible)
+    if isinstance(kind, Scalar):
+        return Struct(">" + kind.code).pack
+    if isinstance(kind, Structure):
+        write = writer_of(kind, version, flexible, form)
+        null = b"\x00" if field.tag is not None else b"\xff"
+        return (lambda value: null if value is None else b"\x01" + write(value)) if field.nullable else write
+    if isinstance(kind, Array):
+        return _array_writer(field, kind, version, flexible, form)
+    if kind is UUID:
+        if form.is_of_tools:
+            return uuid_bytes
+        return (lambda value: (value or ZERO_UUID).bytes) if form.is_protocol else attrgetter("bytes")
+    if kind is STRING:
+        write_string = dialect.write_nullable_string if field.nullable else dialect.write_string
+        if not form.is_protocol:
+            return partial(_write_named_string, field.name, write_string)
+        return write_string if field.nullable else lambda text: write_string(text or "")
+    return dialect.write_nullable_bytes if field.nullable or form.is_protocol else dialect.write_bytes
+
+
+def _write_named_string(name: str, write: Writer, value: str | None) -> bytes:
+    try:
+        return write(value)
+    except (MalformedError, AttributeError) as error:
+        problem = (
+            "is null" if value is None else f"has {len(value.encode())} bytes; at most {STRING_BYTES_MAX} fit a string"
+        )
+        raise MalformedError(f"the {name} {problem}") from error
+
+
+def _array_writer(field: Field, kind: Array, version: int, flexible: bool, form: Form) -> Writer:
+    write_length = form.dialect(flexible).write_length
+    null, empty, one = write_length(-1), write_length(0), write_length(1)
+    allows_null = field.nullable or form.is_protocol
+    write_element = element_writer(kind, version, flexible, form)
+    code = kind.element.code if isinstance(kind.element, Scalar) else None
+
+    def write(value: Sequence[Any] | None) -> bytes:
+        if not value:
+            if value is None and not allows_null:
+                raise MalformedError("null where it is not allowed")
+            return null if value is None else empty
+        length = len(value)
+        if length == 1:  # nearly always, where a group has as many members as partitions
+            return one + write_element(value[0])
+        if code is not None:
+            return write_length(length) + pack(f">{length}{code}", *value)
+        return write_length(length) + b"".join([write_element(element) for element in value])
+
+    return write
+
+
+def element_writer(kind: FieldType, version: int, flexible: bool, form: Form) -> Writer:
+    """Return the writer of one element of an array."""
+    assert isinstance(kind, Array)
+    return _field_writer(Field("element", kind.element), version, flexible, form)
