@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import groupcoord
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 from .markdown import DOCS, blocks
@@ -37,8 +36,3 @@ def test_ten_lines_are_about_ten() -> None:
         if block.heading.startswith("Ten lines"):
             test = block.code.partition("@pytest.mark")[2].splitlines()[1:]
             assert len([line for line in test if line.strip()]) <= TEST_LINES_MAX
-
-
-def test_the_line_that_serve_prints_is_quoted() -> None:
-    """The version in the line is that of the package."""
-    assert f"groupcoord {groupcoord.__version__} listening on" in PAGE.read_text("utf-8")
