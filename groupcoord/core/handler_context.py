@@ -113,12 +113,13 @@ class HandlerContext:
         writings: group id → the write in flight that a group's requests have to wait for.
         has_modern_groups: there is or was a group that is no classic one: the classic protocol may meet it.
         handle: takes a request for one group as if it came now.
+        wake_retention: schedules the next expiry check, when a group is added.
         kinds: class of groups → the handlers of its kind (:class:`.GroupKind`).
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
         new_uuid: makes a member id for who joins a consumer group without one.
     """
 
-    NOT_STATE = ("partition",)
+    NOT_STATE = ("partition", "wake_retention")
 
     __slots__ = (
         "config",
@@ -132,6 +133,7 @@ class HandlerContext:
         "observer",
         "partition",
         "timers",
+        "wake_retention",
         "writer",
         "writings",
     )
@@ -148,6 +150,7 @@ class HandlerContext:
         new_uuid: Callable[[], str],
         first_append: int,
         handle: Handler,
+        wake_retention: Callable[[int], None],
     ) -> None:
         self.partition = partition
         self.config = config
@@ -159,9 +162,40 @@ class HandlerContext:
         self.groups: dict[str, Group] = {}
         self.has_modern_groups = False
         self.handle = handle
+        self.wake_retention = wake_retention
         self.kinds: dict[type, Any] = {}  # each with what its continuations need besides
         self.writings: dict[str, Writing] = {}
         self.writer = PartitionWriter(partition, effects, first_append)
+
+    def add_group(self, group: Group, now_ms: int) -> None:
+        """Add a group that the log does not know yet.
+
+        Requests meet it at once, readers once an append that began later is durable, of whatever group. Kafka 4
+        versions its memory by the writes of the log partition likewise. A group without a write (a commit that was
+        refused for all partitions) stays soft state: a restart forgets it, and the next expiry check deletes it.
+        """
+        group.first_append = self.writer.next_number
+        self.groups[group.group_id] = group
+        self.writer.unseen.setdefault(group.first_append, []).append(group)
+        self.wake_retention(now_ms)
+
+    def discard_groups(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """Discard the groups that were added since the append before ``number``, which the log has refused.
+
+        A group with a later append in flight stays and belongs to that one.
+        """
+        writer = self.writer
+        for group in writer.unseen.pop(number, ()):
+            followers = (entry.number for entry in writer.in_flight if entry.continuation.concerns(group))
+            first_follower = next(followers, None)
+            if first_follower is not None:
+                group.first_append = first_follower
+                writer.unseen.setdefault(first_follower, []).append(group)
+            elif self.groups.get(group.group_id) is group:
+                # Kafka never answers the joins that wait in it.
+                self.effects.replies += group.refuse_waiting(error_code, names_members=False)
+                del self.groups[group.group_id]
+                self.end(group, Cause.CREATION_FAILED, now_ms)
 
     def is_seen(self, group: Group) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""

@@ -10,7 +10,6 @@ from groupcoord.core.administration import Administration
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.groups.group_types import Environments, GroupKinds
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
 from groupcoord.core.log.append_failures import AppendTimeouts, for_client, refused
@@ -71,14 +70,14 @@ class Partition:
             new_uuid=new_uuid,
             first_append=first_append,
             handle=self.handle,
+            wake_retention=self._wake_retention,
         )
         self._effects = effects
         self.writer = self._context.writer
         self._writings = self._context.writings
         self.administration = Administration(self._context, self._delete_external_state)
         self.retention = Retention(self._context, self.administration)
-        self._pending_groups = PendingGroups(self._context, self.retention)
-        self._kinds = kinds = GroupKinds(self._context, self._pending_groups, environments)
+        self._kinds = kinds = GroupKinds(self._context, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
         self._handlers: dict[type, Handler] = {
@@ -99,6 +98,9 @@ class Partition:
         self.repeaters = {kind.heartbeat_request: kind.repeat_heartbeat for kind in kinds.rows}
         self.describers = {kind.describe_request: kind.describe for kind in kinds.rows}
         self._answers = {kind.answer_class: kind.found_out for kind in kinds.rows}
+
+    def _wake_retention(self, now_ms: int) -> None:
+        self.retention.wake(now_ms)
 
     # ------------------------------------------------------------ requests
 
@@ -181,7 +183,7 @@ class Partition:
         append = self.writer.fail(number)
         if append is not None:
             # First the groups that the append would have shown: what follows must not find them any more.
-            self._pending_groups.undo(number, for_client(error_code), now_ms)
+            self._context.discard_groups(number, for_client(error_code), now_ms)
             for kind in self._kinds.rows:
                 kind.append_refused()
             self._refuse_held(append, error_code)

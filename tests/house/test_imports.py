@@ -260,7 +260,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     # what handlers have in common: outputs, appends in flight, deletion and expiry
     ("outputs", "observer", "log.append_queue", "log.append_failures", "handler_context"),
-    ("offsets", "administration", "groups.pending_groups", "share_state.partition"),
+    ("offsets", "administration", "share_state.partition"),
     # handlers
     ("groups.base",),
     ("groups.classic",),

@@ -24,7 +24,6 @@ FREE_OF_KINDS = (
     "administration",
     "log/append_failures",
     "handler_context",
-    "groups/pending_groups",
     "outputs",
     "groups/group",
     "log/append_queue",

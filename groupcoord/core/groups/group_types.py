@@ -17,7 +17,6 @@ from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.kind import ConsumerGroups
 from groupcoord.core.groups.group import Group
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.share.kind import ShareGroups
 from groupcoord.core.groups.streams.kind import StreamsGroups
@@ -52,13 +51,13 @@ class GroupKinds:
 
     __slots__ = ("create_for_commit", "rows")
 
-    def __init__(self, context: HandlerContext, pending_groups: PendingGroups, environments: Environments) -> None:
-        classic = ClassicGroups(context, pending_groups)
+    def __init__(self, context: HandlerContext, environments: Environments) -> None:
+        classic = ClassicGroups(context)
         self.rows: tuple[GroupKind, ...] = (
             classic,
-            ConsumerGroups(context, pending_groups, environments.consumer, classic),
-            ShareGroups(context, pending_groups, environments.share),
-            StreamsGroups(context, pending_groups, environments.streams, classic),
+            ConsumerGroups(context, environments.consumer, classic),
+            ShareGroups(context, environments.share),
+            StreamsGroups(context, environments.streams, classic),
         )
         self.create_for_commit = classic.create
         context.kinds.update((kind.group_class, kind) for kind in self.rows)

@@ -7,7 +7,7 @@ write wait for the write in flight, and then share the next one. Requests that o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from attrs import astuple, define
@@ -17,7 +17,6 @@ from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedErr
 from groupcoord.core.groups.base.group import GroupT, MemberTimers, SteadyHeartbeat
 from groupcoord.core.groups.base.state import Draft
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -79,19 +78,19 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     """
 
     draft_class: ClassVar[type[Any]]
+    announces_assignments: ClassVar[bool] = True
+    """Whether observers see which partitions members get; tasks of streams groups have no such event."""
     described_class: ClassVar[Callable[..., Any]]
     """Makes the description of a group that does not exist."""
 
     def __init__(
         self,
         context: HandlerContext,
-        pending_groups: PendingGroups,
         environment: GroupEnvironment[Any, Any],
         timers: MemberTimers[GroupT, Any],
     ) -> None:
         self._context = context
         self._groups: dict[str, Any] = context.groups
-        self._pending_groups = pending_groups
         self._known_topics = environment.topics
         self._settings_of = environment.settings_of
         self._environment = environment
@@ -104,21 +103,16 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     # ------------------------------------------------------------ what is a kind's own
 
-    @abstractmethod
-    def remove_members(self, draft: DraftT, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
-        """Write that members are gone, and what follows from it for the group."""
+    # Functions of group, draft and request; methods below are what needs a kind's timers, conversion or host queries.
 
-    @abstractmethod
-    def steady_until_ms(self, group: GroupT) -> int | None:
-        """Return until when a heartbeat that has just changed nothing will change nothing.
+    remove_members: ClassVar[Callable[..., None]]
+    """Writes to a draft that members are gone, of the draft, their ids, the cause, the environment and the time."""
+    steady_until_ms: ClassVar[Callable[..., int | None]]
+    """Returns until when a heartbeat without changes stays without, of the group and the environment; None: unknown."""
 
-        None if that is not known: then it is not remembered. What others write, changes of topics that members
-        subscribe to, new topics, and changes of settings end it in any case.
-        """
-
-    @abstractmethod
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
-        """Take a heartbeat that can't go on in a group of this kind: there is none, or one of another kind."""
+        """Refuse a request that meets no group of this kind; a kind that converts classic groups overrides it."""
+        self.refuse_without_group(request, token)
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
         """Tell whether a request that has waited may be judged on top of a draft."""
@@ -135,6 +129,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def announce(self, draft: DraftT, now_ms: int) -> None:
         """Tell observers what was drafted, which is durable: before and after can be compared for the last time."""
         self._context.observer.announce(draft.state.group_id, self.group_class.TYPE, draft.events, now_ms)
+        if self.announces_assignments:
+            self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
 
     def looked_at_topics(self, group: GroupT) -> None:
         """Note that a group's topics were compared with what it knew of them."""
@@ -218,7 +214,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         state = group.state
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
             return
-        until_ms = self.steady_until_ms(group)
+        until_ms = self.steady_until_ms(group, self._environment)
         if until_ms is None or says_more(astuple(request, recurse=False), STEADY_VALUES_MAX):
             return
         settings = self._settings_of(group.group_id)
@@ -253,7 +249,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         if not draft.records:
             return
         if group.group_id not in self._context.groups:
-            self._pending_groups.add(cast(Group, group), now_ms)
+            self._context.add_group(cast(Group, group), now_ms)
             self._context.has_modern_groups = True
         group.writing = draft
         self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)
@@ -353,7 +349,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         has_moved_on = member.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not group.REVOCATION or not has_moved_on:
             assert key.kind.cause is not None
-            self.remove_members(draft, (key.member_id,), key.kind.cause, now_ms)
+            self.remove_members(draft, (key.member_id,), key.kind.cause, self._environment, now_ms)
             group.fencing.append(key)
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:

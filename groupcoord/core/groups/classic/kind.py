@@ -14,7 +14,6 @@ from groupcoord.core.groups.classic.rebalance import (
 )
 from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.group import Group, check_group_size, why_not_found
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY
 from groupcoord.core.messages import (
@@ -37,11 +36,11 @@ class ClassicGroups(GroupKind):
     describe_request = DescribeGroups
     record_types = frozenset({CLASSIC_GROUP_KEY[0]})
 
-    def __init__(self, context: HandlerContext, pending_groups: PendingGroups) -> None:
+    def __init__(self, context: HandlerContext) -> None:
         self._context = context
         self.rebalance = rebalance = Rebalance(context)
         self.static_members = StaticMembers(context, rebalance)
-        membership = ClassicMembership(context, pending_groups, rebalance, self.static_members)
+        membership = ClassicMembership(context, rebalance, self.static_members)
         self.create = membership.create
         self.join = membership.join
         self.handlers = {

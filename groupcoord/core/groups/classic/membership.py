@@ -14,7 +14,6 @@ from groupcoord.core.groups.classic.rebalance import (
 )
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked
 from groupcoord.core.groups.group import allows_session_timeout
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.messages import (
     Heartbeat,
@@ -169,12 +168,11 @@ _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 class ClassicMembership:
     """Handles the membership requests of one context."""
 
-    __slots__ = ("_config", "_context", "_effects", "_groups", "_pending", "_rebalance", "_static_members", "_timers")
+    __slots__ = ("_config", "_context", "_effects", "_groups", "_rebalance", "_static_members", "_timers")
 
     def __init__(
         self,
         context: HandlerContext,
-        pending_groups: PendingGroups,
         rebalance: Rebalance,
         static_members: StaticMembers,
     ) -> None:
@@ -184,13 +182,12 @@ class ClassicMembership:
         self._groups = classic_groups(context.groups)
         self._timers = context.timers
         self._rebalance = rebalance
-        self._pending = pending_groups
         self._static_members = static_members
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
         """Make an empty group."""
         group = GroupMetadata(group_id, self._context.partition, now_ms)
-        self._pending.add(group, now_ms)
+        self._context.add_group(group, now_ms)
         return group
 
     # ------------------------------------------------------------ JoinGroup

@@ -42,7 +42,6 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState, assignment_record
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.log.records import GroupTombstone
@@ -115,6 +114,11 @@ def remove_members(
         draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
 
 
+def steady_until_ms(group: ConsumerGroup, environment: ConsumerGroupEnvironment) -> int | None:
+    """Return until when a heartbeat changes nothing: until expressions are matched again."""
+    return None if group.is_resolving else next_resolution_ms(group.state, environment)
+
+
 class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     """Handlers of consumer groups, of the heartbeats, joins and leaves of both protocols."""
 
@@ -124,16 +128,17 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     describe_request = ConsumerGroupDescribe
     described_class = DescribedConsumerGroup
     answer_class = ResolvedRegexes
+    remove_members = staticmethod(remove_members)
+    steady_until_ms = staticmethod(steady_until_ms)
 
     def __init__(
         self,
         context: HandlerContext,
-        pending_groups: PendingGroups,
         environment: ConsumerGroupEnvironment,
         classic: ClassicGroups,
     ) -> None:
         self._member_timers = timers = ConsumerTimers(context.timers, environment)
-        super().__init__(context, pending_groups, environment, timers)
+        super().__init__(context, environment, timers)
         self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
         self._environment: ConsumerGroupEnvironment = environment
         self.conversion = ConsumerConversion(context, environment, timers, classic, self.convert)
@@ -174,10 +179,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         """Remove members, whichever protocol they use; each entry has its own result."""
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
-
-    def steady_until_ms(self, group: ConsumerGroup) -> int | None:
-        """Return until when a heartbeat changes nothing: until expressions are matched again."""
-        return None if group.is_resolving else next_resolution_ms(group.state, self._environment)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
         """Tell whether a request that has waited may be judged on top of a draft.
@@ -263,10 +264,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         if step.member.member_id in group.state.members:
             self._member_timers.start_session(group, step.member, now_ms)
 
-    def remove_members(self, draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
-        """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
-        remove_members(draft, member_ids, cause, self._environment, now_ms)
-
     # ------------------------------------------------------------ writes
 
     def write(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
@@ -275,11 +272,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             self.conversion.downgrade(group, draft)
         else:
             super().write(group, draft, now_ms)
-
-    def announce(self, draft: ConsumerDraft, now_ms: int) -> None:
-        """Tell observers what was drafted, and who has something else now."""
-        super().announce(draft, now_ms)
-        self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
 
     def adopt(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
         """Let timers follow what was drafted. Members that have joined with the classic protocol are to sync next."""

@@ -231,7 +231,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
 
 
 def remove_members(
-    draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment
+    draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment, now_ms: int
 ) -> None:
     """Write that members are gone, and the group's next epoch. An empty group's assignment is up to date."""
     state = draft.state

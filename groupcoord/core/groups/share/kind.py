@@ -6,7 +6,6 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +16,6 @@ from groupcoord.core.groups.base.group import MemberTimers
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.member_lookup import find_member
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
 from groupcoord.core.groups.share.heartbeat import handle_heartbeat, remove_members
 from groupcoord.core.groups.share.offsets import (
@@ -99,6 +97,13 @@ class StateChanged:
     error_codes: ErrorCodes
 
 
+def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> int:
+    """Return until when a heartbeat changes nothing: until states that are not initialized yet are due again."""
+    if not group.state.state_partitions.initializing:
+        return FOREVER_MS
+    return group.state_partitions_ms + environment.config.group_share_initialize_retry_interval_ms - 1
+
+
 class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     """Handlers of share groups.
 
@@ -112,13 +117,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     describe_request = ShareGroupDescribe
     described_class = DescribedShareGroup
     answer_class = ShareCoordinatorAnswered
+    remove_members = staticmethod(remove_members)
+    steady_until_ms = staticmethod(steady_until_ms)
 
-    def __init__(
-        self, context: HandlerContext, pending_groups: PendingGroups, environment: ShareGroupEnvironment
-    ) -> None:
-        super().__init__(
-            context, pending_groups, environment, MemberTimers[ShareGroup, ShareMember](context.timers, environment)
-        )
+    def __init__(self, context: HandlerContext, environment: ShareGroupEnvironment) -> None:
+        super().__init__(context, environment, MemberTimers[ShareGroup, ShareMember](context.timers, environment))
         self._environment: ShareGroupEnvironment = environment
         self.offsets = ShareOffsets(context, environment)
         self.rules = {
@@ -156,16 +159,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         else:
             self.meet_no_group(request, token, now_ms)
 
-    def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
-        """Refuse a request that meets no share group."""
-        self.refuse_without_group(request, token)
-
     def _judge_heartbeat(
         self, group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int
     ) -> ShareGroupHeartbeatResponse:
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
             find_member(draft.state, request.member_id)
-            self.remove_members(draft, (request.member_id,), Cause.LEAVE, now_ms)
+            remove_members(draft, (request.member_id,), Cause.LEAVE, self._environment, now_ms)
             return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
         response, member = handle_heartbeat(
             draft,
@@ -190,16 +189,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     ) -> DeleteShareGroupOffsetsResponse:
         return draft_deletion(draft, request, self._environment.topics)
 
-    def remove_members(self, draft: ShareDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
-        """Write that members are gone, and the group's next epoch."""
-        remove_members(draft, member_ids, cause, self._environment)
-
-    def steady_until_ms(self, group: ShareGroup) -> int | None:
-        """Return until when a heartbeat changes nothing: until states are asked for again that are not there yet."""
-        if not group.state.state_partitions.initializing:
-            return FOREVER_MS
-        return group.state_partitions_ms + self._environment.config.group_share_initialize_retry_interval_ms - 1
-
     # ------------------------------------------------------------ writes, and what the share coordinator is asked then
 
     def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
@@ -210,11 +199,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             change.token, change.response = token, response
         else:
             super().hold(draft, token, response)
-
-    def announce(self, draft: ShareDraft, now_ms: int) -> None:
-        """Tell observers what was drafted, and who has something else now."""
-        super().announce(draft, now_ms)
-        self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
 
     def adopt(self, group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
         """Let timers follow what was drafted, and ask the share coordinator."""

@@ -18,7 +18,6 @@ from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
-from groupcoord.core.groups.pending_groups import PendingGroups
 from groupcoord.core.groups.streams.group import StreamsGroup, StreamsTimers
 from groupcoord.core.groups.streams.heartbeat import Step, assign_target, handle_heartbeat
 from groupcoord.core.groups.streams.reconciliation import NO_TASKS, HeldTasks
@@ -51,7 +50,9 @@ from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 
-def leave(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatResponse:
+def leave(
+    draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment, now_ms: int
+) -> StreamsGroupHeartbeatResponse:
     """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
 
     Raises:
@@ -67,11 +68,13 @@ def leave(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupHe
         )
         draft.write(assignment_record(state.group_id, member.member_id, assignment))
     else:
-        remove_members(draft, (member.member_id,), Cause.LEAVE)
+        remove_members(draft, (member.member_id,), Cause.LEAVE, environment, now_ms)
     return StreamsGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
 
 
-def remove_members(draft: StreamsDraft, member_ids: Collection[str], cause: Cause) -> None:
+def remove_members(
+    draft: StreamsDraft, member_ids: Collection[str], cause: Cause, environment: StreamsGroupEnvironment, now_ms: int
+) -> None:
     """Write that members are gone, and the group's next epoch. Nobody looks at its topics for that."""
     state = draft.state
     group_id = state.group_id
@@ -140,6 +143,12 @@ class StreamsConversion(Conversion[StreamsGroup]):
             self._streams_timers.begin_delay(group, written.delay_until_ms)
 
 
+def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -> int | None:
+    """Return until when a heartbeat changes nothing: forever, unless topics are missing."""
+    configured = group.memory.configured
+    return NEVER_MS if configured is not None and configured.is_ready else None
+
+
 class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     """Handlers of streams groups."""
 
@@ -149,16 +158,18 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     describe_request = StreamsGroupDescribe
     described_class = DescribedStreamsGroup
     answer_class = InternalTopicsCreated
+    announces_assignments = False
+    remove_members = staticmethod(remove_members)
+    steady_until_ms = staticmethod(steady_until_ms)
 
     def __init__(
         self,
         context: HandlerContext,
-        pending_groups: PendingGroups,
         environment: StreamsGroupEnvironment,
         classic: ClassicGroups,
     ) -> None:
         self._member_timers = timers = StreamsTimers(context.timers, environment)
-        super().__init__(context, pending_groups, environment, timers)
+        super().__init__(context, environment, timers)
         self._environment: StreamsGroupEnvironment = environment
         self.conversion = StreamsConversion(context, timers, classic, self.convert)
         self.rules = {StreamsGroupHeartbeat: self._judge_heartbeat}
@@ -198,11 +209,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             return
         self._context.effects.reply(token, JoinGroupResponse(error_code, member_id))
 
-    def steady_until_ms(self, group: StreamsGroup) -> int | None:
-        """Return until when a heartbeat changes nothing: for ever, unless topics are not in order."""
-        configured = group.memory.configured
-        return NEVER_MS if configured is not None and configured.is_ready else None
-
     def _judge_heartbeat(
         self, group: StreamsGroup, draft: StreamsDraft, request: StreamsGroupHeartbeat, now_ms: int
     ) -> StreamsGroupHeartbeatResponse:
@@ -213,7 +219,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if request.shutdown_application and request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             self._ask_for_shutdown(group, memory, request)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
-            return leave(draft, request)
+            return leave(draft, request, self._environment, now_ms)
         settings = self._environment.settings_of(group.group_id)
         was_empty = not draft.state.members
         writer, findings = self._context.writer, memory.findings
@@ -350,10 +356,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         for group in self._context.groups.values():
             if isinstance(group, StreamsGroup):
                 group.memory.revert(self._context.writer.last_durable)
-
-    def remove_members(self, draft: StreamsDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
-        """Write that members are gone, and the group's next epoch."""
-        remove_members(draft, member_ids, cause)
 
     def fence(self, group: StreamsGroup, draft: StreamsDraft, key: TimerKey, now_ms: int) -> None:
         """A timer has fired: of a member, or of the group, which has waited for more members."""
