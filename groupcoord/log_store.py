@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple, NoReturn, Protocol, overload, runtime_checkable
 from uuid import UUID
@@ -206,16 +207,13 @@ class LogRecords(Sequence[LogRecord]):
     def __getitem__(self, index: slice) -> list[LogRecord]: ...
     def __getitem__(self, index: int | slice) -> LogRecord | list[LogRecord]:
         """Return the record at ``index``, or the list of a slice."""
-        return self._all()[index]
+        return [*self][index]
 
     def __iter__(self) -> Iterator[LogRecord]:
         """Iterate over the records."""
-        return iter(self._all())
-
-    def _all(self) -> list[LogRecord]:
         if self._made is None:
-            self._made = [LogRecord(value, self.timestamp_ms) for value in self.values]
-        return self._made
+            self._made = list(map(LogRecord, self.values, repeat(self.timestamp_ms)))
+        return iter(self._made)
 
 
 @cache

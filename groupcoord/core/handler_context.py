@@ -113,13 +113,15 @@ class HandlerContext:
         writings: group id → the write in flight that a group's requests have to wait for.
         has_modern_groups: there is or was a group that is no classic one: the classic protocol may meet it.
         handle: takes a request for one group as if it came now.
-        wake_retention: schedules the next expiry check, when a group is added.
+        wake_retention: schedules the next expiry check when a group is added; ``Retention`` sets it.
         kinds: class of groups → the handlers of its kind (:class:`.GroupKind`).
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
         new_uuid: makes a member id for who joins a consumer group without one.
     """
 
     NOT_STATE = ("partition", "wake_retention")
+
+    wake_retention: Callable[[int], None]
 
     __slots__ = (
         "config",
@@ -150,7 +152,6 @@ class HandlerContext:
         new_uuid: Callable[[], str],
         first_append: int,
         handle: Handler,
-        wake_retention: Callable[[int], None],
     ) -> None:
         self.partition = partition
         self.config = config
@@ -162,7 +163,6 @@ class HandlerContext:
         self.groups: dict[str, Group] = {}
         self.has_modern_groups = False
         self.handle = handle
-        self.wake_retention = wake_retention
         self.kinds: dict[type, Any] = {}  # each with what its continuations need besides
         self.writings: dict[str, Writing] = {}
         self.writer = PartitionWriter(partition, effects, first_append)

@@ -165,13 +165,13 @@ class Observer:
             drafted: what was drafted, in its order.
             now_ms: the time.
         """
-        for make_event, facts in drafted:
-            event = make_event(group_id, now_ms, *facts)
-            if isinstance(event, MemberRemoved):
-                self.counters.session_expirations += event.cause is Cause.SESSION_EXPIRY
-            elif isinstance(event, RebalanceStarted) and not event.trigger.cause.is_removal:
+        for event_class, facts in drafted:
+            if event_class is MemberRemoved:
+                self.counters.session_expirations += facts[-1] is Cause.SESSION_EXPIRY
+            elif event_class is RebalanceStarted and not facts[-1].cause.is_removal:
                 self.counters.count_rebalance(group_type)
             if self.events is not None:
+                event = event_class(group_id, now_ms, *facts)
                 self.events.append(event)
                 if isinstance(event, RebalanceStarted):
                     self._open(event)

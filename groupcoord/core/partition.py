@@ -70,7 +70,6 @@ class Partition:
             new_uuid=new_uuid,
             first_append=first_append,
             handle=self.handle,
-            wake_retention=self._wake_retention,
         )
         self._effects = effects
         self.writer = self._context.writer
@@ -98,9 +97,6 @@ class Partition:
         self.repeaters = {kind.heartbeat_request: kind.repeat_heartbeat for kind in kinds.rows}
         self.describers = {kind.describe_request: kind.describe for kind in kinds.rows}
         self._answers = {kind.answer_class: kind.found_out for kind in kinds.rows}
-
-    def _wake_retention(self, now_ms: int) -> None:
-        self.retention.wake(now_ms)
 
     # ------------------------------------------------------------ requests
 

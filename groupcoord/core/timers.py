@@ -117,7 +117,11 @@ class TimerQueue:
             if deadline_ms >= entry[0]:
                 return
             del self._entries[entry]
-        self._push(timer, deadline_ms)
+        if deadline_ms < self._next_ms:
+            self._next_ms = deadline_ms
+            self.advances += 1
+        entry = timer._entry = (deadline_ms, timer._sequence)
+        self._entries[entry] = timer
 
     def cancel(self, timer: Timer) -> None:
         """Disarm ``timer``; nothing happens if it is not armed."""
@@ -168,11 +172,5 @@ class TimerQueue:
             if entry == (timer.deadline_ms, timer._sequence):
                 return
             del self._entries[entry]
-            self._push(timer, timer.deadline_ms)
-
-    def _push(self, timer: Timer, deadline_ms: int) -> None:
-        if deadline_ms < self._next_ms:
-            self._next_ms = deadline_ms
-            self.advances += 1
-        timer._entry = (deadline_ms, timer._sequence)
-        self._entries[timer._entry] = timer
+            entry = timer._entry = (timer.deadline_ms, timer._sequence)
+            self._entries[entry] = timer

@@ -16,12 +16,12 @@ from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, UniformAssignor
 from groupcoord.core.groups.consumer.conversion import Conversion
 from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.reconciliation import _Step
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerState
 from groupcoord.core.log.records import OffsetTombstone
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
@@ -310,7 +310,7 @@ def test_targets_that_are_uneven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that hands a partition on before it was given back is caught."""
-    monkeypatch.setattr(ConsumerState, "is_free", lambda self, topic_id, partition: True)
+    monkeypatch.setattr(_Step, "_free", lambda self, topic_id, partitions: partitions)
     monkeypatch.setattr(ConsumerGroup, "check", lambda self: None)
 
     with pytest.raises(LawBrokenError, match=r"is of '.*' and '|is given|which others can be given"):

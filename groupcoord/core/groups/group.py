@@ -168,16 +168,6 @@ class Deletion:
         return [Reply(self.token, DeleteGroupsResponse(results))]
 
 
-def check_group_size(member_count: int, max_size: int) -> ErrorCode:
-    """Return NONE if a group may have so many members, else GROUP_MAX_SIZE_REACHED.
-
-    Args:
-        member_count: how many there are or would be, a newcomer counted in.
-        max_size: ``group.max.size`` (KIP-389) or ``group.consumer.max.size`` (KIP-848).
-    """
-    return ErrorCode.NONE if member_count <= max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
 def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
     """Tell whether a join may bring this session time-out; both bounds are allowed."""
     return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms

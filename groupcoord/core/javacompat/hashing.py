@@ -157,6 +157,9 @@ class HashTable(Generic[KeyT]):
         # By place, which a stable sort by bucket keeps; as a rule the keys came in this order.
         in_order = sorted(places, key=places.__getitem__) if self._first_place < 0 else places
 
+        if hash_of is integer_hash and max(places) < 1 << 16:  # type: ignore[type-var, operator]
+            return sorted(in_order, key=mask.__and__)  # type: ignore[arg-type]
+
         def bucket(key: KeyT) -> int:  # as in hash_bucket, which is a call more for each key
             value = hash_of(key) & 0xFFFFFFFF
             return (value ^ value >> 16) & mask
@@ -184,7 +187,8 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 
     Kafka breaks a tie of the protocol vote this way, and its assignors walk members this way.
     """
-    return HashTable(string_hash, keys).in_order()
+    distinct = list(dict.fromkeys(keys))
+    return distinct if len(distinct) < 2 else HashTable(string_hash, distinct).in_order()
 
 
 def scala_map_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], buckets: int = 16) -> list[KeyT]:

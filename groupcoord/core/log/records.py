@@ -220,8 +220,10 @@ class CommitRecords(Rows[OffsetCommitRecord]):
         return self.record_count
 
     def __iter__(self) -> Iterator[OffsetCommitRecord]:
+        records: list[OffsetCommitRecord] = []
         for kind, columns in self.topics:
-            yield from map(partial(record_at, kind, columns), range(len(columns.offsets)))
+            records += map(partial(record_at, kind, columns), range(len(columns.offsets)))
+        return iter(records)
 
 
 def record_at(kind: CommitKind, columns: OffsetColumns, place: int) -> OffsetCommitRecord:

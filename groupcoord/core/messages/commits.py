@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from operator import attrgetter
 from types import NoneType
 from typing import NamedTuple
 from uuid import UUID
@@ -29,12 +30,14 @@ class OffsetToCommit:
     committed_metadata: str | None = field(default="", validator=instance_of((str, NoneType)))
 
 
+_fields_of = attrgetter("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
+
+
 def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:
-    rows = [
-        (each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata or "")
-        for each in partitions
-    ]
-    return offset_columns(*map(list, zip(*rows, strict=True))) if rows else offset_columns([], [], [], [])
+    if not partitions:
+        return offset_columns([], [], [])
+    indexes, offsets, leader_epochs, metadata = zip(*map(_fields_of, partitions), strict=True)
+    return offset_columns(indexes, offsets, leader_epochs, [m or "" for m in metadata] if any(metadata) else None)
 
 
 @define(repr=False, init=False)

@@ -57,6 +57,7 @@ class Retention:
 
     def __init__(self, context: HandlerContext, administration: Administration) -> None:
         self._context = context
+        context.wake_retention = self.wake
         self._administration = administration
         self.timer = Timer(TimerKey(TimerKind.EXPIRY, context.partition))
         self._swept_ms = 0

@@ -338,15 +338,25 @@ class RequestRouter:
     def _heartbeat(self, request: Heartbeats, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         """Handle a heartbeat. One that repeats its member's previous one is answered without further checks."""
         partition = self._partitions.serving(request.group_id)
-        if partition is None or not partition.repeaters[type(request)](request, token, now_ms):
-            self._check_heartbeat(request, token, permissions, now_ms)
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
+            return
+        self._check_heartbeat(request, token, permissions, now_ms, partition)
 
-    def _check_heartbeat(self, request: Heartbeats, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+    def _check_heartbeat(
+        self,
+        request: Heartbeats,
+        token: Token,
+        permissions: Permissions | None,
+        now_ms: int,
+        partition: Partition | None = None,
+    ) -> None:
         refusal = self._heartbeat_checks[type(request)](request, permissions)
-        if refusal is None:
-            self._to_group(request, token, permissions, now_ms)
-        else:
+        if refusal is not None:
             self._effects.reply(token, refusal)
+        elif partition is not None:
+            partition.handle(request, token, now_ms)
+        else:
+            self._to_group(request, token, permissions, now_ms)
 
     def _check_consumer_heartbeat(
         self, request: ConsumerGroupHeartbeat, permissions: Permissions | None

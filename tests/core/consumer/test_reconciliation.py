@@ -60,7 +60,7 @@ def reconciled(record: Record, current: MemberAssignment) -> MemberAssignment | 
         subscribes_to_nothing=not names,
         has_subscription_changed=record["subscription_changed"],
         owned=None if owned is None else {id_of(name): partitions for name, partitions in owned.items()},
-        is_free=lambda topic_id, partition: partition not in held.get(topic_id, {}),
+        owner_epochs={(topic_id, p): epoch for topic_id, epochs in held.items() for p, epoch in epochs.items()},
     )
 
 
@@ -90,7 +90,7 @@ def step(current: MemberAssignment, **changes: Any) -> MemberAssignment | ErrorC
         "subscribes_to_nothing": False,
         "has_subscription_changed": False,
         "owned": None,
-        "is_free": lambda topic_id, partition: True,
+        "owner_epochs": {},
     }
     return reconcile(current, **(arguments | changes))
 
@@ -99,7 +99,7 @@ def test_what_a_member_gives_up_it_may_get_back() -> None:
     """A partition that it was to give up counts as free for itself, and is its own with the new epoch (KAFKA-16147)."""
     revoking = MemberAssignment(2, 2, MemberState.UNREVOKED_PARTITIONS, {A: {0: 1}}, {A: {1: 2}})
 
-    found = step(revoking, target={A: (0, 1)}, owned={A: [0]}, is_free=lambda topic_id, partition: False)
+    found = step(revoking, target={A: (0, 1)}, owned={A: [0]}, owner_epochs={(A, 0): 1, (A, 1): 2})
 
     assert found == MemberAssignment(3, 2, MemberState.STABLE, {A: {0: 1, 1: 3}}, {})
 
@@ -127,10 +127,6 @@ class Group:
 
     def beat(self, index: int, *, tells: bool) -> None:
         """Let a member send a heartbeat, and give up what the answer doesn't have before the next one."""
-
-        def is_free(topic_id: UUID, partition: int) -> bool:
-            return not any((topic_id, partition) in held(member) for member in self.members)
-
         found = reconcile(
             self.members[index],
             target_epoch=self.target_epoch,
@@ -139,7 +135,7 @@ class Group:
             subscribes_to_nothing=False,
             has_subscription_changed=False,
             owned=self.owned[index] if tells else None,
-            is_free=is_free,
+            owner_epochs=dict.fromkeys((partition for member in self.members for partition in held(member)), 1),
         )
         assert isinstance(found, MemberAssignment)
         self.check_step(self.members[index], found, index)

@@ -201,7 +201,6 @@ def test_what_follows_from_the_members(entries: list[Entry]) -> None:
     assert state.owner_epochs == {
         partition: member.assignment.member_epoch for member in members for partition in member.partitions()
     }
-    assert all(not state.is_free(*partition) for partition in state.owner_epochs)
     assert state.name_subscribers == Counter(n for m in members for n in set(m.metadata.subscribed_topic_names))
     assert state.regex_subscribers == Counter(member.regex for member in members if member.regex)
     assert state.votes == Counter(m.metadata.server_assignor for m in members if m.metadata.server_assignor)
@@ -297,9 +296,9 @@ def test_a_member_goes_with_the_last_of_its_tombstones() -> None:
         GROUP, "a", 1, 0, 0, (AssignedTopicPartitions(ORDERS, (0,), (1,)),)
     )
     state = applied([told, has, GroupTombstone(GROUP, told.key)])
-    assert (state.members["a"].member_epoch, state.name_subscribers, state.is_free(ORDERS, 0)) == (1, {}, False)
+    assert (state.members["a"].member_epoch, state.name_subscribers, (ORDERS, 0) in state.owner_epochs) == (1, {}, True)
     state.apply(GroupTombstone(GROUP, has.key))
-    assert (state.members, state.is_free(ORDERS, 0)) == ({}, True)
+    assert (state.members, (ORDERS, 0) in state.owner_epochs) == ({}, False)
 
 
 def test_an_instance_that_another_member_has_taken() -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.base.topics import Topic, subscribed_names
 from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
 from groupcoord.errors import GroupcoordError
@@ -39,6 +39,7 @@ class SubscriptionType(Enum):
     HETEROGENEOUS = "heterogeneous"
 
 
+@fast_init
 @frozen
 class MemberSpec:
     """One member as an assignor sees it.
@@ -57,6 +58,7 @@ class MemberSpec:
     rack_id: str | None = None
 
 
+@fast_init
 @frozen
 class GroupSpec:
     """One group as an assignor sees it.

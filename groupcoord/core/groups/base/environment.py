@@ -40,7 +40,8 @@ def topic_hash(topic: Topic) -> int:
         for rack in sorted(topic.racks[partition] if topic.racks else (), key=string_sort_key):
             string = _string(rack)
             parts += (string[-4:], string)
-    return _signed(xxh3_64(b"".join(parts)))
+    value = xxh3_64(b"".join(parts))
+    return value - (value >> 63 << 64)
 
 
 def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
@@ -52,16 +53,13 @@ def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
     if not topic_hashes:
         return NO_TOPICS_HASH
     names = sorted(topic_hashes, key=string_sort_key) if len(topic_hashes) > 1 else topic_hashes
-    return _signed(xxh3_64(b"".join(map(_LONG.pack, map(topic_hashes.__getitem__, names)))))
+    value = xxh3_64(b"".join(map(_LONG.pack, map(topic_hashes.__getitem__, names))))
+    return value - (value >> 63 << 64)
 
 
 def _string(text: str) -> bytes:
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded + _INT.pack(len(encoded) // 2)
-
-
-def _signed(value: int) -> int:
-    return value - 2**64 if value >= 2**63 else value
 
 
 @define(eq=False)

@@ -416,7 +416,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
     def start_session(self, group: GroupT, member: MemberT, now_ms: int) -> None:
         """A member is alive."""
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
-        self._timers.arm(group.timer(group.SESSION, member.member_id), now_ms + timeout_ms)
+        self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def retry_fencing(self, group: GroupT, now_ms: int) -> None:
         """Whom the log has kept from being removed goes later, unless a sign of life has come."""

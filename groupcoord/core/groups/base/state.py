@@ -73,6 +73,14 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         if len(changes) > known and (key in self._gone or key not in self.below):
             self._length += 1
 
+    def update(self, other: Mapping[KeyT, ValueT]) -> None:  # type: ignore[override]
+        """Set several entries at once, without a call for each."""
+        changes, gone, below = self._changes, self._gone, self.below
+        for key in other:
+            if key not in changes and (key in gone or key not in below):
+                self._length += 1
+        changes.update(other)
+
     def __delitem__(self, key: KeyT) -> None:
         is_changed = self._changes.pop(key, _MISSING) is not _MISSING
         is_below = key in self.below

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, string_hash, string_sort_key
 
 
+@fast_init
 @frozen
 class Topic:
     """One topic of the cluster.

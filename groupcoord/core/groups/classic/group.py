@@ -9,7 +9,7 @@ from typing import cast
 from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked, check_transition
-from groupcoord.core.groups.group import Group, check_group_size
+from groupcoord.core.groups.group import Group
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import (
@@ -166,7 +166,7 @@ class GroupMetadata:
             is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins
         else:
             is_counted, count = member is not None, len(self.members)
-        return ErrorCode.NONE if is_counted else check_group_size(count + 1, max_size)
+        return ErrorCode.NONE if is_counted or count < max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
 
     def add(self, member: MemberMetadata) -> None:
         """Take a member in; the first one leads."""
@@ -308,9 +308,13 @@ class GroupMetadata:
             self.leader,
             NO_TIMESTAMP if timestamp is None else timestamp,
             tuple(
-                member.to_record(self.protocol_name, assignments.get(member_id, b""))
-                for member_id, member in self.members.items()
-            ),
+                [
+                    member.to_record(self.protocol_name, assignments.get(member_id, b""))
+                    for member_id, member in self.members.items()
+                ]
+            )
+            if self.members
+            else (),
         )
 
     # ------------------------------------------------------------ what is asked of any kind of group

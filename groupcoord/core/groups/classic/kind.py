@@ -13,7 +13,7 @@ from groupcoord.core.groups.classic.rebalance import (
     Rebalance,
 )
 from groupcoord.core.groups.classic.state import GroupState
-from groupcoord.core.groups.group import Group, check_group_size, why_not_found
+from groupcoord.core.groups.group import Group, why_not_found
 from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY
 from groupcoord.core.messages import (
@@ -79,7 +79,7 @@ class ClassicGroups(GroupKind):
         """
         group = self.bring_to_life(group_id, now_ms)
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
-        if check_group_size(len(group.members), self._context.config.group_max_size) is not ErrorCode.NONE:
+        if len(group.members) > self._context.config.group_max_size:
             self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:

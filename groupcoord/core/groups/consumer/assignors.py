@@ -6,7 +6,9 @@ An assignor of your own is any object that has what :class:`Assignor` names. Sou
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 from uuid import UUID
 
 from groupcoord.core.groups.base.assignor import (
@@ -69,20 +71,22 @@ class AssignmentDraft:
             topics.discard(topic_id)
             del self._partitions[topic_id]
 
-    def add(self, topic_id: UUID, partition: int, buckets: int = DEFAULT_BUCKETS) -> None:
-        """Give the member a partition.
+    def add(self, topic_id: UUID, added: Sequence[int], buckets: int = DEFAULT_BUCKETS) -> None:
+        """Give the member partitions of a topic.
 
         Args:
-            topic_id: of which topic.
-            partition: its number.
-            buckets: how many the set begins with that holds the topic's partitions, if the member has none of them.
+            topic_id: the topic.
+            added: the numbers of at least one partition, in their order.
+            buckets: initial buckets of the set of the topic's partitions, if the member has none of them.
         """
         topics = self._copied() if self._topics is None else self._topics
-        topics.compute_if_absent(topic_id)
+        for _ in added[:2]:  # Java makes room with each call, so the second partition may double the table
+            topics.compute_if_absent(topic_id)
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             partitions = self._partitions[topic_id] = HashTable(integer_hash, (), buckets)
-        partitions.put(partition)
+        for partition in added:
+            partitions.put(partition)
 
     def result(self) -> Partitions:
         """Return what the member has now."""
@@ -262,7 +266,7 @@ class HeterogeneousAssignment:
             self._drafts[owners[partition]].remove(topic_id, partition)
             self._loads[owners[partition]] -= 1
         share = -(-len(owners) // len(self._subscribers[topic_id]))
-        self._drafts[taker].add(topic_id, partition, buckets_of_copy(share))
+        self._drafts[taker].add(topic_id, (partition,), buckets_of_copy(share))
         self._loads[taker] += 1
         owners[partition] = taker
 
@@ -444,8 +448,8 @@ class _HomogeneousAssignment:
             draft = self._drafts.get(member_id)
             if draft is None:
                 draft = self._drafts[member_id] = AssignmentDraft(self._assignment[member_id])
-            for topic_id, partition in islice(rest, room):
-                draft.add(topic_id, partition)
+            for topic_id, group in groupby(islice(rest, room), key=itemgetter(0)):
+                draft.add(topic_id, [partition for _, partition in group])
         if next(rest, None) is not None:
             raise PartitionAssignorError("more partitions are left over than the members' quotas have room for")
 

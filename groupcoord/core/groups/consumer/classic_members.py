@@ -207,7 +207,7 @@ def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heart
 def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
     held = set(member.partitions())
     return any(
-        (topic_id, partition) not in held and not state.is_free(topic_id, partition)
+        (topic_id, partition) not in held and (topic_id, partition) in state.owner_epochs
         for topic_id, partitions in state.targets.get(member.member_id, {}).items()
         for partition in partitions
     )

@@ -46,7 +46,6 @@ from groupcoord.core.groups.consumer.state import (
     assignment_record,
 )
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
-from groupcoord.core.groups.group import check_group_size
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolveRegexes
 from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
@@ -99,7 +98,7 @@ def _upgrade_problem(group: GroupMetadata, environment: ConsumerGroupEnvironment
         return "group.consumer.migration.policy does not allow to convert it"
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return "its members are no consumers"
-    if check_group_size(len(group.members), environment.config.group_consumer_max_size) is not ErrorCode.NONE:
+    if len(group.members) > environment.config.group_consumer_max_size:
         return "it is larger than group.consumer.max.size"
     return None
 
@@ -176,7 +175,7 @@ def can_downgrade(
         count > 0
         and classic_left == left
         and environment.config.group_consumer_migration_policy.allows_downgrade
-        and check_group_size(count, environment.config.group_max_size) is ErrorCode.NONE
+        and count <= environment.config.group_max_size
     )
 
 

@@ -172,14 +172,14 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
     __slots__ = ()
 
     def follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        if not member.uses_classic_protocol:
+        if member.metadata.classic_member_metadata is None:
             self._time_revocation(group, member, now_ms)
 
     def _time_revocation(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
             self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
         else:
-            self.end_revocation(group, member.member_id)
+            self.end_revocation(group, member.metadata.member_id)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
         """Set the timers of a group that was made of its records. Every member's session starts now.
@@ -207,7 +207,7 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         if classic is not None:
             timeout_ms = classic.session_timeout_ms
-        self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.member_id), now_ms + timeout_ms)
+        self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         """A member of the classic protocol was told to join again, now or before."""

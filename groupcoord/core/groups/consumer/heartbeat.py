@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
-
-from attrs import frozen
 
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.fast_construct import plain_members
@@ -36,7 +35,6 @@ from groupcoord.core.groups.consumer.state import (
     preferred_assignor,
     preferred_assignor_after,
 )
-from groupcoord.core.groups.group import check_group_size
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes, ResolveRegexes
 from groupcoord.core.javacompat.hashing import timeline_map_order
@@ -225,8 +223,7 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> Consumer
     return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
 
 
-@frozen
-class Step:
+class Step(NamedTuple):
     """What a member's request came to.
 
     Attributes:
@@ -273,7 +270,7 @@ def handle_heartbeat(
     response = ConsumerGroupHeartbeatResponse(
         ErrorCode.NONE,
         None,
-        member.member_id,
+        member.metadata.member_id,
         assignment.member_epoch,
         environment.settings_of(draft.state.group_id).heartbeat_interval_ms,
         assignment.by_topic() if shows_assignment else None,
@@ -318,8 +315,8 @@ def move_on(
     names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
         member.metadata.subscribed_topic_names
     )
-    regex = updated.regex
-    regex_change = change_regex(draft, member.regex, regex, environment)
+    regex = metadata.subscribed_topic_regex or ""
+    regex_change = change_regex(draft, member.metadata.subscribed_topic_regex or "", regex, environment)
     wants_resolution = needs_resolution(draft.base, draft.state, regex, environment, now_ms)
     assignor = (
         preferred_assignor_after(draft.base.votes, member.metadata.server_assignor, metadata.server_assignor)
@@ -339,7 +336,9 @@ def move_on(
         look_at_topics(draft, environment, _reason(draft, member, is_new=is_new) if bumps else None)
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
-    has_new_target = draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms)
+    has_new_target = draft.state.is_target_due(
+        environment.settings_of(draft.state.group_id).assignment_interval_ms, now_ms
+    )
     if has_new_target:
         # Kafka looks at the subscriptions anew only together with their topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
@@ -356,9 +355,9 @@ def move_on(
 def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Trigger:
     """Return why a member's request makes the group's epoch grow."""
     if is_new:
-        return Trigger(Cause.JOIN, member.member_id)
-    is_known = member.member_id in draft.base.members
-    return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.member_id)
+        return Trigger(Cause.JOIN, member.metadata.member_id)
+    is_known = member.metadata.member_id in draft.base.members
+    return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.metadata.member_id)
 
 
 def check_capacity(
@@ -372,10 +371,9 @@ def check_capacity(
     if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
         return
     max_size = environment.config.group_consumer_max_size
-    error_code = check_group_size(len(state.members) + 1, max_size)
-    if error_code is not ErrorCode.NONE:
+    if len(state.members) >= max_size:
         message = f"The consumer group has reached its maximum capacity of {max_size} members."
-        raise RefusedError(error_code, message)
+        raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def _update(
@@ -516,7 +514,7 @@ def _reconcile(
         subscribes_to_nothing=not names,
         has_subscription_changed=subscription_changed,
         # A member that takes another's place still has what it had itself, until that is written.
-        is_free=draft.base.is_free,
+        owner_epochs=draft.base.owner_epochs,
     )
     if isinstance(result, ErrorCode):
         raise RefusedError(result)

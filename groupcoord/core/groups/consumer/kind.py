@@ -261,7 +261,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             self._context.effects.questions.append(
                 question(self._context, draft.state, self._environment, principal, now_ms)
             )
-        if step.member.member_id in group.state.members:
+        if step.member.metadata.member_id in group.state.members:
             self._member_timers.start_session(group, step.member, now_ms)
 
     # ------------------------------------------------------------ writes

@@ -5,13 +5,14 @@ Source: KIP-848, and ``CurrentAssignmentBuilder`` of Kafka's group coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from enum import IntEnum
+from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.errors import ErrorCode
 
@@ -44,6 +45,7 @@ class MemberState(IntEnum):
 _KNOWN_STATES = {state.value: state for state in MemberState if state is not MemberState.UNKNOWN}
 
 
+@fast_init
 @frozen
 class MemberAssignment:
     """What a member has: its record ConsumerGroupCurrentMemberAssignment (type 8) as a value.
@@ -81,7 +83,7 @@ def reconcile(
     subscribes_to_nothing: bool,
     has_subscription_changed: bool,
     owned: Mapping[UUID, Collection[int]] | None,
-    is_free: Callable[[UUID, int], bool],
+    owner_epochs: Mapping[tuple[UUID, int], int],
 ) -> MemberAssignment | ErrorCode:
     """Return what a member has after a heartbeat.
 
@@ -93,15 +95,15 @@ def reconcile(
         subscribes_to_nothing: whether it names no topic at all, be there one of that name or not.
         has_subscription_changed: whether this heartbeat has changed what it subscribes to.
         owned: the partitions that it says it has; None if it doesn't say.
-        is_free: whether no member has a partition, be it assigned or pending revocation. What this member itself gives
-            up counts as free anyway.
+        owner_epochs: by partition that a member has, assigned or pending revocation. Partitions that this member itself
+            gives up count as free.
 
     Returns:
         ``current`` itself if nothing is to be done. Otherwise what is to be written, should it differ from ``current``.
         FENCED_MEMBER_EPOCH if the member is in a state that a newer broker has written, and has not given up
         everything.
     """
-    step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, is_free)
+    step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
     match current.state:
         case MemberState.UNRELEASED_PARTITIONS:
             return step.next_assignment(current.member_epoch)
@@ -116,8 +118,7 @@ def reconcile(
     return step.without_unsubscribed() if has_subscription_changed else current
 
 
-@define
-class _Step:
+class _Step(NamedTuple):
     """One step of one member; the attributes are the arguments of :func:`reconcile`."""
 
     current: MemberAssignment
@@ -126,7 +127,7 @@ class _Step:
     subscribed: Set[UUID]
     subscribes_to_nothing: bool
     owned: Mapping[UUID, Collection[int]] | None
-    is_free: Callable[[UUID, int], bool]
+    owner_epochs: Mapping[tuple[UUID, int], int]
 
     def may_have(self, revoked: PartitionEpochs) -> bool:
         """Tell whether the member has some of these partitions still, as far as it says."""
@@ -154,7 +155,7 @@ class _Step:
             had = self.current.assigned.get(topic_id, {})
             kept_here = {partition: epoch for partition, epoch in had.items() if partition in wanted}
             new = [partition for partition in wanted if partition not in had]
-            free = [partition for partition in new if self._may_take(topic_id, partition)]
+            free = self._free(topic_id, new)
             is_waiting = is_waiting or len(free) < len(new)
             if kept_here:
                 kept[topic_id] = kept_here
@@ -192,8 +193,10 @@ class _Step:
             return self._moved(current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         return self._moved(current.member_epoch, current.state, kept, current.pending_revocation)
 
-    def _may_take(self, topic_id: UUID, partition: int) -> bool:
-        return self.is_free(topic_id, partition) or partition in self.current.pending_revocation.get(topic_id, ())
+    def _free(self, topic_id: UUID, partitions: list[int]) -> list[int]:
+        owners, released = self.owner_epochs, self.current.pending_revocation.get(topic_id, ())
+        # What the member itself gives back is not in its way (KAFKA-19449).
+        return [partition for partition in partitions if (topic_id, partition) not in owners or partition in released]
 
     def _moved(
         self, member_epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs

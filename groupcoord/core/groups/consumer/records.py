@@ -14,6 +14,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
@@ -87,6 +88,7 @@ class TopicMetadata(NamedTuple):
     partition_metadata: tuple[PartitionMetadata, ...]
 
 
+@fast_init
 @frozen
 class ConsumerGroupMetadataRecord:
     """The epoch of a group (record type 3): it grows with every change that concerns the assignment.
@@ -103,6 +105,7 @@ class ConsumerGroupMetadataRecord:
     key: ClassVar[RecordKey] = (3, "")
 
 
+@fast_init
 @frozen
 class ConsumerGroupPartitionMetadataRecord:
     """The topics of a group as they were (record type 4): written by Kafka 3.7 to 4.0, before there was a hash."""
@@ -114,6 +117,7 @@ class ConsumerGroupPartitionMetadataRecord:
     key: ClassVar[RecordKey] = (4, "")
 
 
+@fast_init
 @frozen
 class ConsumerGroupMemberMetadataRecord(MemberRecord):
     """What a member told of itself (record type 5).
@@ -138,6 +142,7 @@ class ConsumerGroupMemberMetadataRecord(MemberRecord):
     RECORD_TYPE = 5
 
 
+@fast_init
 @frozen
 class ConsumerGroupTargetAssignmentMetadataRecord:
     """The epoch of the group that the target assignment was made for (record type 6).
@@ -153,6 +158,7 @@ class ConsumerGroupTargetAssignmentMetadataRecord:
     key: ClassVar[RecordKey] = (6, "")
 
 
+@fast_init
 @frozen
 class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
     """What a member is to have in the end (record type 7)."""
@@ -165,6 +171,7 @@ class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
     RECORD_TYPE = 7
 
 
+@fast_init
 @frozen
 class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
     """What a member has, and what it was told to give up (record type 8).
@@ -185,6 +192,7 @@ class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
     RECORD_TYPE = 8
 
 
+@fast_init
 @frozen
 class ConsumerGroupRegularExpressionRecord:
     """The topics whose names matched a regular expression (record type 16).

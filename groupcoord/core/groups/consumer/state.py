@@ -13,6 +13,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.events import Trigger
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
@@ -71,14 +72,12 @@ def _first_of_most(names: Iterable[str], votes: Mapping[str, int]) -> str | None
     return next((name for name in names if votes[name] == most), None)
 
 
-FREE = -1
-"""The owner's epoch of a partition that nobody owns."""
-
 NEW_ASSIGNMENT = MemberAssignment()
 
 Partition = tuple[UUID, int]
 
 
+@fast_init
 @frozen
 class ConsumerMember(ModernMember):
     """A member of a consumer group.
@@ -240,11 +239,11 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         self.seen_subscriptions = None
         if before is not None and after is not None and before.assignment is after.assignment:
             return
-        if before is not None:
+        if before is not None and (before.assignment.assigned or before.assignment.pending_revocation):
             self._release(before)
-        if after is not None and (partitions := after.partitions()):
+        if after is not None and (after.assignment.assigned or after.assignment.pending_revocation):
             self._own("owner_epochs")
-            self.owner_epochs.update(dict.fromkeys(partitions, after.assignment.member_epoch))
+            self.owner_epochs.update(dict.fromkeys(after.partitions(), after.assignment.member_epoch))
 
     def _release(self, member: ConsumerMember) -> None:
         """A member has its partitions no longer; those that another has got since are that one's."""
@@ -257,14 +256,10 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
 
     # ------------------------------------------------------------ questions
 
-    def is_free(self, topic_id: UUID, partition: int) -> bool:
-        """Tell whether nobody has a partition."""
-        return self.owner_epochs.get((topic_id, partition), FREE) == FREE
-
     def topics_of(self, member: ConsumerMember) -> set[str]:
         """Return the names of the topics that a member subscribes to, by name or by expression."""
         names = set(member.metadata.subscribed_topic_names)
-        resolved = self.resolved.get(member.regex)
+        resolved = self.resolved.get(member.metadata.subscribed_topic_regex or "")
         return names if resolved is None else names.union(resolved.topics)
 
     def subscribed_topics(self) -> set[str]:

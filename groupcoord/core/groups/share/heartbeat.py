@@ -14,7 +14,6 @@ from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import check_epoch, find_member
-from groupcoord.core.groups.group import check_group_size
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.share.records import (
     ShareGroupMemberMetadataRecord,
@@ -111,10 +110,9 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
     member = state.members.get(request.member_id)
     if member is None:
         max_size = environment.config.group_share_max_size
-        error_code = check_group_size(len(state.members) + 1, max_size)
-        if error_code is not ErrorCode.NONE:
+        if len(state.members) >= max_size:
             message = f"The share group has reached its maximum capacity of {max_size} members."
-            raise RefusedError(error_code, message)
+            raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             return ShareMember(state.no_metadata(request.member_id))
         return find_member(state, request.member_id)

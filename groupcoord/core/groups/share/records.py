@@ -12,6 +12,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
@@ -33,6 +34,7 @@ class NamedTopic(NamedTuple):
     topic_name: str
 
 
+@fast_init
 @frozen
 class ShareGroupMemberMetadataRecord(MemberRecord):
     """What a member told of itself (record type 10)."""
@@ -53,6 +55,7 @@ class ShareGroupMemberMetadataRecord(MemberRecord):
     RECORD_TYPE = 10
 
 
+@fast_init
 @frozen
 class ShareGroupMetadataRecord:
     """The epoch of a group, and the hash of the topics that it subscribed to then (record type 11)."""
@@ -65,6 +68,7 @@ class ShareGroupMetadataRecord:
     key: ClassVar[RecordKey] = (11, "")
 
 
+@fast_init
 @frozen
 class ShareGroupTargetAssignmentMetadataRecord:
     """The epoch of the group that the target assignment was made for, and when; 0: not known (record type 12)."""
@@ -77,6 +81,7 @@ class ShareGroupTargetAssignmentMetadataRecord:
     key: ClassVar[RecordKey] = (12, "")
 
 
+@fast_init
 @frozen
 class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
     """What a member is to have (record type 13)."""
@@ -89,6 +94,7 @@ class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
     RECORD_TYPE = 13
 
 
+@fast_init
 @frozen
 class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
     """What a member has (record type 14). ``state`` is 0 for STABLE; there is no other."""
@@ -104,6 +110,7 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
     RECORD_TYPE = 14
 
 
+@fast_init
 @frozen
 class ShareGroupStatePartitionMetadataRecord:
     """For which partitions the share coordinator has, is about to have, and is about to forget a state (type 15)."""

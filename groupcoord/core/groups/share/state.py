@@ -13,6 +13,7 @@ from uuid import UUID
 
 from attrs import define, evolve, field, frozen
 
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.base.topics import TopicPartitions
@@ -49,6 +50,7 @@ PartitionsByTopic = Mapping[UUID, frozenset[int]]
 """Partitions by topic id."""
 
 
+@fast_init
 @frozen
 class StatePartitions:
     """Where the states of a group's partitions stand.
@@ -193,6 +195,7 @@ STABLE = 0
 """The only state of a member, in its record."""
 
 
+@fast_init
 @frozen
 class ShareAssignment:
     """Where a member's assignment stands: what its record of type 14 says."""
@@ -209,6 +212,7 @@ class ShareAssignment:
 NEW_ASSIGNMENT = ShareAssignment()
 
 
+@fast_init
 @frozen
 class ShareMember(ModernMember):
     """A member of a share group; whoever leaves is gone, and nobody is static.

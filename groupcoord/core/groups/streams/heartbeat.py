@@ -15,7 +15,6 @@ from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import identify, replace_member
-from groupcoord.core.groups.group import check_group_size
 from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StreamsGroupSpec,
@@ -307,9 +306,11 @@ def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environm
     if is_known or request.member_epoch:
         return
     max_size = environment.config.group_streams_max_size
-    error_code = check_group_size(len(state.members) + 1, max_size)
-    if error_code is not ErrorCode.NONE:
-        raise RefusedError(error_code, f"The streams group has reached its maximum capacity of {max_size} members.")
+    if len(state.members) >= max_size:
+        raise RefusedError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The streams group has reached its maximum capacity of {max_size} members.",
+        )
 
 
 # ---------------------------------------------------------------- what a member tells of itself

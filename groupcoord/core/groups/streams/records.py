@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import frozen
 
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
@@ -115,6 +116,7 @@ class Subtopology(NamedTuple):
         return *self.source_topics, *(topic.name for topic in self.repartition_source_topics)
 
 
+@fast_init
 @frozen
 class StreamsGroupMetadataRecord:
     """The epoch of a group (record type 17): it grows with every change that concerns the assignment.
@@ -140,6 +142,7 @@ class StreamsGroupMetadataRecord:
     key: ClassVar[RecordKey] = (17, "")
 
 
+@fast_init
 @frozen
 class StreamsGroupMemberMetadataRecord(MemberRecord):
     """What a member told of itself (record type 19)."""
@@ -160,6 +163,7 @@ class StreamsGroupMemberMetadataRecord(MemberRecord):
     RECORD_TYPE = 19
 
 
+@fast_init
 @frozen
 class StreamsGroupTargetAssignmentMetadataRecord:
     """The epoch of the group that the target assignment was made for (record type 20).
@@ -175,6 +179,7 @@ class StreamsGroupTargetAssignmentMetadataRecord:
     key: ClassVar[RecordKey] = (20, "")
 
 
+@fast_init
 @frozen
 class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
     """What a member is to have in the end (record type 21)."""
@@ -189,6 +194,7 @@ class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
     RECORD_TYPE = 21
 
 
+@fast_init
 @frozen
 class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
     """What a member has, and what it was told to give up (record type 22).
@@ -213,6 +219,7 @@ class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
     RECORD_TYPE = 22
 
 
+@fast_init
 @frozen
 class StreamsGroupTopologyRecord:
     """What the members of a group process (record type 23), as the first of them sent it."""

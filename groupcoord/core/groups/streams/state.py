@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 
 from attrs import frozen
 
+from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.environment import KnownTopics
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
 from groupcoord.core.groups.streams.assignors import MemberTasks, Tasks
@@ -42,6 +43,7 @@ Holders = tuple[str, ...]
 HolderChange = Callable[[str, Task, str], None]
 
 
+@fast_init
 @frozen
 class StreamsMember(ModernMember):
     """A member of a streams group.
