@@ -22,7 +22,9 @@ from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.group_types import Environments
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import CreateTopics, Host, LoneShareHost, ShareHost, create_no_topics
+from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.messages import Node
 from groupcoord.core.observer import Observer
 from groupcoord.core.outputs import Effects
@@ -112,16 +114,8 @@ class Composition:
         )
 
         def make_partition(index: int, first_append: int) -> Partition:
-            return Partition(
-                index,
-                config=config,
-                effects=effects,
-                timers=timers,
-                observer=observer,
-                new_member_id=new_member_id,
-                new_uuid=new_uuid,
-                environments=environments,
-                first_append=first_append,
-            )
+            writer = PartitionWriter(index, effects, first_append)
+            context = HandlerContext(index, config, effects, timers, observer, new_member_id, new_uuid, writer)
+            return Partition(context, environments)
 
         self.make_partition = make_partition

@@ -160,7 +160,7 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     Only what version 0 has is read, whatever the version is, as Kafka's coordinator does.
     """
     topics: set[str] = set()
-    for data in subscriptions:
+    for data in set(subscriptions):  # members of one application often send the same bytes
         try:
             _INT16.unpack_from(data)
             topics.update(_read_subscription(data, 0)[0]["topics"])

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from attrs import define, field
+
 from groupcoord.config import Config
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
@@ -105,6 +107,7 @@ class GroupKind:
         return []
 
 
+@define(eq=False)
 class HandlerContext:
     """What the handlers of one log partition share: its state, and the ways out of it.
 
@@ -121,51 +124,20 @@ class HandlerContext:
 
     NOT_STATE = ("partition", "wake_retention")
 
-    wake_retention: Callable[[int], None]
-
-    __slots__ = (
-        "config",
-        "effects",
-        "groups",
-        "handle",
-        "has_modern_groups",
-        "kinds",
-        "new_member_id",
-        "new_uuid",
-        "observer",
-        "partition",
-        "timers",
-        "wake_retention",
-        "writer",
-        "writings",
-    )
-
-    def __init__(
-        self,
-        partition: int,
-        *,
-        config: Config,
-        effects: Effects,
-        timers: TimerQueue,
-        observer: Observer,
-        new_member_id: Callable[[str], str],
-        new_uuid: Callable[[], str],
-        first_append: int,
-        handle: Handler,
-    ) -> None:
-        self.partition = partition
-        self.config = config
-        self.effects = effects
-        self.timers = timers
-        self.observer = observer
-        self.new_member_id = new_member_id
-        self.new_uuid = new_uuid
-        self.groups: dict[str, Group] = {}
-        self.has_modern_groups = False
-        self.handle = handle
-        self.kinds: dict[type, Any] = {}  # each with what its continuations need besides
-        self.writings: dict[str, Writing] = {}
-        self.writer = PartitionWriter(partition, effects, first_append)
+    partition: int
+    config: Config
+    effects: Effects
+    timers: TimerQueue
+    observer: Observer
+    new_member_id: Callable[[str], str]
+    new_uuid: Callable[[], str]
+    writer: PartitionWriter
+    groups: dict[str, Group] = field(factory=dict)
+    has_modern_groups: bool = False
+    kinds: dict[type, Any] = field(factory=dict)  # each with what its continuations need
+    writings: dict[str, Writing] = field(factory=dict)
+    handle: Handler = field(init=False)
+    wake_retention: Callable[[int], None] = field(init=False)
 
     def add_group(self, group: Group, now_ms: int) -> None:
         """Add a group that the log does not know yet.

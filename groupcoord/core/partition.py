@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from uuid import UUID
 
-from groupcoord.config import Config
 from groupcoord.core.administration import Administration
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
@@ -17,12 +16,11 @@ from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import CommitRecords, Record
 from groupcoord.core.messages import OffsetCommit, OffsetDelete, TxnOffsetCommit
 from groupcoord.core.messages.request import GroupRequest
-from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.outputs import Append, Effects
+from groupcoord.core.outputs import Append
 from groupcoord.core.replies import Token, Waiting
-from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode, InvariantError
 
 
@@ -46,34 +44,13 @@ class Partition:
 
     NOT_STATE = ("_writings", "index")  # "_writings": the context's
 
-    def __init__(
-        self,
-        index: int,
-        *,
-        config: Config,
-        effects: Effects,
-        timers: TimerQueue,
-        observer: Observer,
-        new_member_id: Callable[[str], str],
-        new_uuid: Callable[[], str],
-        environments: Environments,
-        first_append: int = 0,
-    ) -> None:
-        self.index = index
-        self._context = HandlerContext(
-            index,
-            config=config,
-            effects=effects,
-            timers=timers,
-            observer=observer,
-            new_member_id=new_member_id,
-            new_uuid=new_uuid,
-            first_append=first_append,
-            handle=self.handle,
-        )
-        self._effects = effects
-        self.writer = self._context.writer
-        self._writings = self._context.writings
+    def __init__(self, context: HandlerContext, environments: Environments) -> None:
+        self.index = context.partition
+        self._context = context
+        context.handle = self.handle
+        self._effects = context.effects
+        self.writer = context.writer
+        self._writings = context.writings
         self.administration = Administration(self._context, self._delete_external_state)
         self.retention = Retention(self._context, self.administration)
         self._kinds = kinds = GroupKinds(self._context, environments)

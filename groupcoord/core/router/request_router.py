@@ -11,7 +11,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -139,6 +139,7 @@ class Route:
     handler: Callable[[Any, Token, Permissions | None, int], None]
 
 
+@define(eq=False, kw_only=True)
 class RequestRouter:
     """Takes requests to where they are answered.
 
@@ -148,45 +149,22 @@ class RequestRouter:
 
     NOT_STATE = ("_assignors", "_authorize", "_verify_transaction", "served_protocols")
 
-    __slots__ = (
-        "_assignors",
-        "_authorize",
-        "_cluster",
-        "_config",
-        "_effects",
-        "_every_route",
-        "_heartbeat_checks",
-        "_partitions",
-        "_routes",
-        "_split_requests",
-        "_topics",
-        "_verify_transaction",
-        "served_protocols",
-    )
+    _config: Config
+    _assignors: Sequence[str]
+    _effects: Effects
+    _split_requests: SplitRequests
+    _partitions: PartitionTable[str, Partition]
+    _topics: TopicResolver
+    _cluster: Coordinators
+    _authorize: Authorize | None
+    _verify_transaction: VerifyTransaction | None
+    served_protocols: frozenset[GroupType] = field(init=False)
+    _every_route: dict[type[Request], Route] = field(init=False)
+    _routes: dict[type[Request], Route] = field(init=False)
+    _heartbeat_checks: dict[type[Request], Callable[[Any, Permissions | None], Response | None]] = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        config: Config,
-        assignors: Sequence[str],
-        effects: Effects,
-        split_requests: SplitRequests,
-        partitions: PartitionTable[str, Partition],
-        topics: TopicResolver,
-        cluster: Coordinators,
-        authorize: Authorize | None,
-        verify_transaction: VerifyTransaction | None,
-    ) -> None:
-        self._config = config
-        self._assignors = assignors
-        self._effects = effects
-        self._split_requests = split_requests
-        self._partitions = partitions
-        self._topics = topics
-        self._cluster = cluster
-        self._authorize = authorize
-        self._verify_transaction = verify_transaction
-        self._every_route: dict[type[Request], Route] = {
+    def __attrs_post_init__(self) -> None:
+        self._every_route = {
             JoinGroup: Route(_may_read_group, self._to_group),
             SyncGroup: Route(_may_read_group, self._to_group),
             Heartbeat: Route(_may_read_group, self._to_group),
@@ -204,7 +182,7 @@ class RequestRouter:
             ConsumerGroupDescribe: Route(None, self._describe_kind),
             # With permissions, the topics of a share group's heartbeat are checked each time: they may have changed.
             ShareGroupHeartbeat: Route(
-                _may_read_group, self._heartbeat if authorize is None else self._check_heartbeat
+                _may_read_group, self._heartbeat if self._authorize is None else self._check_heartbeat
             ),
             ShareGroupDescribe: Route(None, self._describe_kind),
             DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
@@ -215,12 +193,12 @@ class RequestRouter:
             StreamsGroupDescribe: Route(None, self._describe_kind),
             StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description),
         }
-        self._heartbeat_checks: dict[type[Request], Callable[[Any, Permissions | None], Response | None]] = {
+        self._heartbeat_checks = {
             ConsumerGroupHeartbeat: self._check_consumer_heartbeat,
             ShareGroupHeartbeat: refuse_malformed_share_heartbeat,
             StreamsGroupHeartbeat: self._check_streams_heartbeat,
         }
-        self.serve(served_protocols(config))
+        self.serve(served_protocols(self._config))
 
     def serve(self, protocols: frozenset[GroupType]) -> None:
         """Serve the requests of these kinds of groups from now on, and no others.

@@ -213,9 +213,10 @@ class GroupMetadata:
         session_timeout_ms: int,
     ) -> None:
         """Take over what a rejoin brings."""
-        self._forget_protocols(member)
-        member.protocols = protocols
-        self.supported_protocols.update(name for name, _ in protocols)
+        if protocols != member.protocols:  # a rejoin rarely changes them
+            self._forget_protocols(member)
+            member.protocols = protocols
+            self.supported_protocols.update([name for name, _ in protocols])
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 

@@ -289,17 +289,10 @@ def move_on(
     ends_group: bool = False,
     now_ms: int,
 ) -> Step:
-    """Take over what a member says of itself; let the group, its target and the member's assignment follow.
+    """Write a member's new metadata, then the group's epoch, its target and the member's assignment.
 
-    Args:
-        draft: the group.
-        member: the member as it was.
-        metadata: what it says of itself now.
-        owned: the partitions that it says it has; None if it doesn't say.
-        environment: settings, topics and assignors.
-        topics_changed: topics that the group subscribes to may have changed since they were looked at.
-        ends_group: the group becomes a classic one (KAFKA-17317). No target is made: the classic group rebalances.
-        now_ms: the time.
+    A heartbeat and a join with the classic protocol share these steps. With ``ends_group`` the group becomes a classic
+    one, which rebalances by itself, so no target is computed (KAFKA-17317).
 
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
