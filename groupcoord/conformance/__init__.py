@@ -1,8 +1,7 @@
-"""Is this server Kafka? Conversations recorded with a real broker, and the runner that replays them.
+"""Conformance of a server with Apache Kafka: recorded conversations (transcripts) and the runner that replays them.
 
-The transcripts of Apache Kafka 4.4.0 come with the package; ``transcripts/README.md`` documents their format. Three
-targets: a server at an address, a server that is launched for the run, and groupcoord itself in process on a virtual
-clock. From pytest::
+The transcripts of Apache Kafka 4.4.0 are part of the package; ``transcripts/README.md`` documents their format. Targets
+are a server at an address, a server launched for the run, and groupcoord in process on a virtual clock. From pytest::
 
     import pytest
     from groupcoord.conformance import LaunchTarget, load_transcripts, run

@@ -23,11 +23,11 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 class Frames:
-    """Frames of one connection, in both directions.
+    """Frames of one connection.
 
     Args:
         stream: the connection.
-        now_ms: returns the time that passes for it, in milliseconds.
+        now_ms: returns its time in milliseconds.
     """
 
     def __init__(self, stream: Stream, now_ms: Callable[[], float]) -> None:
@@ -37,26 +37,17 @@ class Frames:
 
     @property
     def begun_bytes(self) -> int:
-        """How many bytes have arrived of a frame that is not whole yet."""
         return len(self._buffer)
 
     def send(self, frame: bytes) -> None:
-        """Send a frame.
-
-        Raises:
-            ConnectionClosedError: the connection is gone.
-        """
         self._stream.send(_LENGTH.pack(len(frame)) + frame)
 
     def receive(self, timeout_ms: float) -> bytes | None:
-        """Return the next frame; None if it is not there in time.
-
-        Args:
-            timeout_ms: how long to wait for it.
+        """Return the next frame; None after ``timeout_ms``.
 
         Raises:
-            ConnectionClosedError: the connection is gone.
-            ResponseError: what came can't be a frame.
+            ConnectionClosedError: the connection is closed.
+            ResponseError: the size of the frame is invalid.
         """
         deadline_ms = self._now_ms() + timeout_ms
         while (size := self._size()) is None or len(self._buffer) < size:
@@ -69,7 +60,6 @@ class Frames:
         return frame
 
     def _size(self) -> int | None:
-        """Return how many bytes the next frame takes with its length, or None if that is not known yet."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
@@ -83,15 +73,15 @@ _CLIENT_ID = "groupcoord-conformance"
 
 
 class LoginFailedError(ConnectionClosedError):
-    """The server refuses the log-in; the message holds its reason."""
+    """The server refused the log-in; the message has its reason."""
 
 
 def log_in(stream: Stream, properties: ClientProperties) -> None:
-    """Log in on a connection that was just opened.
+    """Log in on a new connection.
 
     Raises:
-        LoginFailedError: the server refuses the mechanism or the credentials, or is not who it should be.
-        ConnectionClosedError: the connection is gone, or no answer came in time.
+        LoginFailedError: the server refused the mechanism or credentials, or could not be verified.
+        ConnectionClosedError: the connection is closed, or a response was late.
     """
     mechanism = properties.sasl_mechanism
     frames = Frames(stream, lambda: time.monotonic() * 1000)
@@ -126,12 +116,12 @@ _ASK_TIMEOUT_MS = 20_000
 
 
 class NoResponseError(GroupcoordError):
-    """No response came in time."""
+    """A response did not arrive in time."""
 
 
 @frozen
 class Request:
-    """A request that waits for its response. ``sent_ms`` is the server's time."""
+    """Request in flight; ``sent_ms`` is the server's time."""
 
     correlation_id: int
     api: str
@@ -144,12 +134,12 @@ class Request:
 
 
 class Client:
-    """A client on one connection. Requests may be sent without waiting; responses come in the order of requests.
+    """Client on one connection, which may send requests before earlier responses.
 
     Args:
         server: the server.
-        client_id: the client id of its requests.
-        node: the node to connect to; None is the bootstrap address.
+        client_id: client id of its requests.
+        node: the node to connect to; None for the bootstrap address.
     """
 
     def __init__(self, server: Server, client_id: str, node: Node | None = None) -> None:
@@ -165,7 +155,7 @@ class Client:
 
         Raises:
             BodyError: the body does not fit the API and version.
-            ConnectionClosedError: the connection is gone.
+            ConnectionClosedError: the connection is closed.
         """
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, body)
@@ -174,19 +164,19 @@ class Client:
 
     @property
     def oldest_unanswered(self) -> Request:
-        """The request whose response comes next."""
+        """The request of the next response."""
         return self._unanswered[0]
 
     def receive(self, timeout_ms: float) -> Plain:
-        """Return the next response's body.
+        """Return the body of the next response.
 
         Args:
-            timeout_ms: how long to wait for it.
+            timeout_ms: milliseconds to wait.
 
         Raises:
-            NoResponseError: it did not come in time.
-            ResponseError: what came is not the response of the oldest unanswered request.
-            ConnectionClosedError: the connection is gone.
+            NoResponseError: it did not arrive in time.
+            ResponseError: it is not the response to the oldest request.
+            ConnectionClosedError: the connection is closed.
         """
         frame = self._frames.receive(timeout_ms)
         if frame is None:
@@ -200,16 +190,16 @@ class Client:
         return body
 
     def ask(self, api: str, version: int, body: dict[str, Plain]) -> Any:
-        """Send a request and return the body of its response, which has 20 seconds; raises as both do."""
+        """Send a request and return the body of its response, within 20 seconds; raises as both do."""
         self.send(api, version, body)
         return self.receive(_ASK_TIMEOUT_MS)
 
     def unexpected(self, duration_ms: float) -> Plain | None:
-        """Return the body of a response that arrives within ``duration_ms``, or None if all stays quiet.
+        """Return the body of a response that arrives within ``duration_ms``, or None.
 
         Raises:
-            ResponseError: something else arrives.
-            ConnectionClosedError: the connection is gone.
+            ResponseError: the frame is invalid.
+            ConnectionClosedError: the connection is closed.
         """
         frame = self._frames.receive(duration_ms)
         if frame is None:
@@ -228,10 +218,10 @@ class Client:
 
 @contextmanager
 def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
-    """Connect to a server, or to one of its nodes, for questions about itself.
+    """Connect to a server, or to one of its nodes, to query it.
 
     Raises:
-        ConnectionClosedError: the server can't be reached.
+        ConnectionClosedError: the server is unreachable.
     """
     client = Client(server, "groupcoord-conformance", node)
     try:
@@ -248,12 +238,12 @@ _NO_ANSWER = (BodyError, ConnectionClosedError, NoResponseError, ResponseError)
 
 @frozen
 class ServerFacts:
-    """What is known of a server.
+    """APIs and settings of a server.
 
     Attributes:
-        apis: the APIs that it lists, with the lowest and the highest version.
-        settings: its settings under Kafka's keys, of those that were asked for and are known.
-        why_unknown: why it didn't tell its settings; empty if it did, or wasn't asked.
+        apis: lowest and highest version by API.
+        settings: known settings by Kafka's keys.
+        why_unknown: why the settings are unknown, or empty.
     """
 
     apis: Mapping[str, tuple[int, int]] = field(factory=dict)
@@ -267,10 +257,10 @@ class ServerFacts:
 
 
 def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
-    """Return the APIs that a server lists, with the lowest and the highest version.
+    """Return lowest and highest version by API.
 
     Raises:
-        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
+        ConnectionClosedError, NoResponseError, ResponseError: the query failed.
     """
     answered = client.ask("ApiVersions", 3, _SOFTWARE)["api_keys"]
     return {
@@ -279,15 +269,15 @@ def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
 
 
 def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) -> ServerFacts:
-    """Ask a server for its APIs and for some of its settings.
+    """Query the APIs and some settings of a server.
 
     Args:
-        server: whom.
-        keys: the settings to ask for, under Kafka's keys; without any none is asked for.
-        told: settings that are known without asking; they count for more than the answer.
+        server: the server.
+        keys: Kafka's keys of the settings.
+        told: known settings, which override the server's.
 
     Raises:
-        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say what it lists.
+        ConnectionClosedError, NoResponseError, ResponseError: the query of APIs failed.
     """
     with open_client(server) as client:
         apis = listed_apis(client)
@@ -303,27 +293,17 @@ def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) ->
 
 
 def ask_topics(client: Client) -> dict[str, int]:
-    """Return the names of all topics, with how many partitions each has.
-
-    Raises:
-        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
-    """
     answered = client.ask("Metadata", 4, {"topics": None, "allow_auto_topic_creation": False})["topics"]
     return {topic["name"]: len(topic["partitions"]) for topic in answered}
 
 
 def ask_groups(client: Client) -> set[str]:
-    """Return the ids of all groups that a server lists.
-
-    Raises:
-        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
-    """
     return {group["group_id"] for group in client.ask("ListGroups", 4, {"states_filter": []})["groups"]}
 
 
 def _ask_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str], str]:
     with open_client(server) as client:
-        # Any broker will do: the nodes of a cluster are set up alike where it matters to groups.
+        # Any broker suffices: group settings should be equal in a cluster.
         query = {"topics": [], "allow_auto_topic_creation": False}
         brokers = client.ask("Metadata", 4, query)["brokers"]
         if not brokers:

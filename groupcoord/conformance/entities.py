@@ -1,7 +1,7 @@
 """Requests and responses as plain data: conversion to and from kio's entities, and their bytes.
 
-Plain data is what JSON holds, under kio's field names: times and durations are milliseconds, bytes are
-``{"hex": "…"}``, errors are names, UUIDs are text (None for the zero UUID).
+Plain data is JSON data under kio's field names: times and durations are milliseconds, bytes are ``{"hex": "…"}``,
+errors are names, UUIDs are text (None for the zero UUID).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kio.serial.errors import SerialError
 from groupcoord.errors import GroupcoordError
 from groupcoord.wire.streams_group_entities import REQUESTS, RESPONSES
 
-Plain = Any  # what JSON holds: dict, list, str, int, float, bool or None
+Plain = Any  # JSON data: dict, list, str, int, float, bool or None
 
 API_KEYS: dict[str, int] = {
     "".join(word.capitalize() for word in name.split("_")): key for key, name in api_key_map.items()
@@ -38,32 +38,31 @@ _UNSUITABLE = (SerialError, struct.error, TypeError, ValueError, OverflowError, 
 
 
 class BodyError(GroupcoordError):
-    """A body does not fit its API and version; the message says where."""
+    """A body does not fit its API and version; the message has the place."""
 
 
 class ResponseError(GroupcoordError):
-    """The bytes of a response can't be read as the response of its request."""
+    """The bytes are not a response to the request."""
 
 
 def request_entity(api_key: int, version: int) -> Any:
-    """Return the class of a request; raises ``kio.index.UnknownEntity`` if there is none."""
+    """Return the class of a request; raises ``kio.index.UnknownEntity`` if it does not exist."""
     return REQUESTS.get((api_key, version)) or load_request_schema(api_key, version)
 
 
 def response_entity(api_key: int, version: int) -> Any:
-    """Return the class of a response; raises ``kio.index.UnknownEntity`` if there is none."""
     return RESPONSES.get((api_key, version)) or load_response_schema(api_key, version)
 
 
 def encode_request(api: str, version: int, correlation_id: int, client_id: str | None, body: dict[str, Plain]) -> bytes:
-    """Return a request's bytes: header and body, without the length in front.
+    """Return header and body of a request, without the length.
 
     Args:
-        api: the API's name, as in ``JoinGroup``.
-        version: the API version.
-        correlation_id: comes back in the response's header.
+        api: name of the API, such as ``JoinGroup``.
+        version: API version.
+        correlation_id: for the header.
         client_id: for the header.
-        body: plain data; fields left out take their default.
+        body: plain data; omitted fields have their defaults.
 
     Raises:
         BodyError: the API or version is unknown, or the body does not fit it.
@@ -88,13 +87,10 @@ def encode_request(api: str, version: int, correlation_id: int, client_id: str |
 
 
 def decode_response(api: str, version: int, frame: bytes) -> tuple[int, Plain]:
-    """Read a response's bytes (without the length in front).
-
-    Returns:
-        The correlation id and the body as plain data.
+    """Return correlation id and body of a response without its length.
 
     Raises:
-        ResponseError: the bytes are not such a response, or some are left over.
+        ResponseError: the bytes are not such a response.
     """
     response_class = _load(response_entity, api, version)
     try:
@@ -109,16 +105,16 @@ def decode_response(api: str, version: int, frame: bytes) -> tuple[int, Plain]:
 
 
 def check_response_fields(api: str, version: int, body: Plain) -> None:
-    """Check that an expected response names only fields that the response has.
+    """Check that an expected response has only existing fields.
 
     Raises:
-        BodyError: the API or version is unknown, or the response has no such field.
+        BodyError: the API, version or a field is unknown.
     """
     _check_fields(_load(response_entity, api, version), body, "")
 
 
 def entity_from_plain(entity_class: Any, plain: Plain) -> Any:
-    """Return a kio entity made from plain data.
+    """Return a kio entity from plain data.
 
     Raises:
         BodyError: the data does not fit the entity.
@@ -141,7 +137,6 @@ def entity_from_plain(entity_class: Any, plain: Plain) -> Any:
 
 
 def plain_from_entity(value: Any) -> Plain:
-    """Return a kio entity, or a value out of one, as plain data."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain_from_entity(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
@@ -182,7 +177,7 @@ def _converters(entity_class: Any) -> dict[str, Callable[[Plain], Any]]:
 
 
 def _converter(hint: Any, kafka_type: str | None) -> Callable[[Plain], Any]:
-    """Return the function that turns plain data into a value of this type; None stays None."""
+    """Return the function that converts plain data to this type; None stays None."""
     inner, is_list = _unwrap(hint)
     convert: Callable[[Plain], Any]
     if dataclasses.is_dataclass(inner):
@@ -198,7 +193,7 @@ def _types_of_fields(entity_class: Any) -> dict[str, tuple[Any, bool]]:
 
 
 def _unwrap(hint: Any) -> tuple[Any, bool]:
-    """Return the type inside ``X | None`` and ``tuple[X, ...]``, and whether there was a tuple."""
+    """Return the type in ``X | None`` and ``tuple[X, ...]``, and whether it is a tuple."""
     is_list = False
     while True:
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)

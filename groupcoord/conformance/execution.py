@@ -1,4 +1,4 @@
-"""Replaying one transcript against one server."""
+"""Replay of one transcript against one server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from groupcoord.conformance.transcript import (
 from groupcoord.core.messages import Node
 
 TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, TargetError, TooAmbiguousError)
-"""What can go wrong between a transcript and a server."""
+"""Errors of a replay."""
 
 _GRACE_MS = 2000
 
@@ -66,14 +66,14 @@ def replay(
     """Replay a transcript.
 
     Args:
-        transcript: what to say and what to expect.
-        server: with whom.
-        group_id: the value of ``$g``; no other transcript may use it on this server.
-        tolerance: how exactly answers have to come at the recorded time.
-        on_end: called with the values of the variables right after the last step, if all went well.
+        transcript: the transcript.
+        server: the server.
+        group_id: value of ``$g``, unique on this server.
+        tolerance: allowed differences in time.
+        on_end: called with the variables after a successful last step.
 
     Returns:
-        Why it failed, or None if it passed.
+        The failure, or None.
     """
     replayer = _Replayer(transcript, server, group_id, tolerance)
     try:
@@ -86,7 +86,7 @@ def replay(
 
 
 class _Replayer:
-    """The state of a replay: open connections and the values of variables."""
+    """State of a replay: connections and variables."""
 
     def __init__(self, transcript: Transcript, server: Server, group_id: str, tolerance: Tolerance) -> None:
         self._transcript = transcript
@@ -99,7 +99,6 @@ class _Replayer:
 
     @property
     def bindings(self) -> Bindings:
-        """The values that variables have so far."""
         return self._bindings
 
     def run(self) -> Failure | None:
@@ -141,7 +140,7 @@ class _Replayer:
             case SetAcls():
                 set_acls(self._server, step.acls, self._bindings)
             case Restart():
-                self._server.restart()  # which sees nobody leave before it is killed
+                self._server.restart()  # the server is killed before it sees connections close
                 self.close()
                 wait_until_ready(self._server, self._transcript, self._bindings)
 
@@ -185,7 +184,7 @@ class _Replayer:
         self._bindings = bindings
 
     def _wait_for_new_topics(self, request: Request, got: Plain) -> None:
-        """Wait as clients do, who ask again while a broker says that it doesn't lead yet."""
+        """Wait for leaders of new topics, as clients do."""
         made = [topic["name"] for topic in got["topics"] if topic["error_code"] == "NONE"]
         if made and not request.body.get("validate_only"):
             wait_for_topics(self._server, made)
@@ -196,7 +195,7 @@ class _Replayer:
             raise self._failed("a response came, expected none", got=got)
 
     def _of_this_run(self, request: Request, got: Plain, expected: Plain) -> Plain:
-        """Leave other runs' groups out of a list of groups, and have what was fetched as values if that is expected."""
+        """Remove groups of other runs from a list of groups, and decode fetched records if values are expected."""
         if request.api in ("Fetch", "ShareFetch") and not has_bytes(expected):
             return with_batches(got)
         if request.api != "ListGroups":

@@ -1,7 +1,7 @@
-"""groupcoord itself, in process and without sockets, on a virtual clock.
+"""groupcoord in process, without sockets, on a virtual clock.
 
-Time stands still while requests are handled. When the conversation sleeps or waits for an answer, the clock jumps from
-deadline to deadline, so that every timer fires at its exact time and a transcript of minutes takes milliseconds.
+Time stands still while requests are handled. A sleep or wait moves the clock from deadline to deadline, so timers fire
+exactly, and minutes of a transcript take milliseconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class InProcessTarget:
-    """A fresh broker for every transcript, over a log in memory. A restart makes a new one over the same logs.
+    """New broker for each transcript, with a log in memory that survives restarts.
 
     Args:
         tolerance: see :class:`Target`.
@@ -49,11 +49,11 @@ class InProcessTarget:
         self.tolerance = tolerance
 
     def sets(self, key: str) -> bool:
-        """See :meth:`Target.sets`."""
+        """Return True: brokers apply every setting."""
         return True
 
     def start(self, settings: Settings, nodes: int = 1) -> InProcessServer:
-        """Make a broker, or several nodes, with these settings. See :meth:`Target.start`."""
+        """Create a broker, or several nodes, with these settings."""
         from groupcoord.broker.broker import Broker
         from groupcoord.broker.configs.groups import GroupConfigs
         from groupcoord.broker.records.topic_data import TopicData
@@ -68,7 +68,7 @@ class InProcessTarget:
             security = Security(clock, None, secure) if secure else None
         except ConfigError as error:
             raise TargetError(str(error)) from error
-        # Ids are the same each time, so that every run is alike: those of topics decide how some assignors walk them.
+        # Ids are the same in every run: topic ids determine the order of some assignors.
         chance = random.Random(_SEED)
         topics = TopicRegistry(new_id=lambda: UUID(int=chance.getrandbits(128), version=4))
         log_store = MemoryLogStore()
@@ -96,16 +96,16 @@ class InProcessTarget:
 
 
 class InProcessNodes:
-    """Several broker objects that share logs and topics, as the nodes of ``groupcoord serve --nodes`` do.
+    """Several brokers with common logs and topics, as in ``groupcoord serve --nodes``.
 
     Args:
-        count: how many.
-        make_broker: makes one, with further arguments of a Broker.
+        count: number of brokers.
+        make_broker: creates one from further arguments of a Broker.
         data: the logs.
         producer_ids: the producer ids.
 
     Attributes:
-        brokers: the brokers by node id, from 1.
+        brokers: brokers by node id, from 1.
     """
 
     def __init__(
@@ -132,32 +132,28 @@ class InProcessNodes:
         }
 
     def connect(self, client_host: str) -> Connection:
-        """Open a connection to the first node."""
         return self.brokers[1].connect(client_host)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline of the nodes, None if there is none."""
         deadlines_ms = (broker.next_deadline_ms() for broker in self.brokers.values())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self) -> None:
-        """Do what is due on every node."""
         for broker in self.brokers.values():
             broker.tick()
 
     def handle_waiting(self) -> None:
-        """Handle the requests that wait on every node, until none gives another node something to do."""
+        """Handle waiting requests on all nodes until none is left."""
         while any(broker.turns.waiting for broker in self.brokers.values()):
             for broker in self.brokers.values():
                 broker.handle_waiting()
 
 
 class InProcessServer:
-    """A broker object and its virtual clock.
+    """Broker on a virtual clock.
 
     Args:
-        make_broker: makes a broker, or several nodes, over the logs and the topics; called at the start and after each
-            restart.
+        make_broker: creates the broker or nodes on the same logs and topics, at the start and after each restart.
         clock: the broker's clock.
     """
 
@@ -175,19 +171,16 @@ class InProcessServer:
         return stream
 
     def now_ms(self) -> int:
-        """Return the virtual time in milliseconds."""
         return self._clock.now_ms()
 
     def wall_ms(self) -> float:
-        """Return the time of the broker's clock."""
         return self._clock.now_ms()
 
     def sleep(self, duration_ms: float) -> None:
-        """Let virtual time pass; what is due on the way happens at its time."""
         self.run_until(self.now_ms() + round(duration_ms), lambda: False)
 
     def run_until(self, end_ms: int, done: Callable[[], bool]) -> None:
-        """Let virtual time pass until ``end_ms`` or until ``done``, whatever comes first."""
+        """Advance the clock until ``end_ms`` or until ``done``."""
         moment_ms, ticks = self.now_ms(), 0
         while not done():
             deadline_ms = guarded(self._broker.next_deadline_ms)
@@ -204,22 +197,20 @@ class InProcessServer:
             self.handle_waiting()
 
     def handle_waiting(self) -> None:
-        """Have the broker handle what it has received."""
         guarded(self._broker.handle_waiting)
 
     def restart(self) -> None:
-        """Forget the broker and make a new one over its logs and topics. See :meth:`Server.restart`."""
         for stream in self._streams:
             stream.cut()
         self._streams.clear()
         self._broker = guarded(self._make_broker)
 
     def stop(self) -> None:
-        """Nothing is left to stop."""
+        """Do nothing: the broker holds no resources."""
 
 
 class InProcessStream:
-    """A connection to a broker object."""
+    """Connection to a broker object."""
 
     def __init__(self, server: InProcessServer, connection: Connection) -> None:
         self._server = server
@@ -227,13 +218,11 @@ class InProcessStream:
         self._received = bytearray()
 
     def send(self, data: bytes) -> None:
-        """Hand ``data`` to the broker. See :meth:`Stream.send`."""
         connection = self._open()
         guarded(lambda: connection.receive_data(data))
         self._server.handle_waiting()
 
     def receive(self, timeout_ms: float) -> bytes:
-        """Return the broker's bytes, if any come within ``timeout_ms`` of virtual time. See :meth:`Stream.receive`."""
         connection = self._open()
         self._server.run_until(self._server.now_ms() + round(timeout_ms), self._has_news)
         data = bytes(self._received)
@@ -243,13 +232,12 @@ class InProcessStream:
         return data
 
     def close(self) -> None:
-        """Tell the broker that the client is gone."""
         if self._connection is not None:
             guarded(self._connection.close)
             self._connection = None
 
     def cut(self) -> None:
-        """Drop the connection without a word to the broker, which is gone."""
+        """Drop the connection without notifying the broker, which is gone."""
         self._connection = None
 
     def _has_news(self) -> bool:
@@ -266,7 +254,7 @@ class InProcessStream:
 
 
 def guarded(act: Callable[[], T]) -> T:
-    """Return ``act()``; whatever the broker raises becomes a :class:`TargetError` that shows where."""
+    """Return ``act()``; an exception of the broker becomes a :class:`TargetError` with its place."""
     try:
         return act()
     except Exception as error:

@@ -32,16 +32,16 @@ _TRIES = 200
 
 
 class FreePorts:
-    """Ports side by side on which nobody listens, kept until they are given back.
+    """Consecutive free ports, reserved until they are given back.
 
     Args:
-        count: how many. They are taken two by two.
+        count: number of ports; they are reserved in pairs.
 
     Attributes:
-        first: the lowest one.
+        first: the lowest port.
 
     Raises:
-        TargetError: there are none.
+        TargetError: not enough ports are free.
     """
 
     def __init__(self, count: int = 2) -> None:
@@ -56,16 +56,16 @@ class FreePorts:
         raise TargetError(f"no {count} free ports side by side")
 
     def _take(self, port: int) -> bool:
-        """Take a port and the next one; tell whether they are ours now."""
+        """Reserve a port and the next one, and return whether that succeeded."""
         path = Path(tempfile.gettempdir(), f"groupcoord-ports-{os.getuid()}", str(port))
         path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:  # somebody who was the last took the folder away
+        except FileNotFoundError:  # another process removed the empty folder
             return False
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever gives ports back deletes the file: a lock on one without a name keeps nobody away.
+            # Giving back deletes the file: a lock on a deleted file reserves nothing.
             is_named = os.path.samestat(os.fstat(lock), os.stat(path))
         except OSError:
             is_named = False
@@ -76,17 +76,16 @@ class FreePorts:
         return _is_free(port) and _is_free(port + 1)
 
     def give_back(self) -> None:
-        """Let others take the ports. Harmless when they were given back already."""
+        """Release the ports; no effect if they are released."""
         while self._locks:
             path, lock = self._locks.popitem()
-            with suppress(OSError):  # the folder is another's as well
+            with suppress(OSError):  # other processes use the folder as well
                 path.unlink()
                 path.parent.rmdir()
             os.close(lock)
 
 
 def _own_range() -> tuple[int, int]:
-    """Return the wider of the ranges below and above the ports that the operating system gives out."""
     try:
         low, high = map(int, _EPHEMERAL.read_text().split())
     except (OSError, ValueError):
@@ -120,10 +119,10 @@ class ServerDiedError(TargetError):
 
 
 def _placeholders(command: str, known: Collection[str]) -> set[str]:
-    """Return the names of the placeholders in a command.
+    """Return the placeholders in a command.
 
     Raises:
-        ValueError: the command can't be split, or has another one.
+        ValueError: the command cannot be split, or has an unknown placeholder.
     """
     names = {
         name for word in shlex.split(command) for _, name, _, _ in string.Formatter().parse(word) if name is not None
@@ -135,20 +134,20 @@ def _placeholders(command: str, known: Collection[str]) -> set[str]:
 
 
 class LaunchTarget:
-    """Servers that are started from a command line, one for each group of settings, on free ports of this host.
+    """Servers started from a command line, one for each group of settings, on free ports.
 
     Args:
-        command: split into words as a shell does, without running one. ``{port}`` is the port to listen on (the next
-            port is free as well), ``{dir}`` a folder for the server's data, ``{sets}`` the broker settings as words:
-            ``--set key=value``, or those of the table; with a table they stand at the end if it is missing. ``{nodes}``
-            is the number of nodes; without it, transcripts over several nodes are skipped.
-        words_for: how the server spells settings, by Kafka's keys: words with ``{key}`` and ``{value}``, of which ``*``
-            has those for all other keys. Settings without words can't be set. None: ``{"*": "--set {key}={value}"}``.
+        command: split into words like a shell command. ``{port}`` is the port to listen on (the next port is free as
+            well), ``{dir}`` a folder for data, ``{sets}`` the broker settings: ``--set key=value``, or as in
+            ``words_for``, where they are appended if it is missing. ``{nodes}`` is the number of nodes; without it,
+            transcripts with several nodes are skipped.
+        words_for: words with ``{key}`` and ``{value}`` by Kafka's keys, ``*`` for all other keys; other settings cannot
+            be set. None for ``{"*": "--set {key}={value}"}``.
         tolerance: see :class:`Target`.
 
     Raises:
-        ValueError: the command can't be split, lacks ``{port}`` or (without a table) ``{sets}``, or it or the table has
-            another placeholder.
+        ValueError: the command cannot be split, lacks ``{port}`` or (without ``words_for``) ``{sets}``, or has an
+            unknown placeholder.
     """
 
     shared = True
@@ -174,10 +173,10 @@ class LaunchTarget:
 
     @classmethod
     def load(cls, command: str, table: Path) -> LaunchTarget:
-        """Make a target with a table that is read from a TOML file: ``"group.max.size" = "--group-max {value}"``.
+        """Return a target with ``words_for`` from a TOML file: ``"group.max.size" = "--group-max {value}"``.
 
         Raises:
-            ValueError: the file can't be read, or what is in it or in the command isn't as it should be.
+            ValueError: the file or the command is invalid.
         """
         try:
             words_for = parse_toml(read_text(table))
@@ -189,14 +188,11 @@ class LaunchTarget:
         return cls(command, words_for=words_for)
 
     def sets(self, key: str) -> bool:
-        """See :meth:`Target.sets`."""
+        """Return whether the command can set this setting."""
         return key in self._words_for or "*" in self._words_for
 
     def start(self, settings: Settings, nodes: int = 1) -> LaunchedServer:
-        """Start a server and wait until it listens; if it dies meanwhile, try again twice, on other ports.
-
-        See :meth:`Target.start`.
-        """
+        """Start a server and wait until it listens; retry twice on other ports if it ends."""
         words = self._settings_in_words(settings)
         for _ in range(_STARTS - 1):
             with contextlib.suppress(ServerDiedError):
@@ -211,29 +207,29 @@ class LaunchTarget:
         ]
 
     def check(self) -> None:
-        """Make sure that the program is there, whatever it may say to its arguments.
+        """Check that the program exists.
 
         Raises:
-            TargetError: it is not.
+            TargetError: it does not.
         """
         program = self._words[0]
         if not any(name in program for name in "{}") and shutil.which(program) is None:
             raise TargetError(f"can't start {program}: there is no such program")
 
     def stop_all(self) -> None:
-        """Kill every server that runs, for a process that is about to end. It can be called in a signal's handler."""
+        """Kill every running server; safe in a signal handler."""
         for server in tuple(self._servers):
             server.stop()
 
 
 class LaunchedServer(SocketServer):
-    """A server process of our own, in a process group of its own.
+    """Server process in its own process group.
 
     Args:
-        words: the command, with placeholders.
-        sets: the words of the broker's settings.
-        running: where it stands from before it is started until it has been stopped.
-        nodes: the number of its nodes.
+        words: the command with placeholders.
+        sets: the words of the settings.
+        running: the set of running servers.
+        nodes: number of nodes.
     """
 
     def __init__(self, words: list[str], sets: list[str], running: list[LaunchedServer], nodes: int = 1) -> None:
@@ -256,12 +252,10 @@ class LaunchedServer(SocketServer):
             raise
 
     def restart(self) -> None:
-        """Kill the process with SIGKILL and start it again on its folder. See :meth:`Server.restart`."""
         self._kill()
         self._launch()
 
     def stop(self) -> None:
-        """Kill the process and remove its folder."""
         self._kill()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._ports.give_back()
@@ -294,7 +288,7 @@ class LaunchedServer(SocketServer):
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        # Without a limit, this waits for ever in the handler of a signal that has interrupted a look at the process.
+        # In a signal handler that interrupted a poll of the process, the wait would not end without a limit.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_TIMEOUT_SECONDS)
         self._process = None
@@ -305,10 +299,10 @@ class LaunchedServer(SocketServer):
 
 
 def last_words(path: Path) -> str:
-    """Return the end of what a program has printed into a file; nothing if there is none.
+    """Return the end of a program's output file; empty if there is none.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the file cannot be read.
     """
     if not path.exists():
         return ""
@@ -319,7 +313,7 @@ def last_words(path: Path) -> str:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let signals that may end this process wait until it knows its child: who handles them wants to end that too."""
+    """Block signals until this process knows its child, which their handlers must end, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

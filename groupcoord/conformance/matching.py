@@ -1,15 +1,13 @@
-"""Does this response match what was recorded? Variables, unordered lists, and the first difference if not.
+"""Matching of responses with recorded ones: variables, unordered lists, and the first difference.
 
-Expected bodies are plain data in which a text may be a variable:
+Expected bodies are plain data in which text may be a variable:
 
 * ``$g`` and ``$g…``: the group id of this run, and ids that start with it;
-* ``$mN``: a member id; ``$pN``: a producer id. They take the first value they meet and stay equal from then on; two
-  variables never share a value;
-* ``$topic:NAME``: the id of a topic; of one that is made on the way, the first value it meets;
+* ``$mN``: a member id; ``$pN``: a producer id. They keep the first value they match, and differ from each other;
+* ``$topic:NAME``: a topic id; for a topic created by the transcript, the first value it matches;
 * ``$any``: matches everything.
 
-Lists match in any order. Fields that the expected body doesn't name are not compared, nor are those in
-:data:`IGNORED_FIELDS`.
+Lists match in any order. Fields missing in the expected body are not compared, nor those in :data:`IGNORED_FIELDS`.
 """
 
 from __future__ import annotations
@@ -23,11 +21,9 @@ from attrs import frozen
 from groupcoord.conformance.entities import Plain
 
 Bindings = Mapping[str, str | int]
-"""Values of variables."""
-
 ANYTHING = "$any"
 IGNORED_FIELDS = frozenset({"throttle_time", "error_message", "host", "port", "node_id", "topic_config_error_code"})
-"""Fields that depend on the server's place, mood or wording."""
+"""Fields that depend on the server's address or wording."""
 
 MISSING = "(missing)"
 _VARIABLE = re.compile(r"\$(?:any|g.*|m\d+|p\d+|topic:.+)", re.DOTALL)
@@ -35,17 +31,17 @@ _MAX_CHOICES = 20_000
 
 
 class TooAmbiguousError(Exception):
-    """A list can be matched in so many ways that the search was given up."""
+    """The search through the orders of a list was abandoned."""
 
 
 @frozen
 class Difference:
-    """Where a response first differs from what was recorded.
+    """First difference from the recorded response.
 
     Attributes:
-        path: the way to it from the body, as in ``members[0].metadata``; empty for the body itself.
-        expected: what was recorded there; a variable is shown with its value.
-        got: what the server answered there.
+        path: path from the body, such as ``members[0].metadata``; empty for the body itself.
+        expected: recorded value; variables have their values.
+        got: value of the server.
     """
 
     path: str
@@ -57,7 +53,7 @@ VariableKind = Literal["any", "group", "member", "producer", "topic"]
 
 
 def variable_kind(text: str) -> VariableKind | None:
-    """Return what kind of variable ``text`` is, or None for any other text.
+    """Return the kind of a variable, or None for other text.
 
     Raises:
         ValueError: it starts with ``$`` but is no variable.
@@ -73,10 +69,10 @@ def variable_kind(text: str) -> VariableKind | None:
 
 
 def substitute(body: Plain, bindings: Bindings) -> Plain:
-    """Return ``body`` with the values of its variables.
+    """Return a body with the values of its variables.
 
     Raises:
-        KeyError: a variable has no value yet.
+        KeyError: a variable has no value.
     """
     if isinstance(body, dict):
         return {key: substitute(value, bindings) for key, value in body.items()}
@@ -88,7 +84,7 @@ def substitute(body: Plain, bindings: Bindings) -> Plain:
 
 
 def in_order(body: Plain) -> Plain:
-    """Return a body whose lists match in their order only."""
+    """Return a body with lists that match only in their order."""
     if isinstance(body, dict):
         return {name: in_order(value) for name, value in body.items()}
     if isinstance(body, list):
@@ -97,30 +93,30 @@ def in_order(body: Plain) -> Plain:
 
 
 def with_messages(body: Plain) -> Plain:
-    """Return a body whose error messages are compared."""
+    """Return a body with error messages that are compared."""
     if isinstance(body, dict):
         return {"message" if name == "error_message" else name: with_messages(each) for name, each in body.items()}
     return [with_messages(each) for each in body] if isinstance(body, list) else body
 
 
 def match(expected: Plain, got: Plain, bindings: Bindings) -> Bindings | None:
-    """Return the variables' values under which ``got`` is as expected, or None if there are none.
+    """Return values of variables for which a response matches, or None.
 
     Args:
         expected: the recorded body.
-        got: the server's.
-        bindings: values that variables have already.
+        got: the server's body.
+        bindings: present values of variables.
 
     Raises:
-        TooAmbiguousError: the search through orders of lists became too long.
+        TooAmbiguousError: the search was abandoned.
     """
     return next(_Search().matches(expected, got, dict(bindings)), None)
 
 
 def first_difference(expected: Plain, got: Plain, bindings: Bindings) -> Difference | None:
-    """Return where two bodies first differ, or None if they match.
+    """Return the first difference of two bodies, or None.
 
-    In lists, elements that match are paired off first; of the others, the pair that is most alike is looked into.
+    Matching elements of lists are paired first; of the rest, the most similar pair is compared.
     """
     if match(expected, got, bindings) is not None:
         return None
@@ -128,13 +124,12 @@ def first_difference(expected: Plain, got: Plain, bindings: Bindings) -> Differe
 
 
 class _Search:
-    """One search for a match; it counts the pairs it tries, as a hostile list must not keep it busy for ever."""
+    """Search for a match, which counts pairs to bound the work on a hostile list."""
 
     def __init__(self) -> None:
         self._choices = 0
 
     def matches(self, expected: Plain, got: Plain, bindings: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the bindings of every way in which ``got`` matches."""
         if isinstance(expected, dict):
             if isinstance(got, dict):
                 yield from self._fields(_by_cost(expected), 0, got, bindings)
@@ -160,7 +155,7 @@ class _Search:
                 yield from self._fields(fields, index + 1, got, bound)
 
     def _elements(self, expected: list[Plain], got: list[Plain], bindings: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Pair every expected element with one of ``got``, depth first; a stack of its own, as lists may be long."""
+        """Pair every expected element, depth first, with an explicit stack for long lists."""
         if not expected:
             yield bindings
             return
@@ -185,7 +180,7 @@ class _Search:
     def _candidates(
         self, expected: Plain, got: list[Plain], is_used: list[bool], bindings: dict[str, Any]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield each free element that matches, with the bindings; of equal elements only the first."""
+        """Yield each free matching element with bindings; of equal elements only the first."""
         literals = _literals(expected)
         tried: list[Plain] = []
         for index, candidate in enumerate(got):
@@ -201,7 +196,7 @@ class _Search:
 
 
 def _literals(expected: Plain) -> list[tuple[str, Plain]]:
-    """Return the fields that count and hold neither a variable nor further fields."""
+    """Return the compared scalar fields without variables."""
     if not isinstance(expected, dict):
         return []
     return [
@@ -214,12 +209,12 @@ def _literals(expected: Plain) -> list[tuple[str, Plain]]:
 
 
 def _contradicts(literals: list[tuple[str, Plain]], got: Plain) -> bool:
-    """Return whether a field of ``got`` is plainly another: a quick look that spares most candidates the search."""
+    """Return whether a scalar field differs: a quick test that excludes most candidates."""
     return isinstance(got, dict) and any(got.get(name, MISSING) != value for name, value in literals)
 
 
 def _by_cost(expected: dict[str, Plain]) -> list[tuple[str, Plain]]:
-    """Return the fields that count, scalars first: they rule out most candidates at once."""
+    """Return the compared fields, scalars first, since they exclude most candidates."""
     fields = [(name, value) for name, value in expected.items() if name not in IGNORED_FIELDS]
     return sorted(fields, key=lambda field: isinstance(field[1], dict | list))
 
@@ -237,7 +232,7 @@ def _value_of(variable: str, bindings: Bindings) -> str | int:
 
 
 def _bind(variable: str, got: Plain, bindings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the bindings with ``variable`` standing for ``got``, or None if it can't."""
+    """Return the bindings with a variable's value, or None if it cannot have it."""
     kind = variable_kind(variable)
     if kind == "any":
         return bindings
@@ -292,14 +287,14 @@ def _explain_list(expected: list[Plain], got: list[Plain], bindings: dict[str, A
 
 
 def _likeness(expected: Plain, got: Plain, bindings: dict[str, Any]) -> int:
-    """Return how many fields of an element match."""
+    """Return the number of matching fields."""
     if not (isinstance(expected, dict) and isinstance(got, dict)):
         return 0
     return sum(match(value, got.get(name), bindings) is not None for name, value in _by_cost(expected))
 
 
 def _shown(expected: Plain, bindings: dict[str, Any]) -> Plain:
-    """Return an expected value with its variables named together with their values."""
+    """Return an expected value with variables and their values."""
     if isinstance(expected, dict):
         return {key: _shown(value, bindings) for key, value in expected.items()}
     if isinstance(expected, list):

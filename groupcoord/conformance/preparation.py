@@ -43,17 +43,17 @@ _NO_PRODUCER = {"transactional_id": None, "transaction_timeout": 60_000, "produc
 
 
 def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
-    """Create topics that don't exist, and wait until the server knows them all.
+    """Create missing topics and wait for them.
 
     Args:
-        server: where.
-        topics: name and number of partitions.
+        server: the server.
+        topics: partition counts by name.
 
     Returns:
-        Name and topic id.
+        Topic ids by name.
 
     Raises:
-        TargetError: they are not there in time, or one exists with another number of partitions.
+        TargetError: a topic is late, or exists with another number of partitions.
     """
     if not topics:
         return {}
@@ -75,10 +75,10 @@ def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
 
 
 def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, Any]]:
-    """Wait until topics that were just created have leaders that answer, and return what Metadata says of them.
+    """Wait until new topics have responding leaders, and return their metadata.
 
     Raises:
-        TargetError: they have not in time.
+        TargetError: a topic is late.
     """
     query = {
         "topics": [{"topic_id": None, "name": name} for name in names],
@@ -91,7 +91,7 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
         while server.now_ms() < give_up_ms:
             answered = client.ask("Metadata", 12, query)
             known = [topic for topic in answered["topics"] if topic["name"] in names and _is_ready(topic)]
-            # A broker may know who leads a partition a moment before it leads.
+            # A broker may know the leader of a partition before it leads.
             asks_leader = answers_offsets and len(answered["brokers"]) == 1
             if len(known) == len(names) and (not asks_leader or _lead(client, known)):
                 return known
@@ -100,10 +100,10 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
 
 
 def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings) -> None:
-    """Wait until the coordinators of a transcript's groups and transactional ids have loaded. Changes nothing.
+    """Wait until the coordinators of a transcript's groups and transactional ids have loaded.
 
     Raises:
-        TargetError: they have not in time.
+        TargetError: they are late.
     """
     groups = group_ids(transcript, bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
@@ -119,10 +119,10 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
 
 
 def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> None:
-    """Replace all ACLs of a server, and wait until it shows them.
+    """Replace all ACLs of a server and wait until it lists them.
 
     Raises:
-        TargetError: it refuses them, or they are not there in time.
+        TargetError: the server refuses them or is late.
     """
     creations = [
         {
@@ -145,7 +145,7 @@ def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> No
         give_up_ms = server.now_ms() + _TIMEOUT_MS
         while server.now_ms() < give_up_ms:
             described = client.ask("DescribeAcls", 3, _ANY_ACL)
-            if described["error_code"] == "CLUSTER_AUTHORIZATION_FAILED":  # which is what they say
+            if described["error_code"] == "CLUSTER_AUTHORIZATION_FAILED":  # as the ACLs require
                 return
             if sum(len(resource["acls"]) for resource in described["resources"]) == len(creations):
                 return
@@ -154,7 +154,7 @@ def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> No
 
 
 def group_ids(transcript: Transcript, bindings: Bindings) -> list[str]:
-    """Return the ids of all groups that a transcript may make, as they are with the value of ``$g`` among bindings."""
+    """Return the ids of all groups that a transcript may create."""
     text = json.dumps([step.body for step in transcript.steps if isinstance(step, Send)])
     variables = {"$g", *re.findall(r'"(\$g[^"]*)"', text)}
     return sorted(str(substitute(variable, bindings)) for variable in variables)
@@ -181,16 +181,15 @@ def _lead(client: Client, topics: list[dict[str, Any]]) -> bool:
 
 
 def find_nodes(server: Server) -> dict[int, Node]:
-    """Return the nodes that a server describes in Metadata, by id."""
     with open_client(server) as client:
         brokers = client.ask("Metadata", 4, {"topics": [], "allow_auto_topic_creation": False})["brokers"]
     return {broker["node_id"]: Node(broker["node_id"], broker["host"], broker["port"]) for broker in brokers}
 
 
 def find_coordinators(client: Client, groups: list[str]) -> dict[Node, list[str]]:
-    """Return the coordinators of groups, and the groups of each; empty while one of them has none.
+    """Return groups by coordinator; empty while a group has none.
 
-    The first such request makes a fresh broker create ``__consumer_offsets``.
+    The first such request makes a new broker create ``__consumer_offsets``.
     """
     found = client.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": groups})["coordinators"]
     coordinators: dict[Node, list[str]] = {}
@@ -216,7 +215,7 @@ def _have_loaded(client: Client, groups: list[str]) -> bool:
     described = client.ask("DescribeGroups", 5, {"groups": groups, "include_authorized_operations": False})
     if any(group["error_code"] in _NOT_READY for group in described["groups"]):
         return False
-    listed = client.ask("ListGroups", 4, {"states_filter": []})  # fails as a whole while any log partition loads
+    listed = client.ask("ListGroups", 4, {"states_filter": []})  # fails while any log partition loads
     return listed["error_code"] not in _NOT_READY
 
 
@@ -230,7 +229,7 @@ def _transactions_ready(client: Client, transactional_ids: list[str], apis: Cont
         described = client.ask("DescribeTransactions", 0, {"transactional_ids": transactional_ids})
         if any(state["error_code"] in _NOT_READY for state in described["transaction_states"]):
             return False
-    if "InitProducerId" in apis:  # a fresh broker may have no producer ids to give yet
+    if "InitProducerId" in apis:  # a new broker may have no producer ids yet
         return client.ask("InitProducerId", 4, _NO_PRODUCER)["error_code"] not in _NOT_READY
     return True
 
@@ -253,24 +252,24 @@ def _named_transactions(body: dict[str, Plain]) -> Iterable[str]:
 _TROUBLE = (BodyError, ConnectionClosedError, NoResponseError, ResponseError)
 _GROUP_RESOURCE = 32
 _SET_FOR_THE_GROUP = 8
-"""The source of a setting that was set for a group (``DYNAMIC_GROUP_CONFIG``)."""
+"""Source of a group's own setting (``DYNAMIC_GROUP_CONFIG``)."""
 _DELETE = 1
 _ABORT_TRIES = 20
 
 
 @define
 class Cleaner:
-    """What a run needs to remember for cleaning up: which topics there were before it, and what it made since.
+    """Removal of topics, groups and settings that a run created.
 
     Attributes:
-        server: where.
-        facts: what that lists.
-        topics_before: names of the topics that are none of the run's.
-        topics: names of topics that the run may have made.
-        group_ids: of the transcripts that were replayed; ids that begin with one of them are the run's, too. All of
-            them are deleted, listed or not: Kafka lists a group that came without a record of its own, as by a commit
-            that was refused, only after the next write to its log partition.
-        named_groups: ids that are the same in each run, of groups that were not there before.
+        server: the server.
+        facts: facts about the server.
+        topics_before: names of other topics.
+        topics: topics that the run may have created.
+        group_ids: ids of replayed transcripts; the run also owns ids that begin with them. All are deleted, listed or
+            not: Kafka lists a group without a record, such as after a refused commit, only after the next write to its
+            log partition.
+        named_groups: fixed ids of groups that did not exist before.
         has_nodes: groups may be on several nodes.
     """
 
@@ -283,17 +282,13 @@ class Cleaner:
     has_nodes: bool = False
 
     def expect(self, group_ids: Iterable[str], named_groups: Iterable[str], topics: Iterable[str]) -> None:
-        """Remember what a transcript is about to make: groups, those of fixed names, and topics."""
+        """Note the groups and topics that a transcript may create."""
         self.group_ids.extend(group_ids)
         self.named_groups.update(named_groups)
         self.topics.update(topics)
 
     def clean(self) -> list[str]:
-        """Take everything away.
-
-        Returns:
-            What couldn't be, in words.
-        """
+        """Remove everything; return descriptions of what remains."""
         left = []
         for clean in (self._abort_transactions, self._delete_groups, self._delete_group_settings, self._delete_topics):
             try:

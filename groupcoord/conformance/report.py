@@ -25,27 +25,27 @@ _LONG = 20_000
 
 
 class Verdict(StrEnum):
-    """How a transcript fared."""
+    """Verdict on a transcript."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
     EXPECTED = "expected"
-    """It failed, as was expected."""
+    """Failed as expected."""
 
 
 @frozen
 class Failure:
-    """Why a transcript failed.
+    """Failure of a transcript.
 
     Attributes:
-        step: the step's number, counted from 1; 0 if it failed before the first.
-        action: what was being done, as in ``receive JoinGroup v9 on b``.
-        message: what went wrong.
-        difference: where the response first differs, if that is what went wrong.
-        expected: the recorded response, if there is one.
-        got: the server's response, if there is one.
-        late_by_ms: by how many milliseconds the answer came later than recorded, if that is what went wrong.
+        step: number of the step, from 1; 0 before the first.
+        action: the action, such as ``receive JoinGroup v9 on b``.
+        message: the error.
+        difference: first difference of the response, or None.
+        expected: recorded response, or None.
+        got: the server's response, or None.
+        late_by_ms: milliseconds by which a response was later than recorded, or None.
     """
 
     step: int
@@ -80,16 +80,16 @@ class Failure:
 
 @frozen
 class Outcome:
-    """What came of one transcript.
+    """Result of one transcript.
 
     Attributes:
-        transcript: which one.
-        verdict: how it fared.
-        failure: why it failed, if it did.
-        reason: why it was skipped or expected to fail, if it was.
-        hints: what may help to understand why it failed: settings that it needs, versions that the server doesn't list.
-        seconds: how long it took.
-        failure_beside_others: why it failed at first, when others were replayed at the same time, if it passed alone.
+        transcript: the transcript.
+        verdict: the verdict.
+        failure: the failure, or None.
+        reason: why it was skipped or expected to fail.
+        hints: possible causes of a failure: required settings, unlisted versions.
+        seconds: duration.
+        failure_beside_others: failure in a concurrent replay, if the transcript passed alone.
     """
 
     transcript: Transcript
@@ -121,12 +121,12 @@ class Outcome:
 
 @define
 class Report:
-    """The outcomes of a run, in the order of the transcripts.
+    """Outcomes of a run in the order of the transcripts.
 
     Attributes:
-        outcomes: what came of each.
-        server: what the first server said of itself; None if there was none.
-        left_behind: what the run could not take away again, in words.
+        outcomes: the outcomes.
+        server: facts about the first server, or None.
+        left_behind: descriptions of what the run could not remove.
     """
 
     outcomes: list[Outcome] = field(factory=list)
@@ -139,7 +139,7 @@ class Report:
         return self.count(Verdict.FAILED) == 0
 
     def count(self, verdict: Verdict, area: str | None = None) -> int:
-        """Return how many transcripts fared so, in one area or in all."""
+        """Return the number of transcripts with a verdict, in one area or in all."""
         return sum(outcome.verdict is verdict and area in (None, outcome.transcript.area) for outcome in self.outcomes)
 
     def areas(self) -> list[str]:
@@ -147,19 +147,19 @@ class Report:
         return sorted({outcome.transcript.area for outcome in self.outcomes})
 
     def failed(self) -> list[Outcome]:
-        """Return the outcomes that failed."""
+        """Return the failed outcomes."""
         return [outcome for outcome in self.outcomes if outcome.verdict is Verdict.FAILED]
 
     def summary(self) -> str:
-        """Return the counts in one line: ``N passed, N failed, N skipped``, and ``N expected`` if there are such."""
+        """Return the counts in one line: ``N passed, N failed, N skipped``, with ``N expected`` if any."""
         return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in self.verdicts())
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts worth a column: all but that of expected failures, and that if there are such."""
+        """Return the verdicts to show: all, but ``expected`` only if it occurs."""
         return [verdict for verdict in Verdict if verdict is not Verdict.EXPECTED or self.count(verdict)]
 
     def describe(self, *, verbose: bool = False) -> str:
-        """Return every failure in words, and the counts."""
+        """Return every failure and the counts as text."""
         lines: Iterable[str] = (
             f"{outcome.transcript}: {outcome.failure.describe(verbose=verbose)}"
             for outcome in self.failed()
@@ -189,11 +189,11 @@ _SAME_DELAY = 0.2
 
 @frozen
 class Cause:
-    """What several failures have in common.
+    """Common cause of several failures.
 
     Attributes:
-        text: the difference, in a sentence.
-        outcomes: the transcripts that failed by it, in the order of the run.
+        text: the difference as a sentence.
+        outcomes: the failed transcripts in the order of the run.
     """
 
     text: str
@@ -201,9 +201,9 @@ class Cause:
 
 
 def causes_of(outcomes: Iterable[Outcome]) -> list[Cause]:
-    """Sort failures by what differs, the most frequent difference first; among equals the order is that of the run.
+    """Return failures grouped by difference, the most frequent first.
 
-    Two failures have one cause if the same API answered another value in the same field, or if it answered late.
+    Failures have one cause if the same API returned another value in the same field, or was late.
     """
     found: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in outcomes:
@@ -248,31 +248,31 @@ def _api(failure: Failure) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value in short; of a variable only its name, since its value is another in each transcript."""
+    """Return a short form of a value; of a variable only the name, since values differ between transcripts."""
     text = value.split(" = ")[0] if isinstance(value, str) and value.startswith("$") else str(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 class ExpectationsError(GroupcoordError):
-    """A file of expected failures can't be read, or names what there isn't; the message names the line."""
+    """A file of expected failures is invalid; the message has the line."""
 
 
 @frozen
 class Expectations:
-    """Which transcripts are expected to fail, by patterns such as ``static/*``, each with a reason or none."""
+    """Expected failures: patterns such as ``static/*`` with optional reasons."""
 
     patterns: dict[str, str]
 
     @classmethod
     def load(cls, path: Path, transcripts: Iterable[Transcript]) -> Expectations:
-        """Read a file: a name or pattern on each line, and after ``#`` the reason.
+        """Read a file with a name or pattern on each line, and a reason after ``#``.
 
         Args:
             path: the file.
-            transcripts: what the names may stand for.
+            transcripts: the transcripts to match.
 
         Raises:
-            ExpectationsError: the file can't be read, or a line matches no transcript.
+            ExpectationsError: the file cannot be read, or a line matches no transcript.
         """
         try:
             lines = read_text(path).splitlines()
@@ -290,15 +290,15 @@ class Expectations:
         return cls(patterns)
 
     def expects(self, transcript: Transcript) -> bool:
-        """Tell whether a transcript is expected to fail."""
+        """Return whether a transcript is expected to fail."""
         return self._pattern(transcript) is not None
 
     def apply(self, report: Report) -> Report:
-        """Return a report in which failures that were expected are no failures."""
+        """Return a report with expected failures marked."""
         return evolve(report, outcomes=[self._judge(outcome) for outcome in report.outcomes])
 
     def passed_unexpectedly(self, report: Report) -> list[Transcript]:
-        """Return the transcripts that were expected to fail, and passed."""
+        """Return the transcripts that passed although expected to fail."""
         passed = (outcome.transcript for outcome in report.outcomes if outcome.verdict is Verdict.PASSED)
         return [transcript for transcript in passed if self.expects(transcript)]
 
@@ -317,15 +317,15 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @frozen
 class Case:
-    """One thing that was tried.
+    """Test case.
 
     Attributes:
         suite: its suite.
         name: its name in the suite.
-        seconds: how long it took.
-        failure: why it failed, in a line; empty if it did not.
-        details: the same at length.
-        skipped: why it was skipped; empty if it was not.
+        seconds: duration.
+        failure: one line, or empty.
+        details: long form of the failure.
+        skipped: reason for skipping, or empty.
     """
 
     suite: str
@@ -337,13 +337,13 @@ class Case:
 
 
 def junit_xml(report: Report) -> str:
-    """Return a report as JUnit XML. A failure that was expected counts as skipped, as in pytest."""
+    """Return a report as JUnit XML; an expected failure counts as skipped, as in pytest."""
     outcomes = sorted(report.outcomes, key=lambda outcome: outcome.transcript.area)
     return to_junit("groupcoord conformance", map(_case, outcomes))
 
 
 def to_junit(title: str, cases: Iterable[Case]) -> str:
-    """Return cases as JUnit XML, with a suite for each name of a suite, in the order in which they come."""
+    """Return cases as JUnit XML, with a test suite for each suite name."""
     by_suite: dict[str, list[Case]] = {}
     for case in cases:
         by_suite.setdefault(case.suite, []).append(case)
@@ -389,7 +389,7 @@ def _case(outcome: Outcome) -> Case:
 
 
 def _in_a_sentence(failure: Failure) -> str:
-    """Return what went wrong, with what was expected and what came, as build servers show it in a list."""
+    """Return a failure as one line with expected and actual value."""
     difference = failure.difference
     if difference is None:
         return failure.message
@@ -398,7 +398,6 @@ def _in_a_sentence(failure: Failure) -> str:
 
 
 def _clean(text: str) -> str:
-    """Replace characters that XML can't hold."""
     return _NOT_IN_XML.sub("\ufffd", text)
 
 
@@ -406,19 +405,19 @@ FAILED = "failed"
 
 
 class RunFileError(GroupcoordError):
-    """A file is not what ``groupcoord conformance --json`` printed."""
+    """A file is not output of ``groupcoord conformance --json``."""
 
 
 @frozen
 class Change:
-    """A transcript that fared otherwise in the second run.
+    """Transcript with another result in the second run.
 
     Attributes:
-        name: the transcript's area and name.
-        before: its verdict in the first run, with the reason; empty if it wasn't there.
-        after: its verdict in the second run, with the reason; empty if it wasn't there.
-        is_worse: it fails, and did not.
-        is_better: it failed, and doesn't any more.
+        name: area and name.
+        before: verdict of the first run with its reason; empty if missing.
+        after: verdict of the second run with its reason; empty if missing.
+        is_worse: it fails now, and did not.
+        is_better: it failed, and does not now.
     """
 
     name: str
@@ -429,10 +428,10 @@ class Change:
 
 
 def load_run(path: Path) -> dict[str, Any]:
-    """Read what ``groupcoord conformance --json`` printed.
+    """Read output of ``groupcoord conformance --json``.
 
     Raises:
-        RunFileError: the file can't be read, or holds something else.
+        RunFileError: the file is invalid.
     """
     try:
         found = parse_json(read_text(path))
@@ -445,11 +444,11 @@ def load_run(path: Path) -> dict[str, Any]:
 
 
 def compare_runs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """Return what fared otherwise, or failed otherwise, by name.
+    """Return the transcripts with another verdict or failure, by name.
 
     Args:
-        before: the first run, as JSON data of :meth:`Report.to_json`.
-        after: the second.
+        before: the first run, from :meth:`Report.to_json`.
+        after: the second run.
     """
     old, new = _by_name(before), _by_name(after)
     changes = []
@@ -475,7 +474,7 @@ def _verdict(outcome: Mapping[str, Any] | None) -> str:
 
 
 def _essence(outcome: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Return what doesn't depend on the moment: not the milliseconds that an answer took, nor ids of the run."""
+    """Return the part of an outcome that is equal in every run, without durations and ids."""
     if outcome is None:
         return ()
     failure = outcome.get("failure") or {}

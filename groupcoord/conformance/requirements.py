@@ -1,8 +1,7 @@
-"""What a transcript needs of a server, and which of it a server has not.
+"""Requirements of transcripts: APIs, nodes and settings that a server may lack.
 
-A transcript names the settings that it was recorded with besides
-:data:`~groupcoord.conformance.targets.USUAL_SETTINGS`. Of those it needs only what its own requests can meet: who never
-joins doesn't care how long a new group waits.
+A transcript was recorded with :data:`~groupcoord.conformance.targets.USUAL_SETTINGS` and its own settings. It requires
+only those that its requests depend on: without a join, the initial rebalance delay does not matter.
 """
 
 from __future__ import annotations
@@ -21,39 +20,33 @@ OPTIONAL_APIS = frozenset(
         *("StreamsGroupDescribe", "StreamsGroupHeartbeat"),
     )
 )
-"""APIs that a server may do without, as older brokers do: transcripts that send them are skipped there."""
+"""APIs that a server may lack, as older brokers do; transcripts with them are then skipped."""
 
 INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"
 _OTHERS_WAIT_MS = 1500
-"""So much longer than recorded a member may well be silent while nobody is delayed."""
+"""Time that a member may be silent for longer than recorded without delaying others."""
 
 _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"))
 
 
 def missing_apis(transcript: Transcript, facts: ServerFacts) -> list[str]:
-    """Return those of the :data:`OPTIONAL_APIS` that a transcript sends and the server doesn't list."""
+    """Return the :data:`OPTIONAL_APIS` that a transcript sends and the server does not list."""
     return sorted({step.api for step in _sends(transcript)} & OPTIONAL_APIS - set(facts.apis))
 
 
 def missing_nodes(transcript: Transcript, server: Server) -> set[int]:
-    """Return the ids of the nodes that a transcript needs and a server doesn't have."""
     return set(range(1, transcript.nodes + 1)) - find_nodes(server).keys()
 
 
 def unlisted_versions(transcript: Transcript, facts: ServerFacts) -> list[str]:
-    """Return the requests of a transcript, as in ``JoinGroup v9``, whose API or version the server doesn't list."""
+    """Return requests of a transcript, such as ``JoinGroup v9``, that the server does not list."""
     sent = sorted({(step.api, step.version) for step in _sends(transcript)})
     return [f"{api} v{version}" for api, version in sent if not _lists(facts, api, version)]
 
 
 def unmet_settings(transcript: Transcript, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that a transcript needs and a server has otherwise; what isn't known is taken for met.
-
-    Args:
-        transcript: what is to be replayed.
-        settings: what is known of the server's, under Kafka's keys.
-    """
+    """Return the required settings with other values on the server; unknown ones count as met."""
     own = {key: str(value) for key, value in transcript.settings.items()}
     unmet = {key: value for key, value in own.items() if key in settings and not _equal(value, settings[key])}
     for key, usual in USUAL_SETTINGS.items():
@@ -66,12 +59,11 @@ def unmet_settings(transcript: Transcript, settings: Mapping[str, str]) -> dict[
 
 
 def needed_keys(transcripts: Iterable[Transcript]) -> set[str]:
-    """Return the keys of all settings that transcripts may need."""
     return set(USUAL_SETTINGS).union(*(transcript.settings for transcript in transcripts))
 
 
 def topics_made_by(transcript: Transcript) -> set[str]:
-    """Return the names of topics that a transcript wants, creates or lets be created by asking for them."""
+    """Return the topics that a transcript requires or creates."""
     asked = (
         topic.get("name")
         for step in _sends(transcript)
@@ -82,13 +74,12 @@ def topics_made_by(transcript: Transcript) -> set[str]:
 
 
 def groups_named_by(transcript: Transcript) -> set[str]:
-    """Return the ids of groups that a transcript commits for and that are the same in each run: the empty one."""
+    """Return the fixed group ids for which a transcript commits: the empty one."""
     ids = (step.body["group_id"] for step in _sends(transcript) if step.api == "OffsetCommit")
     return {group_id for group_id in ids if not group_id.startswith("$")}
 
 
 def alters_broker(transcript: Transcript) -> bool:
-    """Tell whether a transcript changes settings of the broker that other clients rely on."""
     return any(
         resource.get("resource_type") == BROKER_RESOURCE
         for step in _sends(transcript)
@@ -111,18 +102,13 @@ def _sends(transcript: Transcript) -> Iterator[Send]:
 
 
 def initial_delay_ms(transcript: Transcript, settings: Mapping[str, str]) -> int:
-    """Return how much longer than recorded joins may take on a server where members of a new group wait for company.
-
-    Args:
-        transcript: what is to be replayed; it meets what it needs there.
-        settings: what is known of the server's, under Kafka's keys.
-    """
+    """Return by how much the initial rebalance delay of a server may delay joins of a transcript."""
     found = settings.get(INITIAL_DELAY, "")
     return int(found) if found.isdecimal() and INITIAL_DELAY not in transcript.settings else 0
 
 
 def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain, tuple[Step, ...]]]:
-    """Yield each request with the body of its response and the steps in between; no body if none was recorded."""
+    """Yield each request with the body of its response (or None) and the steps in between."""
     unanswered: dict[str, list[int]] = {}
     ends: list[tuple[int, int, Plain]] = []
     for place, step in enumerate(transcript.steps):
@@ -144,9 +130,9 @@ def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain, tuple[Step
 
 
 def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
-    """Somebody does something while a new group waits for company, which was recorded without that.
+    """Return whether a transcript acts during another initial rebalance delay.
 
-    Who is alone with its group learns the same, later; unless others are then silent for longer than their sessions.
+    A single member gets the same responses later, unless others are then silent for longer than their sessions.
     """
     delays, sessions_ms = 0, []
     for send, body, meanwhile in _exchanges(transcript):
@@ -166,7 +152,7 @@ def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
 
 
 def _joins_with_session_timeouts_between(transcript: Transcript, value: str, found: str) -> bool:
-    """A session timeout is refused by the one and accepted by the other."""
+    """Return whether a session timeout is valid for only one of two limits."""
     bounds = sorted(int(text) for text in (value, found) if text.lstrip("-").isdecimal())
     timeouts = [step.body.get("session_timeout", 0) for step in _sends(transcript) if step.api == "JoinGroup"]
     between = len(bounds) == 2 and any(bounds[0] <= timeout < bounds[1] for timeout in timeouts)
@@ -197,4 +183,4 @@ _MATTERS: Mapping[str, Callable[[Transcript, str, str], bool]] = {
     "group.consumer.min.heartbeat.interval.ms": _asks_for_settings,
     "auto.create.topics.enable": _lets_topics_be_made,
 }
-"""For each of the usual settings, whether a transcript meets the difference between two values of it."""
+"""Functions that return whether a transcript depends on the difference between two values, by setting."""

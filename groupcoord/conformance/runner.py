@@ -1,4 +1,4 @@
-"""Running many transcripts against a target."""
+"""Runner of transcripts against a target."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OnOutcome = Callable[[Outcome], None]
 OnFacts = Callable[[ServerFacts], None]
 
 _REPEATED_MAX = 16
-"""So many transcripts that failed beside others are replayed again, alone; where more fail, the server is another."""
+"""Number of failed transcripts that are repeated alone; more failures are a property of the server."""
 
 
 def run(
@@ -53,25 +53,24 @@ def run(
     on_facts: OnFacts | None = None,
     on_outcome: OnOutcome | None = None,
 ) -> Report:
-    """Replay transcripts and report how they fared.
+    """Replay transcripts and return a report.
 
-    A target that is shared gets one server for each group of equal settings. Transcripts without a restart then run
-    at the same time, as they mostly sleep; those with one follow in turn, and so do, once more and alone, a few that
-    failed: a busy server may be late, and groups that share a log partition may meet there. A target that is not
-    shared gives every transcript a server of its own. A target whose settings are its owner's is asked for them: what
-    needs others is skipped.
+    A shared target has one server for each group of equal settings. Transcripts without a restart run concurrently, as
+    they mostly sleep; those with one follow in turn. A few failed ones are repeated alone, since a busy server may be
+    late and groups may share a log partition. Otherwise every transcript has its own server. If the settings belong to
+    the server's owner, they are queried, and transcripts that need others are skipped.
 
     Args:
-        transcripts: what to replay.
-        target: what to replay it against.
-        jobs: how many transcripts at the same time, at most; only for shared targets.
-        prefix: what the ids of groups, and the names that are made from them, begin with.
-        cleans: take away in the end what the run has made on a server that is not the target's own.
-        on_facts: called in the calling thread with what the first server says of itself, before the first transcript.
-        on_outcome: called in the calling thread with each outcome as it comes.
+        transcripts: the transcripts.
+        target: the target.
+        jobs: maximum number of concurrent transcripts on a shared target.
+        prefix: prefix of group ids and other names.
+        cleans: remove afterwards what the run created on a server that the target did not start.
+        on_facts: called in the calling thread with facts about the first server, before the first transcript.
+        on_outcome: called in the calling thread with each outcome.
 
     Returns:
-        The outcomes, in the order of ``transcripts``.
+        The outcomes in the order of ``transcripts``.
 
     Raises:
         ValueError: ``jobs`` is less than 1.
@@ -96,7 +95,7 @@ def settings_for(transcript: Transcript) -> Settings:
 
 @frozen
 class _Stage:
-    """Where transcripts are replayed: a server, what is known of it, what was there before, and who cleans up."""
+    """Server with facts, earlier contents and cleaner."""
 
     server: Server
     facts: ServerFacts
@@ -121,7 +120,7 @@ class _Run:
         self.left_behind: list[str] = []
 
     def alone(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
-        """Give every transcript a server of its own."""
+        """Replay every transcript on its own server."""
         for transcript in transcripts:
             started = time.monotonic()
             try:
@@ -130,7 +129,7 @@ class _Run:
                 yield _not_started(transcript, error)
                 continue
             try:
-                # the same group id every time, so that every run is alike
+                # the same group id in every run
                 stage = _Stage(server, self._ask_facts(server))
                 yield self._replay(transcript, stage, f"{self._prefix}{transcript.name}-000000", started)
             except TROUBLE as error:
@@ -139,7 +138,7 @@ class _Run:
                 server.stop()
 
     def shared(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
-        """Let transcripts with the same settings share a server."""
+        """Replay transcripts with equal settings on one server."""
         playable: list[Transcript] = []
         for transcript in transcripts:
             if transcript.restarts and not self._target.can_restart:
@@ -155,7 +154,6 @@ class _Run:
             yield from self._together(group)
 
     def _start(self, transcript: Transcript) -> Server:
-        """Start a server for a transcript, and for others that need the same."""
         settings = settings_for(transcript)
         return self._target.start(settings) if transcript.nodes == 1 else self._target.start(settings, transcript.nodes)
 
@@ -198,7 +196,7 @@ class _Run:
         finally:
             executor.shutdown(cancel_futures=True)
         if failed and stage.cleaner is not None:
-            stage.cleaner.clean()  # what they made may be in their own way
+            stage.cleaner.clean()  # leftovers could disturb their repetition
         for outcome in failed:
             alone = self._replay_shared(outcome.transcript, stage)
             is_better = alone.verdict is Verdict.PASSED and outcome.failure is not None
@@ -216,7 +214,6 @@ class _Run:
         return facts
 
     def _ask_what_is_there(self, server: Server) -> tuple[Mapping[str, int], Collection[str]]:
-        """Return the topics, with their numbers of partitions, and groups of a server that is somebody else's."""
         if self._target.own_settings is None:
             return {}, ()
         with open_client(server) as client:
@@ -241,11 +238,11 @@ class _Run:
         return Outcome(transcript, Verdict.FAILED, failure, hints=self._hints(transcript, stage.facts), seconds=seconds)
 
     def _tolerance(self, transcript: Transcript, facts: ServerFacts) -> Tolerance:
-        """Return how exactly answers have to come: where the initial delay isn't ours to set, joins may wait for it."""
+        """Return the tolerance, extended by the initial rebalance delay of a server with other settings."""
         return evolve(self._target.tolerance, initial_delay_ms=initial_delay_ms(transcript, facts.settings))
 
     def _why_skipped(self, transcript: Transcript, stage: _Stage) -> str:
-        """Return why a transcript can say nothing about this server; empty if it can."""
+        """Return why a transcript does not apply to a server, or empty."""
         facts = stage.facts
         if missing := missing_apis(transcript, facts):
             return f"the server doesn't list {', '.join(missing)}"
@@ -271,7 +268,7 @@ class _Run:
         return f"needs that there is no topic {', '.join(in_the_way)} yet" if in_the_way else ""
 
     def _hints(self, transcript: Transcript, facts: ServerFacts) -> tuple[str, ...]:
-        """Return what may help to understand why a transcript failed."""
+        """Return possible causes of a failure."""
         hints = []
         if transcript.settings and (self._target.own_settings is None or facts.why_unknown):
             hints.append(f"it needs the settings {_written(transcript.settings)}")

@@ -1,4 +1,4 @@
-"""A server at an address: TCP connections, and the time on the wall."""
+"""Server at an address: TCP connections in real time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 class SocketStream:
-    """A TCP connection, encrypted if there is a context for TLS."""
+    """TCP connection, optionally with TLS."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         try:
@@ -32,21 +32,19 @@ class SocketStream:
     def _encrypt(self, tls: ssl.SSLContext, host: str, port: int) -> None:
         try:
             self._socket = tls.wrap_socket(self._socket, server_hostname=host)
-        except OSError as error:  # of which ssl.SSLError is one
+        except OSError as error:  # including ssl.SSLError
             self._socket.close()
             raise ConnectionClosedError(f"no TLS with {host}:{port}: {error.strerror or error}") from error
 
     def send(self, data: bytes) -> None:
-        """Send ``data``. See :meth:`Stream.send`."""
         try:
             self._socket.sendall(data)
         except OSError as error:
             raise ConnectionClosedError(f"can't send: {error}") from error
 
     def receive(self, timeout_ms: float) -> bytes:
-        """Return what has arrived within ``timeout_ms``. See :meth:`Stream.receive`."""
         if not self._has_decrypted():
-            poll = select.poll()  # unlike select(), it takes descriptors of any number
+            poll = select.poll()  # unlike select(), it accepts any descriptor
             poll.register(self._socket, select.POLLIN)
             if not poll.poll(max(timeout_ms, 0)):
                 return b""
@@ -59,24 +57,23 @@ class SocketStream:
         return data
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def _has_decrypted(self) -> bool:
-        """Tell whether there are bytes that TLS has already taken from the socket."""
+        """Return whether TLS has buffered bytes."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
 
 class SocketServer:
-    """A server that listens at an address. Somebody else starts and stops it.
+    """Server at an address, which others start and stop.
 
     Args:
         host: host name or address.
         port: TCP port.
-        properties: how to get in; None: without TLS and without a log-in.
+        properties: TLS and SASL settings, or None.
 
     Raises:
-        ConfigError: the properties name certificates or keys that can't be read.
+        ConfigError: certificates or keys cannot be read.
     """
 
     def __init__(self, host: str, port: int, properties: ClientProperties | None = None) -> None:
@@ -97,37 +94,33 @@ class SocketServer:
         return stream
 
     def wall_ms(self) -> float:
-        """Return the time of the server's clock. See :meth:`Server.wall_ms`."""
         return time.time() * 1000
 
     def now_ms(self) -> float:
-        """Return the monotonic clock's time in milliseconds."""
         return time.monotonic() * 1000
 
     def sleep(self, duration_ms: float) -> None:
-        """Sleep for ``duration_ms``."""
         time.sleep(duration_ms / 1000)
 
     def restart(self) -> None:
-        """Refuse: the server is not ours."""
         raise TargetError("a server at an address can't be restarted; launch it instead")
 
     def stop(self) -> None:
-        """Leave the server as it is."""
+        """Do nothing: others stop the server."""
 
 
 class AddressTarget:
-    """A server that runs already. Its settings are its owner's; transcripts that restart it are skipped.
+    """Running server; its settings are its owner's, and transcripts that restart it are skipped.
 
     Args:
         host: host name or address.
         port: TCP port.
-        properties: how to get in; None: without TLS and without a log-in.
-        settings: what is known of the server's settings, under Kafka's keys; for all others it is asked.
+        properties: TLS and SASL settings, or None.
+        settings: known settings by Kafka's keys; others are queried.
         tolerance: see :class:`Target`.
 
     Raises:
-        ConfigError: the properties name certificates or keys that can't be read.
+        ConfigError: certificates or keys cannot be read.
     """
 
     shared = True
@@ -150,27 +143,27 @@ class AddressTarget:
     def from_text(
         cls, address: str, *, properties: ClientProperties | None = None, settings: Mapping[str, str] | None = None
     ) -> AddressTarget:
-        """Make a target from ``HOST:PORT``; an IPv6 address stands in brackets, and port 9092 may be left out.
+        """Return a target for ``HOST:PORT``; IPv6 addresses are in brackets, and the port defaults to 9092.
 
         Raises:
-            ConfigError: the text is not of that form.
+            ConfigError: the text has another form.
         """
         host, port = parse_address(address)
         return cls(host, port, properties=properties, settings=settings)
 
     def sets(self, key: str) -> bool:
-        """See :meth:`Target.sets`: its settings are its owner's."""
+        """Return False: the settings are the server owner's."""
         return False
 
     def start(self, settings: Settings, nodes: int = 1) -> SocketServer:
-        """Return the server, as it is: ``settings`` are its owner's business."""
+        """Return the server with its own settings."""
         self.check()
         return self._server
 
     def check(self) -> None:
-        """Make sure that something listens there and lets us in.
+        """Check that the server accepts a connection and a log-in.
 
         Raises:
-            ConnectionClosedError: nothing does.
+            ConnectionClosedError: it does not.
         """
         self._server.connect().close()

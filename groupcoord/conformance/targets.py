@@ -1,4 +1,4 @@
-"""What a transcript is replayed against, as the runner sees it: a target starts servers, a server gives streams."""
+"""Interfaces of the runner: a target starts servers, a server opens streams; settings and tolerances."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ USUAL_SETTINGS: Settings = MappingProxyType(
         "auto.create.topics.enable": "false",
     }
 )
-"""Settings of the broker that the transcripts were recorded with; a transcript names those it needs besides."""
+"""Broker settings of the recordings; a transcript has those that differ."""
 
 
 @frozen
 class Tolerance:
-    """How far the time of an answer may be from the recorded one.
+    """Allowed difference between the recorded and the actual time of a response.
 
     Attributes:
-        late_factor: an answer may take this many times as long as recorded …
-        late_ms: … and so much longer.
-        early_factor: an answer must not take less than this part of what was recorded …
-        early_ms: … less so much.
-        initial_delay_ms: how much longer members of a new group wait for company than was recorded.
-        only_joins: only a JoinGroup recorded with more than 400 ms can be early: others may be quicker than Kafka.
+        late_factor: factor on the recorded duration …
+        late_ms: … and addition to it, for the latest time.
+        early_factor: factor on the recorded duration …
+        early_ms: … and deduction from it, for the earliest time.
+        initial_delay_ms: additional initial rebalance delay.
+        only_joins: only a JoinGroup recorded with more than 400 ms can be early: a server may be faster than Kafka.
     """
 
     late_factor: float
@@ -47,98 +47,95 @@ class Tolerance:
     initial_delay_ms: int = 0
 
     def latest_ms(self, api: str, took_ms: int) -> float:
-        """Return how long after its request an answer of ``api`` may come at the latest, if it was recorded so."""
+        """Return the latest time of a response after its request, in milliseconds."""
         delay_ms = self.initial_delay_ms if api == "JoinGroup" else 0
         return took_ms * self.late_factor + self.late_ms + delay_ms
 
     def earliest_ms(self, api: str, took_ms: int) -> float:
-        """Return how long after its request an answer of ``api`` may come at the earliest."""
+        """Return the earliest time of a response after its request, in milliseconds."""
         if self.only_joins and (api != "JoinGroup" or took_ms <= 400):
             return 0.0
         return took_ms * self.early_factor - self.early_ms
 
 
 WALL_TIME = Tolerance(late_factor=1.5, late_ms=1500, early_factor=0.7, early_ms=50, only_joins=True)
-"""For servers that run in real time, on a machine that does other things as well."""
+"""For real time on a busy machine."""
 
 VIRTUAL_TIME = Tolerance(late_factor=1, late_ms=50, early_factor=1, early_ms=200, only_joins=False)
-"""For virtual time, in which timers fire exactly; the real broker took up to 200 ms to write to a new log partition."""
+"""For virtual time with exact timers; the real broker took up to 200 ms to write to a new log partition."""
 
 
 class TargetError(GroupcoordError):
-    """A server did not start, did not become ready or broke down; the message says what it left behind."""
+    """A server failed to start, became unavailable or failed; the message has its last output."""
 
 
 class ConnectionClosedError(GroupcoordError):
-    """The server closed a connection, or could not be reached."""
+    """A connection was closed or could not be opened."""
 
 
 class Stream(Protocol):
-    """A connection to a server: bytes both ways."""
+    """Connection to a server."""
 
     def send(self, data: bytes) -> None:
-        """Send ``data``.
+        """Send bytes.
 
         Raises:
-            ConnectionClosedError: the connection is gone.
+            ConnectionClosedError: the connection is closed.
         """
 
     def receive(self, timeout_ms: float) -> bytes:
-        """Return the bytes that have arrived; if there are none, wait for them at most ``timeout_ms``.
-
-        Returns:
-            At least one byte, or nothing if none arrived in time.
+        """Return the received bytes, at least one; nothing after ``timeout_ms``.
 
         Raises:
-            ConnectionClosedError: the connection is gone, and everything that came before was returned.
+            ConnectionClosedError: the connection is closed and all bytes were returned.
         """
 
     def close(self) -> None:
-        """Close the connection. Harmless when it is closed already."""
+        """Close the connection; no effect if it is closed."""
 
 
 class Server(Protocol):
-    """A running server, and the time it lives in."""
+    """Running server with its clock."""
 
     def connect(self, node: Node | None = None) -> Stream:
         """Open a connection.
 
         Args:
-            node: one of several nodes, as the server describes it in Metadata; None is the bootstrap address.
+            node: a node as in Metadata; None for the bootstrap address.
 
         Raises:
-            ConnectionClosedError: the server can't be reached.
+            ConnectionClosedError: the server is unreachable.
         """
 
     def wall_ms(self) -> float:
-        """Return the time that the server's clock shows, in milliseconds since the Unix epoch, roughly."""
+        """Return the approximate time of the server's clock in milliseconds since the Unix epoch."""
 
     def now_ms(self) -> float:
-        """Return the current time in milliseconds; only differences mean something."""
+        """Return a time in milliseconds, for differences."""
 
     def sleep(self, duration_ms: float) -> None:
-        """Let ``duration_ms`` pass."""
+        """Wait ``duration_ms``."""
 
     def restart(self) -> None:
-        """Kill the server without warning and start it again on its data; its connections are gone.
+        """Kill the server and start it again on its data; connections are lost.
 
         Raises:
-            TargetError: it did not start again.
+            TargetError: it did not start.
         """
 
     def stop(self) -> None:
-        """Stop the server for good and clean up."""
+        """Stop the server and clean up."""
 
 
 class Target(Protocol):
-    """Where servers come from.
+    """Source of servers.
 
     Attributes:
-        shared: one server may serve many transcripts, also at the same time; otherwise each has its own, in turn.
-        can_restart: its servers can be killed and started again.
-        tolerance: how exactly its answers have to come at the recorded time.
-        own_settings: None: its servers get the settings that are asked for. Otherwise the server is somebody else's,
-            with settings of its owner's choice; this is what is known of them without asking, under Kafka's keys.
+        shared: one server may replay many transcripts concurrently; otherwise each has its own, one after the other.
+        can_restart: its servers can be killed and restarted.
+        tolerance: allowed differences in time.
+        own_settings: None if servers get the requested settings; otherwise the known settings of a server with its
+            owner's settings, by Kafka's keys.
     """
 
     @property
@@ -154,18 +151,14 @@ class Target(Protocol):
     def own_settings(self) -> Mapping[str, str] | None: ...
 
     def sets(self, key: str) -> bool:
-        """Tell whether its servers have this setting as they are asked to; otherwise they are asked how they have it.
-
-        Args:
-            key: Kafka's key.
-        """
+        """Return whether servers apply this setting; otherwise its value is queried."""
 
     def start(self, settings: Settings, nodes: int = 1) -> Server:
-        """Start a server with these broker settings.
+        """Start a server with these settings.
 
         Args:
-            settings: the settings.
-            nodes: how many nodes it should have, with the ids from 1. The runner passes it if that is more than one.
+            settings: broker settings.
+            nodes: number of nodes, with ids from 1; passed only if above one.
 
         Raises:
             TargetError: it did not start.

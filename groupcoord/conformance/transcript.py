@@ -24,11 +24,11 @@ _CONTROL_TYPE = struct.Struct(">hh")
 
 
 def with_bytes(body: Plain, now_ms: int) -> Plain:
-    """Return a request's body with the bytes of its batches.
+    """Return the body of a request with its batches as bytes.
 
     Args:
-        body: its variables have values already.
-        now_ms: the time of records, from which each batch's ``age`` is taken off.
+        body: the body with values for its variables.
+        now_ms: time of the records, from which each batch's ``age`` is subtracted.
     """
     if isinstance(body, list):
         return [with_bytes(element, now_ms) for element in body]
@@ -61,7 +61,6 @@ def _encode(
 
 
 def has_bytes(body: Plain) -> bool:
-    """Tell whether a body has records as bytes."""
     if isinstance(body, list):
         return any(map(has_bytes, body))
     if not isinstance(body, dict):
@@ -70,7 +69,7 @@ def has_bytes(body: Plain) -> bool:
 
 
 def with_batches(body: Plain) -> Plain:
-    """Return the body of an answer to a fetch with its records as values, and names of error codes."""
+    """Return the body of a Fetch response with its records as values, and error codes as names."""
     if isinstance(body, list):
         return [with_batches(element) for element in body]
     if not isinstance(body, dict):
@@ -101,25 +100,25 @@ def _batches(records: Plain) -> Plain:
                 told["values"] = [bytes(record[3] or b"").decode("latin-1") for record in records_of]
             found.append(told)
     except TruncatedBatchError:
-        pass  # the last one may be cut
+        pass  # the last batch may be truncated
     return found
 
 
 COORDINATOR = "coordinator"
 
 PACKAGED = Path(__file__).parent / "transcripts"
-"""The folder of the transcripts that come with the package."""
+"""Folder of the package's transcripts."""
 
 
 class TranscriptError(GroupcoordError):
-    """A transcript is malformed or can't be read; the message names the file and the step."""
+    """A transcript is invalid; the message has file and step."""
 
 
 @frozen
 class Send:
-    """Send a request on a connection, which is opened by its first request.
+    """Request on a connection, which the first request opens.
 
-    ``node``: the id of the node to connect to, or COORDINATOR for the coordinator of ``$g``; None is the bootstrap.
+    ``node`` is the id of the node to connect to, COORDINATOR for the coordinator of ``$g``, or None for the bootstrap.
     """
 
     connection: str
@@ -132,7 +131,7 @@ class Send:
 
 @frozen
 class Receive:
-    """Receive the next response on a connection. ``took_ms``: how long after its request the real broker answered."""
+    """Next response on a connection; ``took_ms`` is its recorded duration."""
 
     connection: str
     took_ms: int
@@ -141,7 +140,7 @@ class Receive:
 
 @frozen
 class Quiet:
-    """Nothing may arrive on a connection for ``duration_ms``."""
+    """No response on a connection for ``duration_ms``."""
 
     connection: str
     duration_ms: int
@@ -149,26 +148,26 @@ class Quiet:
 
 @frozen
 class Sleep:
-    """Wait ``duration_ms``."""
+    """Wait of ``duration_ms``."""
 
     duration_ms: int
 
 
 @frozen
 class Close:
-    """Close a connection."""
+    """End of a connection."""
 
     connection: str
 
 
 @frozen
 class Restart:
-    """Kill the server and start it again on its data; every connection is gone."""
+    """Kill and restart of the server; all connections are lost."""
 
 
 @frozen
 class AclEntry:
-    """An ACL for one resource, with Kafka's numbers. ``name`` may begin with ``$g``."""
+    """ACL of one resource, with Kafka's numbers; ``name`` may begin with ``$g``."""
 
     resource_type: int
     name: str
@@ -179,7 +178,7 @@ class AclEntry:
 
 @frozen
 class SetAcls:
-    """Replace all ACLs of the server."""
+    """Replacement of all ACLs."""
 
     acls: tuple[AclEntry, ...]
 
@@ -190,24 +189,24 @@ ACL_SETTINGS: Mapping[str, str | int] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""The settings of a server on which a transcript sets ACLs."""
+"""Server settings for transcripts with ACLs."""
 
 
 @frozen
 class Transcript:
-    """A recorded conversation.
+    """Recorded conversation.
 
     Attributes:
-        name: its name, one within the area.
-        area: what it is about: ``join``, ``commit`` …
-        shows: a sentence that says what it shows.
-        settings: broker settings that it needs besides the usual ones, under Kafka's keys.
-        topics: topics that must exist, with their number of partitions.
-        steps: what happens, in order. Messages count them from 1.
-        source: the file it was read from, or what the caller named it.
-        nodes: how many nodes the server must have, with the ids from 1.
-        acls: the ACLs before the first step.
-        in_order: lists must match in their order.
+        name: name, unique in the area.
+        area: subject: ``join``, ``commit`` …
+        shows: the shown behaviour as a sentence.
+        settings: required broker settings in addition to the usual ones, by Kafka's keys.
+        topics: required topics with partition counts.
+        steps: the steps; messages count them from 1.
+        source: file, or the caller's name for it.
+        nodes: required number of nodes, with ids from 1.
+        acls: ACLs before the first step.
+        in_order: lists match only in their order.
         messages: error messages must match.
     """
 
@@ -228,36 +227,36 @@ class Transcript:
 
     @property
     def restarts(self) -> bool:
-        """True if the server is restarted on the way."""
+        """True if a step restarts the server."""
         return any(isinstance(step, Restart) for step in self.steps)
 
     @property
     def sets_acls(self) -> bool:
-        """True if the transcript has ACLs, and needs a server of its own."""
+        """True if the transcript has ACLs and needs its own server."""
         return bool(self.acls) or any(isinstance(step, SetAcls) for step in self.steps)
 
 
 def load_transcripts(*paths: str | Path) -> list[Transcript]:
-    """Read transcripts from files and from folders (all ``.json`` files in them), sorted by path.
+    """Read transcripts from files and folders (all ``.json`` files), sorted by path.
 
     Args:
-        paths: files and folders; without any, the transcripts that come with the package.
+        paths: files and folders; none for the package's transcripts.
 
     Raises:
-        TranscriptError: there is no such file, or one is malformed.
+        TranscriptError: a file is missing or invalid.
     """
     return [*map(_read, _files(paths))] if paths else [*_packaged()]
 
 
 def parse_transcript(text: str, source: str = "transcript") -> Transcript:
-    """Read one transcript from its JSON text.
+    """Parse one transcript.
 
     Args:
-        text: the JSON text.
-        source: what messages call it: usually the file's name.
+        text: JSON text.
+        source: name in messages, usually the file's.
 
     Raises:
-        TranscriptError: it is malformed.
+        TranscriptError: it is invalid.
     """
     try:
         document = json.loads(text)
@@ -341,7 +340,7 @@ _TYPE_NAMES = {str: "text", int: "a whole number", dict: "an object", list: "a l
 
 
 class _Object:
-    """A JSON object whose fields are asked for by name and type."""
+    """JSON object with typed access to fields."""
 
     def __init__(self, value: object, where: str) -> None:
         if not isinstance(value, dict):
@@ -477,7 +476,7 @@ _SOME_ID = str(UUID(int=1))
 
 
 class _Checker:
-    """Follows the steps and finds those that can't be played, before anything is sent."""
+    """Check of steps before anything is sent."""
 
     def __init__(self, topics: Mapping[str, int], nodes: int) -> None:
         self._nodes = nodes
@@ -488,7 +487,7 @@ class _Checker:
         self._unanswered: dict[str, list[Send]] = {}
 
     def check(self, step: Step) -> None:
-        """Raise ValueError or BodyError if ``step`` can't be played after those before it."""
+        """Raise ValueError or BodyError if a step is impossible after the earlier ones."""
         match step:
             case Send():
                 if isinstance(step.node, int) and not 1 <= step.node <= self._nodes:

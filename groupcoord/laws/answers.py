@@ -118,8 +118,8 @@ def check_reaction(
 ) -> None:
     """Check that a fenced member stops (franz-go #1326), no other member does, and a member id in a response is used.
 
-    A rebalance ends no membership (librdkafka #4059), and an error about another generation does not concern this one
-    (aiokafka #88), except that of a commit, after which the Java consumer of Kafka 4.4 rejoins if no rebalance is in
+    A rebalance ends no membership (librdkafka #4059). An error about another generation does not concern this one
+    (aiokafka #88), except that of a commit: the Java consumer of Kafka 4.4 then rejoins if no rebalance is in
     progress. If a member requests an id again, the group waits for the first id in vain (librdkafka #5569).
 
     Args:
@@ -174,7 +174,7 @@ NOT_AS_OWNER = frozenset(
 class OwnerLaws:
     """Watches the looks and responses of owners of a log, and raises at the first breach.
 
-    Owners have numbers that grow with each take-over, as epochs do. Times are true times, whatever the owners believe.
+    Owners have numbers that grow with each take-over, as epochs do. Times are independent of the owners' clocks.
 
     Args:
         lease_ms: how long an owner may answer after a look.

@@ -1,4 +1,4 @@
-"""Laws of all groups whose state is in the log: consistent states whatever the log accepts."""
+"""Laws of all groups with state in the log: consistent states after any subset of accepted appends."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SOUND: dict[type[ModernGroupState[Any, Any]], Callable[[Any], None]] = {
 
 
 def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
-    """Check that a group has one write in flight, based on durable state, and is consistent whatever the log accepts.
+    """Check that a group has one write in flight, based on durable state, and is consistent with and without it.
 
     Raises:
         LawBrokenError: a group has two, one with another base, or one that would leave an inconsistent group.

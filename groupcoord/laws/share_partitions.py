@@ -1,7 +1,7 @@
-"""What must hold of records that a share group works on (KIP-932), whoever drives it.
+"""Laws of records in a share group (KIP-932).
 
-A record is acquired by one member at a time, as often as the limit says at most, never after it was accepted, and
-delivered at least once unless it was archived.
+A record is acquired by one member at a time, within the delivery limit and never after acceptance. It is delivered at
+least once unless it is archived.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from groupcoord.log_store import LogRecord
 
 
 class ShareLedger:
-    """What has become of the records of a share-partition, as members were told.
+    """Records of a share-partition according to the responses to members.
 
     Args:
-        count_limit: how often a record may be delivered.
+        count_limit: maximum number of deliveries.
     """
 
     def __init__(self, count_limit: int) -> None:
@@ -31,10 +31,10 @@ class ShareLedger:
         self._holders: dict[int, tuple[str, int]] = {}
 
     def acquired(self, member_id: str, ranges: Iterable[Acquired], now_ms: int, locked_until_ms: int) -> None:
-        """A member was told that records are its own.
+        """Note records that a member acquired.
 
         Raises:
-            LawBrokenError: they can't be.
+            LawBrokenError: they cannot be acquired.
         """
         for first, last, count in ranges:
             require(1 <= count <= self.count_limit, f"{first}-{last} is delivered {count} times")
@@ -48,30 +48,30 @@ class ShareLedger:
                 self.delivered.add(offset)
 
     def renewed(self, offsets: Iterable[int], locked_until_ms: int) -> None:
-        """A member was told that it has records for longer."""
+        """Note extended locks."""
         for offset in offsets:
             if offset in self._holders:
                 holder, _ = self._holders[offset]
                 self._holders[offset] = holder, locked_until_ms
 
     def let_go(self, offsets: Iterable[int]) -> None:
-        """A member has said what becomes of records, or is gone: they are nobody's."""
+        """Note acknowledged records, or those of a member that is gone."""
         for offset in offsets:
             self._holders.pop(offset, None)
 
     def forget_holders(self) -> None:
-        """The leader was killed: nobody holds anything."""
+        """Release all records: the leader was killed."""
         self._holders.clear()
 
     def held_by(self, member_id: str) -> list[int]:
-        """Return what a member was given and has not said anything about, in order."""
+        """Return the unacknowledged records of a member, in order."""
         return sorted(offset for offset, (holder, _) in self._holders.items() if holder == member_id)
 
     def check_done(self, end_offset: int) -> None:
-        """Check that nothing was lost, when all has been worked off.
+        """Check that no record was lost, after all are processed.
 
         Raises:
-            LawBrokenError: a record was neither accepted nor archived, or archived and never delivered.
+            LawBrokenError: a record was neither accepted nor archived, or archived without delivery.
         """
         for offset in range(end_offset):
             require(offset in self.accepted or offset in self.archived, f"{offset} is lost")
@@ -79,15 +79,15 @@ class ShareLedger:
 
 
 def check_share_partition(partition: SharePartition, ledger: ShareLedger, locks_max: int) -> None:
-    """Check what a leader has in memory of a share-partition.
+    """Check the in-memory state of a share-partition's leader.
 
     Args:
-        partition: what it has.
-        ledger: what members were told.
+        partition: the state.
+        ledger: the responses to members.
         locks_max: ``share.partition.max.record.locks``, and the longest batch of the log.
 
     Raises:
-        LawBrokenError: it can't be so.
+        LawBrokenError: the state is impossible.
     """
     partition.check()
     require(partition.in_flight_count <= locks_max, f"{partition.in_flight_count} records are in flight")
@@ -99,7 +99,7 @@ def check_share_partition(partition: SharePartition, ledger: ShareLedger, locks_
 
 
 def check_states_are_the_log(states: ShareStates, log: Iterable[LogRecord]) -> None:
-    """Check that what a share coordinator knows is the replay of its log.
+    """Check that a share coordinator's state is the replay of its log.
 
     Raises:
         LawBrokenError: it is not.

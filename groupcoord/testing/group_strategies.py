@@ -1,4 +1,4 @@
-"""Strategies for requests of share groups (KIP-932) and streams groups (KIP-1071)."""
+"""Hypothesis strategies for requests of share groups (KIP-932) and streams groups (KIP-1071), and for all requests."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def share_group_heartbeats(
     topic_names: Strategy[str] | None = None,
     max_size: int = FEW,
 ) -> Strategy[ShareGroupHeartbeat]:
-    """Return heartbeats of share groups: joins, signs of life that say more or less, and departures.
+    """Return heartbeats of share groups: joins, full and short heartbeats, leaves.
 
     Args:
-        group_ids: by default those of :func:`~groupcoord.testing.group_ids` that are not blank.
-        member_ids: UUIDs by default, as members make them.
-        member_epochs: by default 0 (join), -1 (leave), and all others that are not negative.
-        topic_names: of the topics that they read; all of :func:`~groupcoord.testing.topic_names` by default.
-        max_size: how many topics at most.
+        group_ids: default: :func:`~groupcoord.testing.group_ids` that are not blank.
+        member_ids: default: UUIDs, as members generate them.
+        member_epochs: default: 0 (join), -1 (leave), and positive ones.
+        topic_names: default: :func:`~groupcoord.testing.topic_names`.
+        max_size: maximum number of topics.
     """
     full = st.builds(
         ShareGroupHeartbeat,
@@ -113,7 +113,7 @@ def share_group_heartbeats(
 
 
 def _share_heartbeat(full: ShareGroupHeartbeat, is_short: bool) -> ShareGroupHeartbeat:
-    """Return a heartbeat that a client could send with this epoch: who joins says everything."""
+    """Return a heartbeat that is valid with this epoch; a join is full."""
     is_whole = full.member_epoch == JOIN or not (is_short or full.member_epoch == LEAVE)
     return full if is_whole else evolve(full, rack_id=None, subscribed_topic_names=None)
 
@@ -121,7 +121,7 @@ def _share_heartbeat(full: ShareGroupHeartbeat, is_short: bool) -> ShareGroupHea
 def share_group_describe_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[ShareGroupDescribe]:
-    """Return descriptions of up to ``max_size`` share groups, by default of any id, the empty one included."""
+    """Return ShareGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
     ids = common.group_ids(min_size=0) if group_ids is None else group_ids
     return st.builds(ShareGroupDescribe, st.lists(ids, max_size=max_size).map(tuple), st.booleans())
 
@@ -132,7 +132,9 @@ def share_group_describe_requests(
 def describe_share_group_offsets_requests(
     *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[DescribeShareGroupOffsets]:
-    """Return questions where up to ``max_size`` groups stand: everywhere, or in up to so many topics."""
+    """Return DescribeShareGroupOffsets requests for up to ``max_size`` groups, with all or up to
+    that number of topics.
+    """
     partitions = st.lists(st.integers(0, _PARTITIONS_MAX), min_size=1, max_size=max_size, unique=True).map(tuple)
     topics = _each_once(st.builds(ShareTopicToDescribe, _topic_names(topic_names), partitions), max_size)
     groups = st.builds(ShareGroupToDescribe, _group_ids(group_ids), st.none() | topics)
@@ -145,7 +147,7 @@ def describe_share_group_offsets_requests(
 def alter_share_group_offsets_requests(
     *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[AlterShareGroupOffsets]:
-    """Return requests that let a group stand elsewhere, in up to ``max_size`` topics and partitions of each."""
+    """Return AlterShareGroupOffsets requests for up to ``max_size`` topics and partitions of each."""
     offset = st.builds(ShareOffsetToAlter, st.integers(0, _PARTITIONS_MAX), st.integers(-1, INT64_MAX))
     partitions = st.lists(offset, min_size=1, max_size=max_size, unique_by=lambda each: each.partition_index).map(tuple)
     topics = _each_once(st.builds(ShareTopicToAlter, _topic_names(topic_names), partitions), max_size)
@@ -155,13 +157,12 @@ def alter_share_group_offsets_requests(
 def delete_share_group_offsets_requests(
     *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[DeleteShareGroupOffsets]:
-    """Return requests that let a group stand nowhere any more in up to ``max_size`` topics."""
+    """Return DeleteShareGroupOffsets requests for up to ``max_size`` topics."""
     topics = _each_once(st.builds(ShareTopicToForget, _topic_names(topic_names)), max_size)
     return st.builds(DeleteShareGroupOffsets, _group_ids(group_ids), topics)
 
 
 def _each_once(topics: Strategy[T], max_size: int) -> Strategy[tuple[T, ...]]:
-    """Return up to so many topics, each by another name."""
     return st.lists(topics, min_size=1, max_size=max_size, unique_by=lambda topic: topic[0]).map(tuple)
 
 
@@ -175,12 +176,12 @@ def share_fetch_requests(
     session_epochs: Strategy[int] | None = None,
     max_size: int = FEW,
 ) -> Strategy[ShareFetch]:
-    """Return requests for records, with what becomes of others; one that opens a session says nothing of records.
+    """Return ShareFetch requests with acknowledgements; one that opens a session has none.
 
     Args:
-        group_ids, member_ids: as of :func:`share_group_heartbeats`.
-        session_epochs: by default 0 (open), -1 (end), and all that are positive.
-        max_size: how many topics, partitions of each, and batches of records of each, at most.
+        group_ids, member_ids: as for :func:`share_group_heartbeats`.
+        session_epochs: default: 0 (open), -1 (close), and positive ones.
+        max_size: maximum number of topics, partitions of each, and batches of those.
     """
     sizes = st.integers(0, INT32_MAX)
     full = st.builds(
@@ -216,12 +217,12 @@ def share_acknowledge_requests(
     session_epochs: Strategy[int] | None = None,
     max_size: int = FEW,
 ) -> Strategy[ShareAcknowledge]:
-    """Return what members say of records, and some that renew locks (KIP-1222).
+    """Return ShareAcknowledge requests, some of which renew locks (KIP-1222).
 
     Args:
-        group_ids, member_ids: as of :func:`share_group_heartbeats`.
-        session_epochs: by default -1 (end), and all that are positive.
-        max_size: as of :func:`share_fetch_requests`.
+        group_ids, member_ids: as for :func:`share_group_heartbeats`.
+        session_epochs: default: -1 (close), and positive ones.
+        max_size: as for :func:`share_fetch_requests`.
     """
 
     def of(may_renew: bool) -> Strategy[ShareAcknowledge]:
@@ -254,7 +255,7 @@ def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[ShareFetchTopic
 
 
 def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBatch, ...]:
-    """Return batches one behind the other: after so many others, what is said of each record, or once of all."""
+    """Return consecutive batches from gaps, acknowledgement types, and whether one type applies to all records."""
     batches, offset = [], 0
     for skipped, kinds, is_same in said:
         first = offset + skipped
@@ -264,11 +265,11 @@ def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBa
 
 
 def topologies(*, topic_names: common.Strategy[str] | None = None, max_size: int = FEW) -> common.Strategy[Topology]:
-    """Return topologies whose parts fit together: each internal topic that is written is read, and the reverse.
+    """Return topologies in which every internal topic is both written and read.
 
     Args:
-        topic_names: of the topics that they read; all of :func:`~groupcoord.testing.topic_names` by default.
-        max_size: how many subtopologies, and topics of each, at most.
+        topic_names: source topics; default: :func:`~groupcoord.testing.topic_names`.
+        max_size: maximum number of subtopologies, and of topics of each.
     """
     names = common.topic_names() if topic_names is None else topic_names
     sources = st.lists(names, min_size=1, max_size=max_size, unique=True).map(tuple)
@@ -277,7 +278,7 @@ def topologies(*, topic_names: common.Strategy[str] | None = None, max_size: int
 
 
 def _topology(epoch: int, parts: list[tuple[tuple[str, ...], bool, bool]]) -> Topology:
-    """Return a topology of which each part may have a store, equal partitions, and be read from by the next one."""
+    """Return a topology with parts that may have a store, equal partition counts, and a topic to the next part."""
     subtopologies = []
     read: tuple[TopicInfo, ...] = ()
     for number, (sources, has_store, hands_on) in enumerate(parts):
@@ -308,16 +309,16 @@ def streams_group_heartbeats(
     topic_names: common.Strategy[str] | None = None,
     max_size: int = FEW,
 ) -> common.Strategy[StreamsGroupHeartbeat]:
-    """Return heartbeats of streams groups (KIP-1071): joins, signs of life that say more or less, and departures.
+    """Return heartbeats of streams groups (KIP-1071): joins, full and short heartbeats, leaves.
 
     Args:
-        group_ids: by default those of :func:`~groupcoord.testing.group_ids` that are not blank.
-        member_ids: all of :func:`~groupcoord.testing.member_ids` by default.
-        instance_ids: by default None, or those of :func:`~groupcoord.testing.instance_ids` that are not blank. Only
-            members with one leave for a while.
-        member_epochs: by default 0 (join), -1 and -2 (leave), and all others that are not negative.
-        topic_names: of the topics that they read; all of :func:`~groupcoord.testing.topic_names` by default.
-        max_size: how many subtopologies, topics and tasks of each, at most.
+        group_ids: default: :func:`~groupcoord.testing.group_ids` that are not blank.
+        member_ids: default: :func:`~groupcoord.testing.member_ids`.
+        instance_ids: default: None, or :func:`~groupcoord.testing.instance_ids` that are not blank. Only static members
+            leave temporarily.
+        member_epochs: default: 0 (join), -1 and -2 (leave), and positive ones.
+        topic_names: source topics; default: :func:`~groupcoord.testing.topic_names`.
+        max_size: maximum number of subtopologies, and of topics and tasks of each.
     """
     leaving = (JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH)
     texts = st.text("abcxyz", min_size=1, max_size=8)
@@ -367,7 +368,7 @@ def _has_text(text: str) -> bool:
 
 
 def _streams_heartbeat(full: StreamsGroupHeartbeat, is_short: bool) -> StreamsGroupHeartbeat:
-    """Return a heartbeat that a client could send with this epoch."""
+    """Return a heartbeat that is valid with this epoch."""
     if full.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
         return evolve(full, active_tasks=(), standby_tasks=(), warmup_tasks=())
     if full.member_epoch > JOIN_GROUP_MEMBER_EPOCH and not is_short:
@@ -383,7 +384,7 @@ def _streams_heartbeat(full: StreamsGroupHeartbeat, is_short: bool) -> StreamsGr
 def streams_group_describe_requests(
     *, group_ids: common.Strategy[str] | None = None, max_size: int = FEW
 ) -> common.Strategy[StreamsGroupDescribe]:
-    """Return descriptions of up to ``max_size`` streams groups, by default of any id, the empty one included."""
+    """Return StreamsGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
     ids = common.group_ids(min_size=0) if group_ids is None else group_ids
     return st.builds(StreamsGroupDescribe, st.lists(ids, max_size=max_size).map(tuple), st.booleans(), st.booleans())
 
@@ -391,11 +392,11 @@ def streams_group_describe_requests(
 def requests(
     *, group_ids: common.Strategy[str] | None = None, topic_names: common.Strategy[str] | None = None
 ) -> common.Strategy[Request]:
-    """Return requests of every kind that a client sends to a group's coordinator.
+    """Return every type of request that a group coordinator receives.
 
     Args:
-        group_ids: by default what each kind of request may have.
-        topic_names: all of :func:`~groupcoord.testing.topic_names` by default.
+        group_ids: default: those of each type.
+        topic_names: default: :func:`~groupcoord.testing.topic_names`.
     """
     return st.one_of(
         common.join_requests(group_ids=group_ids),

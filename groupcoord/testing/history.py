@@ -1,6 +1,6 @@
-"""A Hypothesis strategy for whole histories: what clients and a coordinator said to each other, and the log it left.
+"""Hypothesis strategy for conversations between clients and a coordinator, with the resulting log.
 
-For tests of what reads such traffic or such logs, or answers it: analysers, proxies, other coordinators.
+Use it for code that reads such traffic or logs, or answers it: analysers, proxies, other coordinators.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
     "share": ShareMember,
     "streams": StreamsMember,
 }
-"""Values of ``group.protocol``, and what makes a consumer that uses it: of a name, a group and an instance id."""
+"""Consumers by ``group.protocol``, created from name, group and instance id."""
 
 ABOUT_GROUPS: dict[str, Callable[[str], Request]] = {
     "fetch": lambda group_id: OffsetFetch((GroupToFetch(group_id, None),)),
     "delete offsets": lambda group_id: OffsetDelete(group_id, (TopicToDelete(TOPIC, tuple(range(PARTITIONS))),)),
     "delete group": lambda group_id: DeleteGroups((group_id,)),
 }
-"""Requests that administrators send, by what they do."""
+"""Requests of administrators."""
 NEED_AN_EMPTY_GROUP = ("delete offsets", "delete group")
 
 EXPIRED_AFTER_MS = 150_000
@@ -57,17 +57,17 @@ OUTCOMES = ("committed", "aborted", "open")
 FIRST_PRODUCER_ID = 1_000
 LEAVING_ROUNDS_MAX = 10
 SETTLING_ROUNDS = 5
-"""So often consumers go on until they mostly share the partitions, and have committed."""
+"""Rounds after which consumers mostly share the partitions and have committed."""
 
 
 class Exchange(NamedTuple):
-    """A request and its answer.
+    """Request and response.
 
     Attributes:
-        sent_ms: when it was sent, in milliseconds since the Unix epoch.
-        request: what was asked.
-        answered_ms: when it was answered; None if it never was.
-        response: the answer; None if there was none.
+        sent_ms: milliseconds since the Unix epoch.
+        request: the request.
+        answered_ms: time of the response, or None.
+        response: the response, or None.
     """
 
     sent_ms: int
@@ -78,11 +78,11 @@ class Exchange(NamedTuple):
 
 @frozen
 class History:
-    """What happened between clients and a coordinator.
+    """Conversation between clients and a coordinator.
 
     Attributes:
-        exchanges: every request in the order in which they were sent.
-        logs: log partition → its records in order, of the partitions that have any.
+        exchanges: all requests in the order of their sending.
+        logs: records by log partition, without empty partitions.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -102,27 +102,24 @@ def histories(
     max_consumers: int = CONSUMERS_MAX,
     max_steps: int = STEPS_MAX,
 ) -> History:
-    """Return histories of groups: consumers come, share the topic ``orders``, commit, leave and die.
+    """Return histories of groups: consumers start, share the topic ``orders``, commit, leave and die.
 
-    Somebody fetches a group's offsets now and then. Offsets are also committed in transactions, deleted, and expire.
-
-    All of it is true to the protocol and to time: it was played by a coordinator on a virtual clock. The first
-    history is the empty one. Where consumers of the classic protocol meet others of KIP-848 in a group, it becomes a
-    consumer group, and a classic one again when the last one of that protocol has left. Share groups (KIP-932) and
-    streams groups (KIP-1071) refuse whoever speaks another protocol, as others refuse their members; those have the
-    topic ``audit`` besides.
+    Offsets are also fetched, committed in transactions, deleted and expired. A coordinator on a virtual clock played
+    each history, so it conforms to the protocol; the simplest one is empty. A classic group that a consumer of KIP-848
+    joins is converted, and converted back after the last one has left. Share groups (KIP-932) and streams groups
+    (KIP-1071) reject members of other protocols; theirs also read the topic ``audit``.
 
     Args:
         group_ids: the groups to choose from.
-        protocols: the values of ``group.protocol`` to choose from for each consumer: ``classic``, ``consumer`` and
-            ``streams``, and ``share`` for members of share groups.
-        static_members: let some consumers have instance ids (KIP-345), but members of share groups.
-        deaths: let some fall silent, so that their sessions expire.
-        deletions: let administrators delete offsets and groups, and let offsets of empty groups expire, after a minute
-            (``offsets.retention.minutes``): logs have tombstones.
-        transactions: let consumers commit offsets in transactions, which are committed, aborted, or left open.
-        max_consumers: how many consumers come at most.
-        max_steps: how many things happen at most; several requests can belong to one.
+        protocols: the values of ``group.protocol`` to choose from: ``classic``, ``consumer`` and ``streams``, and
+            ``share`` for members of share groups.
+        static_members: some consumers have instance ids (KIP-345), but no members of share groups.
+        deaths: some consumers die, so that their sessions expire.
+        deletions: administrators delete offsets and groups, and offsets of empty groups expire after a minute
+            (``offsets.retention.minutes``), so logs have tombstones.
+        transactions: consumers commit offsets in transactions that are committed, aborted or left open.
+        max_consumers: maximum number of consumers.
+        max_steps: maximum number of steps, each of which may have several requests.
 
     Raises:
         InvalidArgument: there are no groups or protocols, or a number is negative.
@@ -163,7 +160,7 @@ def histories(
 
 
 class _RecordedWorld(World):
-    """A coordinator in memory, and a note of everything that is said to it."""
+    """World that records its exchanges."""
 
     def __init__(self, *, expires: bool) -> None:
         self._exchanges: dict[int, Exchange] = {}
@@ -173,24 +170,21 @@ class _RecordedWorld(World):
         self.begin(config)
 
     def send(self, request: Request, token: int) -> None:
-        """Send a request, and take note of it."""
         self._exchanges[token] = Exchange(self.clock.now_ms(), request, None, None)
         super().send(request, token)
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
-        """Take note of an answer."""
         if response is not None:
             answered = self._exchanges[sent.token]._replace(answered_ms=self.clock.now_ms(), response=response)
             self._exchanges[sent.token] = answered
 
     def live_for(self, rounds: int, interval_ms: int, *, commits: bool) -> None:
-        """Let everybody send what comes next, several times, and time pass in between."""
         for _ in range(rounds):
             self.all_go_on(commits=commits)
             self.sleep(interval_ms)
 
     def commit_in_transaction(self, consumer: Consumer, outcome: str) -> None:
-        """Let a consumer's producer commit what the consumer owns, and end the transaction or leave it open."""
+        """Commit a consumer's offsets in a transaction, and end it or leave it open."""
         self.live_for(SETTLING_ROUNDS, 1_000, commits=False)
         if isinstance(consumer, ClassicConsumer):
             consumer.last_offset += 1
@@ -199,7 +193,7 @@ class _RecordedWorld(World):
         elif isinstance(consumer, Kip848Consumer | StreamsMember):
             topics = list(consumer.offsets())
         else:
-            return  # members of share groups commit nothing
+            return  # members of share groups do not commit
         commit = consumer.commit_request(tuple(topic for topic in topics if topic.partitions))
         if not commit.topics:
             return
@@ -211,7 +205,7 @@ class _RecordedWorld(World):
             self.submit(CompleteTransaction(partition, producer_id, 0, outcome == "committed"))
 
     def administer(self, kind: str, group_id: str, *, settles: bool) -> None:
-        """Send an administrator's request about a group, if ``settles`` when it has committed and can be deleted."""
+        """Send an administrator's request; ``settles`` lets the group commit and empty first."""
         if settles:
             self.live_for(SETTLING_ROUNDS, 1_000, commits=True)
             if kind in NEED_AN_EMPTY_GROUP:
@@ -219,13 +213,12 @@ class _RecordedWorld(World):
         self.submit(ABOUT_GROUPS[kind](group_id))
 
     def expire_offsets(self, group_ids: Collection[str]) -> None:
-        """Let consumers commit and leave, and then time pass until their offsets are too old."""
         self.live_for(SETTLING_ROUNDS, 1_000, commits=True)
         if self.have_all_leave(group_ids):
             self.sleep(EXPIRED_AFTER_MS)
 
     def have_all_leave(self, group_ids: Collection[str]) -> bool:
-        """Let the consumers of groups leave; return whether they have, since one that waits for an answer can't."""
+        """Stop the consumers of groups with a leave; return False if one has a request in flight and cannot."""
         for _ in range(LEAVING_ROUNDS_MAX):
             for consumer in self.fleet.ready():
                 if consumer.group_id in group_ids:
@@ -236,6 +229,5 @@ class _RecordedWorld(World):
         return False
 
     def history(self) -> History:
-        """Return what was said, and the log."""
         logs = {index: tuple(self.store.read(index)) for index in range(self.config.offsets_topic_num_partitions)}
         return History(tuple(self._exchanges.values()), {index: log for index, log in logs.items() if log})

@@ -1,4 +1,7 @@
-"""Strategies for logs as bytes, in every format that brokers have written."""
+"""Hypothesis strategies for logs as bytes, in every format that brokers have written.
+
+Use them for code that reads segment files of ``__consumer_offsets``.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ _protocol_versions = st.integers(0, NEWEST_VERSION)
 def typed_records(
     draw: st.DrawFn, types: st.SearchStrategy[RecordType], group_ids: st.SearchStrategy[str], *, unknown_tags: bool
 ) -> TypedRecord:
-    """Return records of these types about these groups, tombstones among them, of every version of their values."""
+    """Return records and tombstones of these types and groups, in every version of their values."""
     record_type = draw(types)
     schema = SCHEMAS[record_type]
     key = draw(_structures(schema.key, 0, False, False))
@@ -76,7 +79,7 @@ def typed_records(
 
 
 def subscriptions() -> st.SearchStrategy[bytes]:
-    """Return what members of groups of type ``consumer`` send for an assignor, in every version."""
+    """Return subscriptions of consumers in every version."""
     fields = st.fixed_dictionaries(
         {
             "topics": st.lists(texts, max_size=ELEMENTS_MAX),
@@ -90,7 +93,7 @@ def subscriptions() -> st.SearchStrategy[bytes]:
 
 
 def assignments() -> st.SearchStrategy[bytes]:
-    """Return what members of groups of type ``consumer`` are given, in every version."""
+    """Return assignments of consumers in every version."""
     fields = st.fixed_dictionaries({"assignedPartitions": _topic_partitions, "userData": _user_data})
     return st.builds(write_assignment, fields, _protocol_versions)
 
@@ -99,7 +102,7 @@ def _structures(schema: Structure, version: int, flexible: bool, unknown_tags: b
     present = [field for field in schema.fields if field.since <= version <= field.until]
     plain = {field.name: _fields(field, version, flexible, unknown_tags) for field in present if field.tag is None}
     tagged = {
-        # Nobody writes a tagged field that has its default value; see the schemas for what that is.
+        # A tagged field with its default value is never written.
         field.name: _fields(field, version, flexible, unknown_tags).filter(_is_no_default(field))
         for field in present
         if field.tag is not None
@@ -166,18 +169,18 @@ def encode_any_batch(
     """Return one batch of format v2.
 
     Args:
-        records: ``(offset, timestamp_ms, key, value)``, in order of their offsets; compaction leaves gaps, and none.
-        base_offset: of the first slot, whether or not there is a record in it.
-        last_offset: of the last slot.
-        codec: of the records.
-        append_time_ms: what all records' timestamps are said to be, if those of the append count.
-        leader_epoch: of the log partition's leader.
-        producer_id: of the producer, or -1.
-        producer_epoch: goes with it.
-        base_sequence: goes with it.
+        records: ``(offset, timestamp_ms, key, value)`` in the order of offsets; compaction may leave gaps, or none.
+        base_offset: offset of the first slot, with or without a record.
+        last_offset: offset of the last slot.
+        codec: compression.
+        append_time_ms: timestamp of all records, if they have LogAppendTime.
+        leader_epoch: leader epoch of the log partition.
+        producer_id: producer id, or -1.
+        producer_epoch: producer epoch.
+        base_sequence: first sequence number.
         is_transactional: the records belong to a transaction.
-        is_control: they are markers.
-        headers: of each record.
+        is_control: the records are markers.
+        headers: headers of each record.
     """
     base_timestamp_ms = records[0][1] if records else 0
     max_timestamp_ms = max((record[1] for record in records), default=0)
@@ -212,13 +215,13 @@ def encode_messages(
     codec: Compression = Compression.NONE,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """Return messages of format v0 or v1, back to back, or compressed inside one.
+    """Return messages of format v0 or v1, consecutive or compressed in one message.
 
     Args:
         magic: 0 or 1.
         records: ``(offset, timestamp_ms, key, value)``, at least one; format v0 has no timestamps.
-        codec: any but zstd.
-        append_time_ms: as for :func:`encode_any_batch`; format v1 alone.
+        codec: any except zstd.
+        append_time_ms: as for :func:`encode_any_batch`, in format v1.
     """
     time_bit = 0 if append_time_ms is None else LOG_APPEND_TIME
     if codec is Compression.NONE:
@@ -264,16 +267,16 @@ _producer_ids = st.integers(0, 2**62)
 
 @frozen
 class GeneratedBatch:
-    """A batch, or the messages of formats v0 and v1 that were written together, and what is in it.
+    """Batch, or messages of formats v0 and v1 written together, with its contents.
 
     Attributes:
         data: the bytes.
-        records: ``(offset, timestamp_ms, key, value)`` of each record; the timestamp is -1 in format v0.
-        next_offset: the offset after its last slot.
-        producer_id: -1 if there is none.
-        producer_epoch: goes with it.
+        records: ``(offset, timestamp_ms, key, value)``; the timestamp is -1 in format v0.
+        next_offset: offset after the last slot.
+        producer_id: producer id, or -1.
+        producer_epoch: producer epoch.
         is_transactional: the records belong to a transaction.
-        is_control: they are markers.
+        is_control: the records are markers.
     """
 
     data: bytes
@@ -287,13 +290,13 @@ class GeneratedBatch:
 
 @frozen
 class GeneratedLog:
-    """A segment file: batches back to back, in order of their offsets."""
+    """Segment file: batches in the order of offsets."""
 
     batches: tuple[GeneratedBatch, ...]
 
     @property
     def data(self) -> bytes:
-        """The bytes of the file."""
+        """Bytes of the file."""
         return b"".join(batch.data for batch in self.batches)
 
     @property
@@ -308,12 +311,12 @@ def records(
     group_ids: st.SearchStrategy[str] = names,
     unknown_tags: bool = True,
 ) -> st.SearchStrategy[TypedRecord]:
-    """Return records and tombstones, field by field, in every version that a broker wrote.
+    """Return records and tombstones in every version that brokers have written.
 
     Args:
-        types: which of them; at least one.
-        group_ids: the groups that they are about.
-        unknown_tags: put tagged fields of versions to come into flexible values (KIP-915).
+        types: at least one record type.
+        group_ids: groups of the records.
+        unknown_tags: add unknown tagged fields to flexible values (KIP-915).
     """
     return typed_records(st.sampled_from(sorted(types)), group_ids, unknown_tags=unknown_tags)
 
@@ -324,8 +327,8 @@ def record_bytes(
     """Return keys and values as bytes.
 
     Args:
-        records: what is in them; all of :func:`records` by default.
-        unknown_records: put records of types and versions to come among them.
+        records: default: :func:`records`.
+        unknown_records: include records of unknown types and versions.
     """
     known = (_default_records if records is None else records).map(build_record)
     return known | _unknown_records if unknown_records else known
@@ -352,13 +355,13 @@ def batches(
     formats: Collection[int] = FORMATS,
     codecs: Collection[Compression] = EVERY_CODEC,
 ) -> GeneratedBatch:
-    """Return batches of records that belong to no transaction.
+    """Return batches without transactions.
 
     Args:
-        keys_and_values: what is in them; all of :func:`record_bytes` by default.
-        base_offsets: where they start.
+        keys_and_values: default: :func:`record_bytes`.
+        base_offsets: first offsets.
         formats: message formats, of 0, 1 and 2.
-        codecs: how they are compressed. Zstd is for format 2 alone; where it meets another one, nothing is compressed.
+        codecs: compressions; with zstd, batches of formats other than 2 are uncompressed.
     """
     magic = draw(st.sampled_from(sorted(formats)))
     codec = draw(st.sampled_from(sorted(codecs)))
@@ -388,7 +391,7 @@ def batches(
 def _placed_records(
     draw: st.DrawFn, keys_and_values: st.SearchStrategy[tuple[bytes, bytes | None]], offset: int, magic: int
 ) -> tuple[list[BatchRecord], int]:
-    """Return records with gaps between their offsets, and the last slot's offset."""
+    """Return records with gaps between offsets, and the last offset."""
     found: list[BatchRecord] = []
     offset += draw(st.integers(0, GAP_MAX))
     for key, value in draw(st.lists(keys_and_values, min_size=1, max_size=RECORDS_MAX)):
@@ -410,7 +413,7 @@ def _transactional(
     base_offset: int,
     codecs: Collection[Compression],
 ) -> list[GeneratedBatch]:
-    """Return the batches of a transaction and its marker; some are without a batch, some without a marker."""
+    """Return the batches and the marker of a transaction, either of which may be missing."""
     producer_id, producer_epoch = draw(_producer_ids), draw(st.integers(0, 2**15 - 1))
     made: list[GeneratedBatch] = []
     for _ in range(draw(st.integers(0, 2))):
@@ -455,15 +458,15 @@ def logs(
     emptied_batches: bool = True,
     max_batches: int = BATCHES_MAX,
 ) -> GeneratedLog:
-    """Return logs; the empty one is among them.
+    """Return logs, also empty.
 
     Args:
-        keys_and_values: what is in their batches; all of :func:`record_bytes` by default.
-        formats: message formats, as for :func:`batches`; older ones may follow newer ones.
-        codecs: how batches are compressed.
-        transactions: put transactions among them: committed, aborted, open, and markers whose batches compaction took.
-        emptied_batches: put batches among them that compaction left without records.
-        max_batches: how many batches of no transaction at most.
+        keys_and_values: default: :func:`record_bytes`.
+        formats: as for :func:`batches`; older formats may follow newer ones.
+        codecs: compressions.
+        transactions: include committed, aborted and open transactions, and markers of compacted batches.
+        emptied_batches: include batches without records, as compaction leaves them.
+        max_batches: maximum number of batches without transactions.
     """
     content = record_bytes() if keys_and_values is None else keys_and_values
     kinds = ["plain"] * 4 + ["transaction"] * transactions + ["emptied"] * emptied_batches
@@ -477,7 +480,7 @@ def logs(
             data = encode_any_batch([], base_offset=offset, last_offset=last_offset)
             made.append(GeneratedBatch(data, (), last_offset + 1))
         else:
-            # A gap before it keeps its first slots behind those of the batch before.
+            # A gap keeps its first slots after those of the batch before.
             base_offsets = st.just(offset + GAP_MAX)
             made.append(
                 draw(batches(keys_and_values=content, base_offsets=base_offsets, formats=formats, codecs=codecs))

@@ -1,7 +1,6 @@
-"""What Hypothesis does through its entry point as soon as it is imported: it learns how to make our requests.
+"""Entry point of Hypothesis: ``st.from_type(JoinGroup)`` and ``st.builds`` use the strategies of this package.
 
-From then on ``st.from_type(JoinGroup)`` and ``st.builds`` give what :mod:`groupcoord.testing.strategies` gives by
-default. Those are made when they are asked for, not now.
+The strategies load when they are first used.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ NAMES: dict[type, str] = {
     messages.SyncGroup: "sync_requests",
     messages.TxnOffsetCommit: "transactional_commit_requests",
 }
-"""Type → the strategy function that makes its instances."""
+"""Names of strategies by request type."""
 
 
 def register() -> None:
-    """Tell Hypothesis which strategy makes which of our types."""
+    """Register the strategies with Hypothesis."""
     from hypothesis import strategies as st
 
     for kind, name in NAMES.items():

@@ -1,7 +1,7 @@
-"""Hypothesis strategies for what clients send: ids, subscriptions, and requests of every kind.
+"""Hypothesis strategies for requests of clients and their parts: ids, subscriptions, assignments.
 
-Every example is valid: a client could send it, and a coordinator must answer it. Arguments say which values are
-allowed, never how likely they are; a bad one raises :class:`hypothesis.errors.InvalidArgument` at once.
+Use them for code that handles requests. Every example is valid: a client could send it, and a coordinator must answer
+it. Arguments restrict values, not their likelihood; an invalid one raises :class:`hypothesis.errors.InvalidArgument`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ SERVER_ASSIGNORS = ("uniform", "range")
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 STRING_CHARACTERS_MAX = 8_191
-"""A string of Kafka's protocol has at most 32,767 bytes; a character takes up to four."""
+"""A string of Kafka's protocol has at most 32,767 bytes; a character has up to four."""
 TOPIC_NAME_MAX = 249
 MIN_SESSION_TIMEOUT_MS, MAX_SESSION_TIMEOUT_MS = 6_000, 1_800_000
 FEW = 3
@@ -87,14 +87,14 @@ def group_ids(*, min_size: int = 1, max_size: int = 20) -> Strategy[str]:
     """Return group ids: any text.
 
     Args:
-        min_size: in characters. 0 allows the empty id, which only the APIs for offsets and administration take.
-        max_size: in characters, up to 8,191.
+        min_size: minimum length; 0 allows the empty id, which only APIs for offsets and administration accept.
+        max_size: maximum length, up to 8,191.
     """
     return _texts(min_size, max_size)
 
 
 def client_ids(*, min_size: int = 0, max_size: int = 20) -> Strategy[str]:
-    """Return client ids: any text, the empty one included; sizes as for :func:`group_ids`."""
+    """Return client ids: any text, also empty; sizes as for :func:`group_ids`."""
     return _texts(min_size, max_size)
 
 
@@ -104,26 +104,26 @@ def instance_ids(*, min_size: int = 1, max_size: int = 20) -> Strategy[str]:
 
 
 def member_ids(*, prefixes: Strategy[str] | None = None) -> Strategy[str]:
-    """Return member ids as brokers make them: a prefix and a random UUID.
+    """Return member ids like those of brokers: a prefix and a random UUID.
 
     Args:
-        prefixes: client or instance ids; all of :func:`client_ids` by default.
+        prefixes: client or instance ids; default: :func:`client_ids`.
     """
     return st.builds("{}-{}".format, _strategy("prefixes", prefixes, client_ids()), st.uuids(version=4))
 
 
 def topic_names(*, max_size: int = 20) -> Strategy[str]:
-    """Return names that Kafka allows for topics.
+    """Return valid topic names.
 
     Args:
-        max_size: in characters, from 1 to 249.
+        max_size: maximum length, from 1 to 249.
     """
     _check_size("max_size", max_size, 1, TOPIC_NAME_MAX)
     return st.text("abcxyzABCXYZ0189._-", min_size=1, max_size=max_size).filter(lambda name: name not in (".", ".."))
 
 
 def generation_ids(*, min_value: int = 0, max_value: int = INT32_MAX) -> Strategy[int]:
-    """Return generations, from ``min_value`` to ``max_value``; -1 is nobody's."""
+    """Return generations from ``min_value`` to ``max_value``; requests without membership have -1."""
     _check_size("min_value", min_value, -1, INT32_MAX)
     _check_size("max_value", max_value, min_value, INT32_MAX)
     return st.integers(min_value, max_value)
@@ -132,12 +132,12 @@ def generation_ids(*, min_value: int = 0, max_value: int = INT32_MAX) -> Strateg
 def protocols(
     *, names: Collection[str] = ASSIGNORS, metadata: Strategy[bytes] | None = None, max_size: int = FEW
 ) -> Strategy[tuple[JoinProtocol, ...]]:
-    """Return what a member offers: at least one protocol, each with its metadata, the best first.
+    """Return at least one protocol with metadata, in order of preference.
 
     Args:
         names: the protocols to choose from.
-        metadata: what the member says for them; all of :func:`subscriptions` by default.
-        max_size: how many protocols at most.
+        metadata: their metadata; default: :func:`subscriptions`.
+        max_size: maximum number of protocols.
     """
     if isinstance(names, str) or not names or not all(isinstance(name, str) for name in names):
         raise InvalidArgument(f"names={names!r} must be a collection of at least one name, such as ('range',)")
@@ -160,16 +160,16 @@ def join_requests(
     session_timeouts_ms: Strategy[int] | None = None,
     rebalance_timeouts_ms: Strategy[int] | None = None,
 ) -> Strategy[JoinGroup]:
-    """Return joins, of newcomers and of members, as of any request version.
+    """Return JoinGroup requests of new and present members, of any version.
 
     Args:
-        group_ids: all of :func:`group_ids` by default.
-        member_ids: the ids they come with; by default none, or any of :func:`member_ids`.
-        instance_ids: by default None, or any of :func:`instance_ids`.
-        protocol_types: ``consumer`` and ``connect`` by default.
-        protocols: all of :func:`protocols` by default.
-        session_timeouts_ms: by default from 6,000 to 1,800,000, which is what brokers take by default.
-        rebalance_timeouts_ms: by default any that is not negative.
+        group_ids: default: :func:`group_ids`.
+        member_ids: default: empty, or :func:`member_ids`.
+        instance_ids: default: None, or :func:`instance_ids`.
+        protocol_types: default: ``consumer`` and ``connect``.
+        protocols: default: :func:`protocols`.
+        session_timeouts_ms: default: 6,000 to 1,800,000, the default limits of brokers.
+        rebalance_timeouts_ms: default: not negative.
     """
     session_timeouts = st.integers(MIN_SESSION_TIMEOUT_MS, MAX_SESSION_TIMEOUT_MS)
     return st.builds(
@@ -197,18 +197,18 @@ def sync_requests(
     generation_ids: Strategy[int] | None = None,
     assignments: Strategy[bytes] | None = None,
 ) -> Strategy[SyncGroup]:
-    """Return syncs of followers (without assignments) and of leaders.
+    """Return SyncGroup requests of followers (without assignments) and leaders.
 
     Args:
-        group_ids: all of :func:`group_ids` by default.
-        member_ids: all of :func:`member_ids` by default, for the sender and for those that a leader assigns to.
-        instance_ids: by default None, or any of :func:`instance_ids`.
-        generation_ids: all of :func:`generation_ids` by default.
-        assignments: what a leader assigns; all of :func:`assignments` by default.
+        group_ids: default: :func:`group_ids`.
+        member_ids: default: :func:`member_ids`, for the sender and in assignments.
+        instance_ids: default: None, or :func:`instance_ids`.
+        generation_ids: default: :func:`generation_ids`.
+        assignments: assignments by a leader; default: :func:`assignments`.
     """
     members = _strategy("member_ids", member_ids, _member_ids)
     shares = st.builds(SyncAssignment, members, _strategy("assignments", assignments, _assignments))
-    # Requests before version 5 name neither the type nor the protocol.
+    # Requests before version 5 have neither type nor protocol.
     named = st.tuples(st.just("consumer"), st.sampled_from(ASSIGNORS))
     return st.builds(
         _sync_request,
@@ -239,7 +239,7 @@ def heartbeats(
     instance_ids: Strategy[str | None] | None = None,
     generation_ids: Strategy[int] | None = None,
 ) -> Strategy[Heartbeat]:
-    """Return heartbeats; arguments as for :func:`sync_requests`."""
+    """Return Heartbeat requests; arguments as for :func:`sync_requests`."""
     return st.builds(
         Heartbeat,
         _strategy("group_ids", group_ids, _group_ids),
@@ -256,13 +256,13 @@ def leave_requests(
     instance_ids: Strategy[str | None] | None = None,
     max_size: int = FEW,
 ) -> Strategy[LeaveGroup]:
-    """Return departures of at least one member; those by instance id alone come without a member id.
+    """Return LeaveGroup requests of at least one member; with only an instance id the member id is empty.
 
     Args:
-        group_ids: all of :func:`group_ids` by default.
-        member_ids: all of :func:`member_ids` by default.
-        instance_ids: by default None, or any of :func:`instance_ids`.
-        max_size: how many members at most.
+        group_ids: default: :func:`group_ids`.
+        member_ids: default: :func:`member_ids`.
+        instance_ids: default: None, or :func:`instance_ids`.
+        max_size: maximum number of members.
     """
     _check_size("max_size", max_size, 1, INT32_MAX)
     instances = _strategy("instance_ids", instance_ids, st.none() | _instance_ids)
@@ -285,18 +285,17 @@ def consumer_group_heartbeats(
     assignors: Collection[str] = SERVER_ASSIGNORS,
     max_size: int = FEW,
 ) -> Strategy[ConsumerGroupHeartbeat]:
-    """Return heartbeats of consumer groups (KIP-848): joins, signs of life that say more or less, and departures.
+    """Return heartbeats of consumer groups (KIP-848): joins, full and short heartbeats, leaves.
 
     Args:
-        group_ids: by default those of :func:`group_ids` that are not blank.
-        member_ids: all of :func:`member_ids` by default.
-        instance_ids: by default None, or those of :func:`instance_ids` that are not blank. Only members with one leave
-            for a while.
-        member_epochs: by default 0 (join), -1 and -2 (leave), and all others that are not negative.
-        topic_names: all of :func:`topic_names` by default.
-        regexes: expressions in RE2 syntax; by default none, the empty one, and simple ones.
-        assignors: the names of assignors to ask for.
-        max_size: how many topics, and partitions of each, at most.
+        group_ids: default: :func:`group_ids` that are not blank.
+        member_ids: default: :func:`member_ids`.
+        instance_ids: default: None, or :func:`instance_ids` that are not blank. Only static members leave temporarily.
+        member_epochs: default: 0 (join), -1 and -2 (leave), and positive ones.
+        topic_names: default: :func:`topic_names`.
+        regexes: RE2 expressions; default: None, empty, and simple ones.
+        assignors: names of assignors.
+        max_size: maximum number of topics, and of partitions of each.
     """
     if isinstance(assignors, str) or not assignors or not all(isinstance(name, str) for name in assignors):
         raise InvalidArgument(f"assignors={assignors!r} must be a collection of at least one name, such as ('range',)")
@@ -324,7 +323,7 @@ def consumer_group_heartbeats(
 
 
 def _heartbeat(full: ConsumerGroupHeartbeat, is_short: bool) -> ConsumerGroupHeartbeat:
-    """Return a heartbeat that a client could send with this epoch."""
+    """Return a heartbeat that is valid with this epoch."""
     if full.member_epoch == JOIN:
         return evolve(full, topic_partitions=())
     if full.member_epoch > JOIN and not is_short:
@@ -345,15 +344,15 @@ def commit_requests(
     offsets: Strategy[int] | None = None,
     max_size: int = FEW,
 ) -> Strategy[OffsetCommit]:
-    """Return commits of members, and of consumers outside of group management.
+    """Return OffsetCommit requests of members and of consumers without group management.
 
     Args:
-        group_ids: by default all of :func:`group_ids`, and the empty one.
-        member_ids: by default none (for a consumer outside of group management), or any of :func:`member_ids`.
-        generation_ids: by default -1 without a member id, else all of :func:`generation_ids`.
-        topic_names: all of :func:`topic_names` by default.
-        offsets: from 0 to 2**63 - 1 by default.
-        max_size: how many topics, and how many partitions of each, at most.
+        group_ids: default: :func:`group_ids`, or empty.
+        member_ids: default: empty (without group management), or :func:`member_ids`.
+        generation_ids: default: -1 without a member id, otherwise :func:`generation_ids`.
+        topic_names: default: :func:`topic_names`.
+        offsets: default: 0 to 2**63 - 1.
+        max_size: maximum number of topics, and of partitions of each.
     """
     members = _strategy("member_ids", member_ids, st.just("") | _member_ids)
     generations = None if generation_ids is None else _strategy("generation_ids", generation_ids, generation_ids)
@@ -381,11 +380,11 @@ def transactional_commit_requests(
     offsets: Strategy[int] | None = None,
     max_size: int = FEW,
 ) -> Strategy[TxnOffsetCommit]:
-    """Return commits as part of a producer's transaction (KIP-98).
+    """Return TxnOffsetCommit requests (KIP-98).
 
     Args:
-        group_ids: all of :func:`group_ids` by default.
-        producer_ids: from 0 to 2**63 - 1 by default.
+        group_ids: default: :func:`group_ids`.
+        producer_ids: default: 0 to 2**63 - 1.
         topic_names: as for :func:`commit_requests`.
         offsets: as for :func:`commit_requests`.
         max_size: as for :func:`commit_requests`.
@@ -403,12 +402,12 @@ def transactional_commit_requests(
 def fetch_requests(
     *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[OffsetFetch]:
-    """Return fetches of some partitions' offsets, or of all that a group has.
+    """Return OffsetFetch requests for some partitions or for all of a group.
 
     Args:
-        group_ids: by default all of :func:`group_ids`, and the empty one.
-        topic_names: all of :func:`topic_names` by default.
-        max_size: how many groups, topics of each, and partitions of those, at most.
+        group_ids: default: :func:`group_ids`, or empty.
+        topic_names: default: :func:`topic_names`.
+        max_size: maximum number of groups, topics of each, and partitions of those.
     """
     _check_size("max_size", max_size, 1, INT32_MAX)
     names = _strategy("topic_names", topic_names, _topic_names)
@@ -421,7 +420,7 @@ def fetch_requests(
 def offset_delete_requests(
     *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[OffsetDelete]:
-    """Return deletions of offsets (KIP-496); arguments as for :func:`commit_requests`."""
+    """Return OffsetDelete requests (KIP-496); arguments as for :func:`commit_requests`."""
     _check_size("max_size", max_size, 1, INT32_MAX)
     names = _strategy("topic_names", topic_names, _topic_names)
     topics = st.lists(st.builds(TopicToDelete, names, _partition_indexes(max_size)), max_size=max_size).map(tuple)
@@ -432,24 +431,24 @@ def offset_delete_requests(
 
 
 def describe_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DescribeGroups]:
-    """Return descriptions of up to ``max_size`` groups, by default of any id, the empty one included."""
+    """Return DescribeGroups requests for up to ``max_size`` groups, by default of any id, also empty."""
     return st.builds(DescribeGroups, _several(group_ids, max_size), st.booleans())
 
 
 def consumer_group_describe_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[ConsumerGroupDescribe]:
-    """Return descriptions of up to ``max_size`` consumer groups, by default of any id, the empty one included."""
+    """Return ConsumerGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
     return st.builds(ConsumerGroupDescribe, _several(group_ids, max_size), st.booleans())
 
 
 def delete_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DeleteGroups]:
-    """Return deletions of up to ``max_size`` groups, by default of any id, the empty one included."""
+    """Return DeleteGroups requests for up to ``max_size`` groups, by default of any id, also empty."""
     return st.builds(DeleteGroups, _several(group_ids, max_size))
 
 
 def list_requests() -> Strategy[ListGroups]:
-    """Return lists of all groups, or of those in some states or of some types."""
+    """Return ListGroups requests, with or without states and types."""
     states = st.sampled_from(
         ["Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead"]
     )
@@ -464,7 +463,7 @@ def list_requests() -> Strategy[ListGroups]:
 def find_coordinator_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[FindCoordinator]:
-    """Return questions for the coordinator of up to ``max_size`` groups, by default of any id."""
+    """Return FindCoordinator requests for up to ``max_size`` groups, by default of any id."""
     return st.builds(FindCoordinator, st.just(int(CoordinatorType.GROUP)), _several(group_ids, max_size))
 
 
@@ -494,7 +493,7 @@ def _texts(min_size: int, max_size: int) -> Strategy[str]:
 
 
 def _has_text(text: str) -> bool:
-    """Tell whether something is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
+    """Return whether Java's ``trim`` leaves text."""
     return any(character > " " for character in text)
 
 
@@ -523,7 +522,7 @@ def _topics_to_commit(
     return st.lists(st.builds(TopicToCommit, names, partitions), min_size=1, max_size=max_size).map(tuple)
 
 
-# Made once; in the functions above, arguments have their names.
+# Created once, since arguments of the functions above have the functions' names.
 _group_ids, _member_ids, _instance_ids = group_ids(), member_ids(), instance_ids()
 _client_ids, _topic_names, _generation_ids = client_ids(), topic_names(), generation_ids()
 _protocols, _assignments = protocols(), assignments()

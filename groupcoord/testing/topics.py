@@ -1,4 +1,4 @@
-"""The topics of a cluster in tests: they come, grow and go."""
+"""Topics of a cluster in tests, as ``TopicResolver`` and ``RegexResolver``."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 from uuid import UUID
 
 NAME_LENGTH = 14
-"""So many bytes of a topic's name stand in its id."""
+"""Bytes of a topic's name in its id."""
 
 
 class Topics:
-    """Topics that come, grow and go, for :class:`~groupcoord.GroupCoordinator`; it resolves expressions as well.
+    """Topics that are created, extended and deleted, for :class:`~groupcoord.GroupCoordinator`; also resolves
+    expressions.
 
-    Every creation has an id of its own, in which the name can be read: see :func:`readable`. Expressions are matched
-    by Python's ``re``, whose syntax is that of RE2 in all that tests need.
+    Each creation has its own id, which contains the name: see :func:`readable`. Expressions are matched by Python's
+    ``re``, which suffices for the RE2 syntax of tests.
 
     Args:
-        partition_counts: the topics that exist from the start, with their numbers of partitions.
+        partition_counts: initial partition counts by name.
 
     Attributes:
-        partition_counts: topic name → how many partitions it has.
-        ids: topic name → its id.
-        gone: the ids of topics that were deleted.
+        partition_counts: partition counts by name.
+        ids: ids by name.
+        gone: ids of deleted topics.
     """
 
     def __init__(self, partition_counts: Mapping[str, int] | None = None, /, **more: int) -> None:
@@ -46,7 +47,7 @@ class Topics:
         self.partition_counts[name] += count
 
     def delete(self, name: str) -> UUID:
-        """Delete a topic and return the id that it had."""
+        """Delete a topic and return its id."""
         del self.partition_counts[name]
         self.gone.append(self.ids.pop(name))
         return self.gone[-1]
@@ -54,19 +55,19 @@ class Topics:
     # ------------------------------------------------------------ what a coordinator asks
 
     def partition_count(self, name: str) -> int | None:
-        """See :class:`groupcoord.TopicResolver`."""
+        """Return the partition count of a topic; None if it does not exist."""
         return self.partition_counts.get(name)
 
     def topic_id(self, name: str) -> UUID | None:
-        """See :class:`groupcoord.TopicResolver`."""
+        """Return the id of a topic; None if it does not exist."""
         return self.ids.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """See :class:`groupcoord.TopicResolver`."""
+        """Return the name of a topic id; None if it does not exist."""
         return next((name for name, known in self.ids.items() if known == topic_id), None)
 
     def problem(self, regex: str) -> str | None:
-        """See :class:`groupcoord.core.topics.RegexResolver`."""
+        """Return why an expression is invalid; None if it is valid."""
         try:
             re.compile(regex)
         except re.error as error:
@@ -74,12 +75,12 @@ class Topics:
         return None
 
     def matching_topics(self, regex: str, principal: Any) -> list[str]:
-        """See :class:`groupcoord.core.topics.RegexResolver`; everybody may describe every topic."""
+        """Return the names that match an expression; every principal may describe every topic."""
         return [name for name in self.ids if re.fullmatch(regex, name)]
 
 
 def readable(topic_id: UUID) -> str:
-    """Return the name that stands in an id of :class:`Topics`; ``#2`` behind it: of the topic's second creation."""
+    """Return the name in an id of :class:`Topics`; ``#2`` marks the second creation."""
     name = topic_id.bytes[:NAME_LENGTH].rstrip(b"\0").decode("utf-8", "replace")
     creation = int.from_bytes(topic_id.bytes[NAME_LENGTH:], "big")
     return name if creation == 1 else f"{name}#{creation}"

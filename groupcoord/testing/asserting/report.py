@@ -332,7 +332,7 @@ KNOWN_BUGS = (
 
 
 def known_client_bugs(requests: Sequence[ReceivedRequest]) -> dict[str, list[str]]:
-    """Return sentences about known bugs whose symptom is seen, by listener or client id.
+    """Return sentences about known bugs with visible symptoms, by listener or client id.
 
     Clients with the same client id and listener count as one, so a symptom may be missed.
     """

@@ -113,7 +113,7 @@ class FaultyLogStore:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no append waits and no fault is pending."""
+        """True if no append waits and no fault is pending."""
         return not (
             self.is_late or self._held or self._failures or self._loses_answer or self._breaks_after is not None
         )

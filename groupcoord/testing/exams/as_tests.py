@@ -21,7 +21,7 @@ def command_for(function: Callable[..., Any]) -> list[str]:
     """Return the command that calls a function in its own process.
 
     Args:
-        function: a function at module level, whose parameters are names of placeholders.
+        function: a function at module level with names of placeholders as parameters.
 
     Raises:
         ValueError: it is not at module level, or has another parameter.

@@ -61,7 +61,7 @@ class Result:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the scenario was played and no law was broken."""
+        """True if the scenario was played and no law was broken."""
         return not self.trouble and not self.broken
 
 
@@ -460,7 +460,7 @@ def _in_details(result: Result, verdict: Verdict) -> Html:
 
 
 def _diagram(events: Sequence[Event], who: str) -> Html:
-    """Return a sequence diagram of an instance's requests and the faults, as a list whose lines wrap."""
+    """Return a sequence diagram of an instance's requests and the faults, as a list with wrapped lines."""
     ends = element("div", element("span", who or "instances"), element("span", "broker"), class_="ends")
     steps = [
         element(

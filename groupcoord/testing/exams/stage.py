@@ -109,7 +109,7 @@ class Instance:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it ended by itself too often to be restarted."""
+        """True if it ended by itself too often to be restarted."""
         return self.is_wanted and self.ends > RESTARTS_MAX
 
     @property
@@ -288,12 +288,12 @@ class Plan:
 
     @property
     def logs_in(self) -> bool:
-        """Whether clients authenticate."""
+        """True if clients authenticate."""
         return self.security_protocol.startswith("SASL_")
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections use TLS."""
+        """True if connections use TLS."""
         return self.security_protocol.endswith("SSL")
 
 
@@ -572,7 +572,7 @@ class Stage:
         return self.server.group(GROUP_ID)
 
     def is_at_rest(self) -> bool:
-        """Whether all wanted instances are members and each partition has an owner."""
+        """True if all wanted instances are members and each partition has an owner."""
         group = self.group()
         if group is None or group.state != "Stable" or len(group.members) != len(self.running):
             return False
@@ -611,7 +611,7 @@ class Stage:
         return {place.partition: offset for place, offset in committed.items() if place.topic == TOPIC}
 
     def seeking(self) -> list[str]:
-        """Return the running instances whose last FindCoordinator found none."""
+        """Return the running instances without a coordinator in their last FindCoordinator."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].seeks]
 
     def fenced(self) -> list[str]:

@@ -97,7 +97,7 @@ EXPLAINS: dict[Law, tuple[Law, ...]] = {
     Law.CAUGHT_UP: (Law.FENCED, Law.PROCESSED, Law.AHEAD, Law.GIVEN_UP),
     Law.LEAVING: (Law.FENCED, Law.CAUGHT_UP),
 }
-"""Laws whose breach explains that of a law."""
+"""Laws that explain the breach of another law."""
 
 
 @frozen
@@ -116,7 +116,7 @@ class Verdict:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the law is broken and no other law explains it."""
+        """True if the law is broken and no other law explains it."""
         return bool(self.breaches) and self.explained_by is None
 
 

@@ -23,16 +23,16 @@ from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Turn, Turn
 __all__ = ["Crew", "Exploration", "Level", "Violation", "explore"]
 
 Asked = tuple[int, Step, int]
-"""The state of a coordinator, a step, and the form of the client that takes it."""
+"""Coordinator state, step, and form of the client that takes it."""
 
 
 class Done(NamedTuple):
-    """What a step has come to, as one process tells another; see :class:`.Turn`.
+    """Result of a step, as a process sends it; see :class:`.Turn`.
 
     Attributes:
-        key: the fingerprint of the state that the coordinator is in then.
-        number: what the process that did it calls that state.
-        in_flight: how many appends wait then.
+        key: fingerprint of the new coordinator state.
+        number: the process's number of that state.
+        in_flight: number of waiting appends.
     """
 
     key: bytes
@@ -47,18 +47,17 @@ class Done(NamedTuple):
 
 
 class Crew:
-    """Does for turns what they were not asked before, in as many processes as it is told.
+    """Worker processes that compute turns.
 
-    Every process knows the states that there are when it starts. Of those that come later it has what it made itself,
-    and goes on from there. Results are taken in the order in which they were asked for, so that they are the same
-    however many processes there are.
+    A process knows the states at its start and those it created. Results are taken in the order of the requests, so
+    they do not depend on the number of processes.
 
     Args:
-        turns: for whom; they learn what comes of the steps.
-        jobs: how many processes.
+        turns: receives the results.
+        jobs: number of processes.
 
     Raises:
-        HistoryError: the system can't fork a process, which is how each gets what there is.
+        HistoryError: the system cannot fork processes.
     """
 
     def __init__(self, turns: Turns, jobs: int) -> None:
@@ -66,7 +65,7 @@ class Crew:
             raise HistoryError("this system can't fork processes: a search has one job here")
         self._turns = turns
         self._common = len(turns.cores)
-        self._places: dict[int, tuple[int, int]] = {}  # by the number of a state: whose it is, and its number there
+        self._places: dict[int, tuple[int, int]] = {}  # worker and its number of a state, by state
         self._cpu_s = [0.0] * jobs
         context = multiprocessing.get_context("fork")
         self._ends: list[Connection] = []
@@ -81,11 +80,9 @@ class Crew:
 
     @property
     def cpu_s(self) -> float:
-        """Seconds of CPU that the processes have taken."""
         return sum(self._cpu_s)
 
     def end(self) -> None:
-        """Let the processes end."""
         for end in self._ends:
             end.close()
         for process in self._processes:
@@ -93,7 +90,7 @@ class Crew:
             process.join()
 
     def take(self, asked: Sequence[Asked]) -> None:
-        """Let steps be taken, and turns know what comes of them."""
+        """Compute steps in the workers."""
         orders = [("take", *self._place(core), step, self._turns.forms[form]) for core, step, form in asked]
         for (core, step, form), (worker, outcome) in zip(asked, self._outcomes(orders), strict=True):
             if isinstance(outcome, BrokenLaw):
@@ -109,7 +106,7 @@ class Crew:
             self._turns.learn(core, step, form, turn)
 
     def look(self, asked: Sequence[tuple[int, int]]) -> None:
-        """Let it be looked at what clients see of states of coordinators: see :meth:`.Turns.check_seen`."""
+        """Check what clients see of coordinator states: see :meth:`.Turns.check_seen`."""
         orders = [("look", *self._place(core), None, self._turns.forms[form]) for core, form in asked]
         for key, (_, outcome) in zip(asked, self._outcomes(orders), strict=True):
             self._turns.seen[key] = outcome
@@ -118,7 +115,7 @@ class Crew:
         return (core % len(self._ends), core) if core < self._common else self._places[core]
 
     def _outcomes(self, orders: Iterable[tuple[str, int, int, Step | None, Form]]) -> list[tuple[int, Any]]:
-        """Give each process its orders, and return what came of each, in their order, and who did it."""
+        """Send orders to their workers; return worker and result of each, in order."""
         lists: list[list[Any]] = [[] for _ in self._ends]
         order_of = []
         for what, worker, *order in orders:
@@ -135,8 +132,7 @@ class Crew:
 
 
 def _serve(turns: Turns, end: Connection) -> None:
-    """Do what is ordered, list by list, until nobody orders any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the process that gives orders
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent process handles the interrupt
     begun_s, steps = time.process_time(), turns.steps
     while True:
         try:
@@ -163,33 +159,33 @@ def _carry_out(turns: Turns, what: str, core: int, step: Step, form: Form) -> Do
 
 
 State = tuple[int, tuple[int, ...]]
-"""The number of the state of the coordinator, and that of the form of each process's consumer, in order."""
+"""Number of the coordinator state, and of each process's form."""
 
 OF_MEMBERS = ("leave", "beat", "pause", "fetch")
-"""What a member can do that waits for nothing, whatever else it is to do."""
+"""Steps of a member without a request in flight."""
 
 DEPTH_MAX = 1_000
 STATES_TO_SHARE = 200
-"""A level with fewer states is not worth other processes."""
+"""Number of states from which workers are worthwhile."""
 
 STATES_BETWEEN_LOOKS = 500
-"""So many states are left behind before somebody looks at the time."""
+"""States between two checks of the limits."""
 
 COLLECTION_THRESHOLD = 50_000
-"""Little of what is made becomes garbage in circles, so it is looked for less often than elsewhere."""
+"""Garbage collection is rare, since few objects are in cycles."""
 
 
 @frozen
 class Level:
-    """What there is after so many steps.
+    """Totals after a number of steps.
 
     Attributes:
-        depth: how many.
-        new: states that no shorter history leads to.
-        states: all so far.
-        transitions: steps that were taken so far, each from a state of its own.
-        cpu_s: seconds of CPU so far.
-        is_whole: every history of this length was looked at.
+        depth: the number of steps.
+        new: states first reached at this depth.
+        states: states so far.
+        transitions: distinct steps so far.
+        cpu_s: CPU seconds so far.
+        is_whole: every history of this length was examined.
     """
 
     depth: int
@@ -202,7 +198,7 @@ class Level:
 
 @frozen
 class Violation:
-    """A law that is broken, and the shortest history that does it.
+    """Broken law with the shortest history that breaks it.
 
     Attributes:
         trace: the history.
@@ -215,14 +211,14 @@ class Violation:
 
 @define
 class Exploration:
-    """What was found.
+    """Result of an exploration.
 
     Attributes:
-        scope: in which.
-        levels: by the length of histories, from 0 on.
-        is_closed: there is no other state, however long histories are.
-        violations: the laws that are broken, one history each.
-        coordinator_steps: how many steps coordinators took for that, as they take none twice.
+        scope: the scope.
+        levels: totals by length of histories, from 0.
+        is_closed: longer histories reach no other state.
+        violations: broken laws, one history each.
+        coordinator_steps: steps computed by coordinators, each only once.
     """
 
     scope: Scope
@@ -233,12 +229,12 @@ class Exploration:
 
     @property
     def states(self) -> int:
-        """How many states there are."""
+        """Number of states."""
         return self.levels[-1].states
 
     @property
     def new_states(self) -> list[int]:
-        """How many new states there are at each level: what stands for the behaviour of all that was looked at."""
+        """New states of each level, which characterize the explored behaviour."""
         return [level.new for level in self.levels]
 
 
@@ -255,28 +251,28 @@ def explore(
     jobs: int = 1,
     on_level: Callable[[Level], Any] = lambda level: None,
 ) -> Exploration:
-    """Look at every history there is in a scope, the short ones first, and at every law after each step.
+    """Explore every history in a scope, shortest first, and check every law after each step.
 
-    Processes with one protocol and no instance id are interchangeable, and states are the same in which they have
-    changed places. Where the text of a member's id decides ties, as in Kafka, one of the two ways is looked at.
+    Processes with one protocol and no instance id are interchangeable: states that differ only by their exchange are
+    equal. Where a member id decides a tie, as in Kafka, only one outcome is explored.
 
     Args:
-        scope: what there is, and what may happen.
-        make_log_store: makes the log store under test; one in memory if left out. It is copied by ``copy.deepcopy``.
-        make_coordinator: makes the coordinator under test of keyword arguments; groupcoord's own if left out.
-        laws: more laws than those of :mod:`groupcoord.laws`. They see the coordinator and its log in each new state.
-        max_depth: the longest history.
-        max_cpu_s: seconds of CPU after which no other state is looked at.
-        max_states: how many states are enough; None: all.
-        stops_when_broken: the first law that is broken is enough.
-        jobs: so many processes take steps, where levels are large enough; what is found is the same.
-        on_level: is called with each level when it is done.
+        scope: processes, settings and steps.
+        make_log_store: creates the log store under test, copied by ``copy.deepcopy``; default: in memory.
+        make_coordinator: creates the coordinator under test from keyword arguments; default: groupcoord's.
+        laws: further laws, called with the coordinator and its log in each new state.
+        max_depth: maximum length of histories.
+        max_cpu_s: CPU seconds after which no further state is examined.
+        max_states: sufficient number of states; None for all.
+        stops_when_broken: stop at the first broken law.
+        jobs: number of processes for large levels; the result does not depend on it.
+        on_level: called with each finished level.
 
     Returns:
-        What was found: of each law that is broken the first history that breaks it.
+        The totals, and for each broken law the first history that breaks it.
 
     Raises:
-        HistoryError: the scope names what there is not, or the system can't fork processes for jobs.
+        HistoryError: the scope is invalid, or the system cannot fork processes for ``jobs``.
     """
     search = _Search(Turns(scope, make_log_store=make_log_store, make_coordinator=make_coordinator, laws=laws))
     exploration = Exploration(scope)
@@ -315,7 +311,7 @@ def explore(
 
 @frozen
 class _Limits:
-    """When to stop."""
+    """Limits of an exploration."""
 
     begun_s: float
     max_cpu_s: float
@@ -323,26 +319,25 @@ class _Limits:
     search: _Search
 
     def cpu_s(self) -> float:
-        """Return how many seconds of CPU have passed, in all processes."""
         crew = self.search.crew
         return time.process_time() - self.begun_s + (0.0 if crew is None else crew.cpu_s)
 
     def are_reached(self, states: int) -> bool:
-        """Tell whether there are enough states, or enough time has passed; what there is will stay till the end."""
+        """Return whether a limit is reached; also moves all objects out of garbage collection."""
         gc.freeze()
         return (self.max_states is not None and states >= self.max_states) or self.cpu_s() > self.max_cpu_s
 
 
 class _Search:
-    """The states that were found, and how.
+    """Search state.
 
     Attributes:
-        turns: what steps come to.
-        crew: who works that out, if not this process alone.
-        was_stopped: there were more states to look at when it was enough.
-        states: by state, its number.
-        transitions: how many steps were taken.
-        broken: by law, the state and the step that broke it, whose it was, and what the law says.
+        turns: computes steps.
+        crew: worker processes, or None.
+        was_stopped: a limit was reached.
+        states: numbers by state.
+        transitions: number of steps.
+        broken: state, step, process and message by broken law.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -373,18 +368,17 @@ class _Search:
         self.broken: dict[str, tuple[int, Step, int, BrokenLaw]] = {}
 
     def level(self, depth: int, new: int, cpu_s: float, *, is_whole: bool = True) -> Level:
-        """Return what there is now."""
         return Level(depth, new, len(self.states), self.transitions, cpu_s, is_whole)
 
     # ------------------------------------------------------------ what can happen next
 
     def _steps(self, core: int, forms: tuple[int, ...]) -> list[tuple[Step, int]]:
-        """Return what can happen: the step, and whose it is; -1: nobody's."""
+        """Return the possible steps with the index of their process, or -1."""
         found: list[tuple[Step, int]] = []
         for place, form in enumerate(forms):
             first = self._first[place]
             if place != first and form in forms[first:place]:
-                continue  # one of those who stand alike is enough
+                continue  # one of equal processes suffices
             own = self._own_steps.get((place, form))
             if own is None:
                 own = self._own_steps[place, form] = [(step, place) for step in self._steps_of_one(place, form)]
@@ -436,7 +430,7 @@ class _Search:
     # ------------------------------------------------------------ what comes of it
 
     def following(self, numbers: Sequence[int], limits: _Limits, *, stops_when_broken: bool) -> Iterator[int]:
-        """Yield the numbers of the new states one step after some states, until it is enough."""
+        """Yield the numbers of new states one step after some states, until a limit is reached."""
         self.was_stopped = False
         for place, number in enumerate(numbers):
             if place % STATES_BETWEEN_LOOKS == 0:
@@ -450,7 +444,7 @@ class _Search:
             yield from self.expand(number)
 
     def prepare(self, numbers: Sequence[int]) -> None:
-        """Let the crew work out what steps come to in some states, and what clients see then."""
+        """Compute steps and checks of some states in the workers."""
         if self.crew is None:
             return
         turns, asked = self.turns, dict[Asked, None]()
@@ -473,7 +467,7 @@ class _Search:
         self.crew.look([key for key in looks if key not in turns.seen])
 
     def expand(self, number: int) -> list[int]:
-        """Take every step that is possible in a state, and return the numbers of new states."""
+        """Take every possible step in a state; return the numbers of new states."""
         core, forms = self._listed[number]
         states, found = self.states, []
         for step, place in self._steps(core, forms):
@@ -493,7 +487,7 @@ class _Search:
         return found
 
     def _after(self, core: int, forms: tuple[int, ...], step: Step, place: int) -> tuple[int, list[int]]:
-        """Return what a step comes to, each process where it was."""
+        """Return the state after a step, with processes in place."""
         after = list(forms)
         if step.word == "die":
             after[place] = 0
@@ -518,7 +512,7 @@ class _Search:
         return core, tuple(forms)
 
     def _check(self, state: State) -> None:
-        """Look at what clients believe, each by itself and all together."""
+        """Check the beliefs of the clients, singly and together."""
         core, forms = state
         owned: frozenset[tuple[Any, int]] = frozenset()
         for form in forms:
@@ -535,7 +529,7 @@ class _Search:
             owned |= claims
 
     def _claims_of(self, form: int) -> Iterator[tuple[Any, int]]:
-        """Yield what a classic client believes to own, and since which generation."""
+        """Yield generation and partitions that a classic client believes to own."""
         place, _, _, _, epoch, owned, *_ = self.turns.forms[form]
         if self._scope.processes[place].protocol == "classic":
             yield from ((epoch, index) for index in owned or ())
@@ -543,7 +537,7 @@ class _Search:
     # ------------------------------------------------------------ the way there
 
     def violation(self, number: int, step: Step, place: int, broken: BrokenLaw) -> Violation:
-        """Return the history that leads to a state and breaks a law by one step more."""
+        """Return the history that leads to a state and breaks a law with the next step."""
         way = [(number, step, place)]
         while way[-1][0]:
             way.append(self._came_from[way[-1][0]])
@@ -558,7 +552,7 @@ class _Search:
         return Violation(trace, BrokenLaw(len(steps) - 1, broken.law, broken.message))
 
     def _names_after(self, before: int, step: Step, place: int, names: list[str]) -> list[str]:
-        """Return which process is where, after a step and after those that stand alike were put in order."""
+        """Return the processes' names by place, after a step and the sorting of equal ones."""
         core, forms = self._listed[before]
         _, after = self._after(core, forms, step, place)
         names = list(names)

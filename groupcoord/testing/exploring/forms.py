@@ -1,4 +1,4 @@
-"""What a client knows, apart from how its coordinator calls it: the same for all clients that stand alike."""
+"""Forms: canonical states of clients, independent of their ids, for symmetry reduction."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMembe
 __all__ = ["Form", "Labels", "View", "consumer_of", "form_of", "renamed"]
 
 NOBODYS = -1
-"""Stands for an id that the coordinator doesn't know, and for no token."""
+"""Unknown member id, or no token."""
 
 NOBODY = "nobody"
 
 EPOCHS_MAX = 4
-"""An epoch that is further away than this is not the group's, and that is all there is to it."""
+"""Distance of an epoch from the group's at which it counts as foreign."""
 
 FOREIGN = 2**30
-"""Stands before epochs that there can't be, as the way to a state is the shortest, and its group young."""
+"""Prefix of foreign epochs."""
 
 Form = tuple[Any, ...]
 
 
 class View(NamedTuple):
-    """How a coordinator calls clients, and from which epoch theirs count.
+    """Names that a coordinator has for clients.
 
     Attributes:
-        ids: of members, in the order in which they come up in its state.
-        tokens: of requests that wait, likewise.
-        epoch: the group's newest.
+        ids: member ids in the order of its state.
+        tokens: tokens of waiting requests in that order.
+        epoch: newest epoch of the group.
     """
 
     ids: tuple[str, ...]
@@ -43,10 +43,10 @@ class View(NamedTuple):
 
 
 class Labels(Names):
-    """Names that are numbers, given in the order in which ids and tokens come up.
+    """Names as numbers, in the order in which ids and tokens appear.
 
     Args:
-        issued: every id that was ever given to a member.
+        issued: all member ids ever created.
         age_max_ms: see :class:`~groupcoord.core.fingerprints.Names`.
     """
 
@@ -60,17 +60,15 @@ class Labels(Names):
         self.tokens: dict[Any, int] = {}
 
     def text(self, text: str) -> Any:
-        """Return the number of a member's id; any other text as it is."""
         return self.ids.setdefault(text, len(self.ids)) if text in self._issued else text
 
     def token(self, token: Any) -> Any:
-        """Return the number of a token, also of one that the coordinator has wrapped."""
         while hasattr(token, "token"):
             token = token.token
         return self.tokens.setdefault(token, len(self.tokens))
 
     def assignment(self, data: bytes, epoch: int) -> Any:
-        """Return the generation that an assignment names, as it stands to the group's, and the partitions."""
+        """Return generation (relative to the group's) and partitions of an assignment."""
         generation_id, owned = _share(data)
         return (None if generation_id is None else generation_id - epoch), owned
 
@@ -82,7 +80,7 @@ def _share(data: bytes) -> tuple[int | None, Any]:
 
 
 Encode = Callable[[Any, View], Any]
-"""What stands for a value in a form; or the way back."""
+"""Converts a value into a form, or back."""
 
 
 def _epoch_to(epoch: int, view: View) -> Any:
@@ -126,7 +124,7 @@ _MAPPING = (
     lambda stands, view: None if stands is None else dict(stands),
 )
 _COUNT = (lambda value, view: value % 2, _as_it_is)
-"""Offsets that are committed come in turn: that one is another than the last is all that counts."""
+"""Committed offsets alternate: only a difference from the last one counts."""
 
 _OF_MEMBERS: Mapping[str, tuple[Encode, Encode]] = {"phase": _PLAIN, "member_id": _ID, "epoch": _EPOCH}
 ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyType(
@@ -151,7 +149,7 @@ ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyTyp
         StreamsMember: {**_OF_MEMBERS, "owned": _PLAIN, "told": _PLAIN, "news": _PLAIN},
     }
 )
-"""What changes of a consumer of each class, and how it gets into a form and out of it."""
+"""Variable attributes of each class, with their conversions into a form and back."""
 
 _RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingProxyType(
     {
@@ -159,16 +157,16 @@ _RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingPr
         for kind, attributes in ATTRIBUTES.items()
     }
 )
-"""What of that depends on how the coordinator calls clients: its place in a form, and the way in and out."""
+"""Positions in a form that depend on the view, with their conversions."""
 
 
 def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
-    """Return what stands for a consumer.
+    """Return the form of a consumer.
 
     Args:
-        consumer: what it is.
-        token: of its request under way; None if there is none.
-        view: how the coordinator calls it.
+        consumer: the consumer.
+        token: token of its request in flight, or None.
+        view: the coordinator's names.
     """
     waits = NOBODYS if token is None or token not in view.tokens else view.tokens.index(token)
     attributes = ATTRIBUTES[type(consumer)]
@@ -176,13 +174,13 @@ def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
 
 
 def renamed(kind: type, form: Form, before: View, after: View) -> Form:
-    """Return what stands for a consumer that was told nothing, when its coordinator calls clients by other names.
+    """Return the form of an unaffected consumer after a change of names.
 
     Args:
-        kind: the consumer's class.
-        form: what stood for it.
-        before: how clients were called.
-        after: how they are called.
+        kind: class of the consumer.
+        form: its form.
+        before: the names before.
+        after: the names after.
     """
     found = list(form)
     if form[0] != NOBODYS:
@@ -196,14 +194,14 @@ def renamed(kind: type, form: Form, before: View, after: View) -> Form:
 def consumer_of(
     process: Process, group_id: str, form: Form, view: View, new_id: Callable[[str], str] | None
 ) -> Consumer:
-    """Return the consumer for which a form stands.
+    """Return the consumer of a form.
 
     Args:
-        process: which runs it.
+        process: its process.
         group_id: its group.
-        form: what stands for it.
-        view: how the coordinator calls it.
-        new_id: makes an id that was never given, for one that the coordinator doesn't know; None: nobody will ask.
+        form: the form.
+        view: the coordinator's names.
+        new_id: creates an id for a consumer without one; None if it is not needed.
     """
     waits, *values = form
     consumer = process.consumer(group_id, NOBODY)

@@ -1,4 +1,4 @@
-"""Scopes and histories of the exploration: processes, steps, settings."""
+"""Scopes and histories of the exploration: processes, settings, and steps as text such as ``crash 1``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class HistoryError(GroupcoordError):
-    """A history, or the scope in which it is to happen, can't be read. The message says where and why."""
+    """Invalid history or scope; the message has place and reason."""
 
 
 REFUSALS = MappingProxyType(
@@ -47,16 +47,16 @@ REFUSALS = MappingProxyType(
         for error in (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, StorageError)
     }
 )
-"""What a log can say to an append that it does not write, by the name of Kafka's error code."""
+"""Errors of appends by Kafka's names."""
 
 
 class Word(NamedTuple):
-    """What a step can be.
+    """Type of step.
 
     Attributes:
-        tells: what happens.
-        operands: what stands behind the word, each a kind of operand; in brackets what may be left out. A kind is
-            ``process``, ``number``, ``error``, ``topic``, or the words to choose from, with ``|`` between them.
+        tells: description.
+        operands: kinds of operands, optional ones in brackets: ``process``, ``number``, ``error``, ``topic``, or words
+            separated by ``|``.
     """
 
     tells: str
@@ -94,15 +94,15 @@ WORDS = MappingProxyType(
         "recover": Word("faults stop, everybody goes on for some minutes, and all have to be served"),
     }
 )
-"""What can happen, by the word for it."""
+"""Types of steps by word."""
 
 
 class Step(NamedTuple):
-    """One step of a history, such as ``crash 1``.
+    """Step of a history, such as ``crash 1``.
 
     Attributes:
         word: one of :data:`WORDS`.
-        operands: what stands behind it.
+        operands: its operands.
     """
 
     word: str
@@ -113,13 +113,10 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Step:
-        """Read a step.
-
-        Args:
-            text: as :func:`str` writes one.
+        """Parse a step.
 
         Raises:
-            HistoryError: it is none.
+            HistoryError: it is invalid.
         """
         word, *given = text.split() or ("",)
         if word not in WORDS:
@@ -132,10 +129,10 @@ class Step(NamedTuple):
 
 
 def refusal(name: str | int | None) -> LogStoreError:
-    """Return what a log says that refuses an append.
+    """Return the exception of a failed append.
 
     Args:
-        name: one of :data:`REFUSALS`; None: too few replicas.
+        name: one of :data:`REFUSALS`; None for NOT_ENOUGH_REPLICAS.
     """
     return REFUSALS[str(name) if name is not None else "NOT_ENOUGH_REPLICAS"]("refused in this history")
 
@@ -158,10 +155,10 @@ WORDS_TO_EXPLORE = ("commit", "leave", "die", "time", "refuse", "crash", "move")
 GROUP = "g"
 STEP_MS = 5_000
 FAR_MS = 10_000_000
-"""What is further ahead than this never happens."""
+"""Time that is never reached."""
 
 THREE_STEPS_MS = 15_000
-"""The time-out of a rebalance of classic consumers; a session takes two."""
+"""Rebalance timeout of classic consumers; the session timeout is two steps."""
 
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {
@@ -182,23 +179,22 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
         "offsets.commit.timeout.ms": 100_000_000,
     }
 )
-"""What holds unless a scope says otherwise: little is enough, nothing expires, and no append is given up."""
+"""Default settings: small limits, no expiry, no append timeout."""
 
 
 OPTIONAL = {"gives_back": (int, type(None))}
-"""Types of options whose default is None, where these are no texts."""
+"""Types of options with default None that are not text."""
 
 
 @frozen
 class Process:
-    """A process that runs one consumer after the other.
+    """Process that runs one consumer at a time.
 
     Attributes:
-        name: how steps call it; the client id of its consumers.
-        protocol: its ``group.protocol``.
-        instance_id: of its consumers, if they are static members (KIP-345).
-        options: what else its consumers are made with, by the names of their attributes, such as
-            ``rebalance_timeout_ms`` or ``gives_back``.
+        name: name in steps, and client id.
+        protocol: ``group.protocol``.
+        instance_id: instance id (KIP-345), or None.
+        options: further attributes of its consumers, such as ``rebalance_timeout_ms`` or ``gives_back``.
     """
 
     name: str
@@ -207,14 +203,14 @@ class Process:
     options: Mapping[str, Any] = field(factory=dict)
 
     def consumer(self, group_id: str, member_id: str) -> Consumer:
-        """Return a new consumer, which has sent nothing yet.
+        """Return a new consumer without a request.
 
         Args:
             group_id: its group.
-            member_id: where consumers make their own, this one's.
+            member_id: its member id, if consumers generate it.
 
         Raises:
-            HistoryError: there is no such protocol, or its consumers have no such attribute.
+            HistoryError: the protocol or an option is unknown.
         """
         make = CONSUMERS.get(self.protocol)
         if make is None:
@@ -242,18 +238,18 @@ class Process:
 
 @frozen
 class Scope:
-    """What a history happens in.
+    """Scope of histories.
 
     Attributes:
-        processes: the processes there are.
-        log_is_late: appends wait until a step says what becomes of them; otherwise they are written at once.
-        settings: the coordinator's, under Kafka's keys, where they aren't :data:`SETTINGS`.
-        topics: the topics that there are at first, with their numbers of partitions.
+        processes: the processes.
+        log_is_late: appends wait for a step; otherwise they are written at once.
+        settings: settings of the coordinator that differ from :data:`SETTINGS`, by Kafka's keys.
+        topics: initial partition counts by name.
         group_id: the group.
-        step_ms: how much time passes where a step doesn't say.
-        words: what may happen where every history is looked for, besides that consumers go on and the log writes.
-        also: steps that may happen there as they stand, of nobody there is: ``commit`` (of who is no member),
-            ``time 60000``, ``read_breaks 0``.
+        step_ms: default duration of a step.
+        words: types of steps to explore, in addition to ``go`` and ``ack``.
+        also: further steps to explore, without a process: ``commit`` (by a client that is no member), ``time 60000``,
+            ``read_breaks 0``.
     """
 
     processes: tuple[Process, ...] = (Process("c1"), Process("c2"))
@@ -269,7 +265,7 @@ class Scope:
         """Return the coordinator's settings.
 
         Raises:
-            HistoryError: there is no such setting, or its value is not allowed.
+            HistoryError: a setting is invalid.
         """
         try:
             return Config.from_properties({**SETTINGS, **self.settings})
@@ -278,24 +274,24 @@ class Scope:
 
     @property
     def expires(self) -> bool:
-        """Expiry is looked for within the time that counts, so that what is there has an age."""
+        """True if offsets may expire, so that ages are part of the state."""
         config = self.config()
         return "sweep" in self.words or config.offsets_retention_check_interval_ms < FAR_MS
 
     @property
     def changes_topics(self) -> bool:
-        """Topics come and go."""
+        """True if topics are created and deleted."""
         return any(step.split()[0] == "topic" for step in (*self.words, *self.also))
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Scope:
-        """Read a scope.
+        """Parse a scope.
 
         Args:
-            table: as :meth:`table` gives one, or as TOML or JSON has it; what it leaves out is as in ``Scope()``.
+            table: as from :meth:`table`, TOML or JSON; omitted values have their defaults.
 
         Raises:
-            HistoryError: it names what there is not, or something is of another type.
+            HistoryError: a value is invalid.
         """
         if not isinstance(table, Mapping):
             raise HistoryError(f"a scope is a table, not {table!r}")
@@ -318,7 +314,7 @@ class Scope:
         return cls(**{**values, "words": words, "also": also})
 
     def table(self) -> dict[str, Any]:
-        """Return the scope as plain values, for TOML or JSON."""
+        """Return the scope as plain values for TOML or JSON."""
         processes = {
             process.name: {"protocol": process.protocol, **_given(instance_id=process.instance_id), **process.options}
             for process in self.processes
@@ -336,11 +332,11 @@ class Scope:
 
 @frozen
 class Trace:
-    """A history: steps, and what they happen in.
+    """History: steps in a scope.
 
     Attributes:
-        scope: the latter.
-        steps: the former.
+        scope: the scope.
+        steps: the steps.
     """
 
     scope: Scope
@@ -348,14 +344,13 @@ class Trace:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Trace:
-        """Read a history.
+        """Parse a history.
 
         Args:
-            table: has ``steps``, a list of them, and perhaps ``scope``, a table: see :meth:`Scope.of`. What else it
-                has is not looked at.
+            table: has ``steps``, a list, and possibly ``scope``, a table for :meth:`Scope.of`; other keys are ignored.
 
         Raises:
-            HistoryError: it has no steps, or they are none.
+            HistoryError: the steps are missing or invalid.
         """
         steps = table.get("steps")
         if not isinstance(steps, list | tuple) or not all(isinstance(step, str) for step in steps):
@@ -363,18 +358,18 @@ class Trace:
         return cls(Scope.of(table.get("scope", {})), steps_of(steps))
 
     def table(self) -> dict[str, Any]:
-        """Return the history as plain values, for TOML or JSON."""
+        """Return the history as plain values for TOML or JSON."""
         return {"scope": self.scope.table(), "steps": [str(step) for step in self.steps]}
 
 
 def steps_of(lines: Iterable[str]) -> tuple[Step, ...]:
-    """Read the steps of a history.
+    """Parse steps.
 
     Args:
-        lines: one step each, or several with commas between them.
+        lines: one step each, or several separated by commas.
 
     Raises:
-        HistoryError: one is none.
+        HistoryError: a step is invalid.
     """
     return tuple(Step.of(text) for line in lines for text in line.split(","))
 
@@ -405,7 +400,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "words": ("a list of texts", _are_names),
     "also": ("a list of texts", _are_names),
 }
-"""What each value of a scope is, in words, and what tells whether it is one."""
+"""Description and check of each value of a scope."""
 
 
 def _process(name: str, options: dict[str, Any]) -> Process:
@@ -420,22 +415,22 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 FAULTS = ("refuse", "crash", "move")
-"""What goes wrong with the log and the coordinator."""
+"""Faults of the log and the coordinator."""
 
 QUIET = ("commit", "leave", "die", "time", "move")
-"""What happens where the log answers at once, and nothing is refused."""
+"""Steps without faults, with a log that answers at once."""
 
 ALL = ("commit", "leave", "die", "time", *FAULTS)
 
 
 def scope_of(protocol: str, dynamic: int = 0, static: int = 0, words: tuple[str, ...] = ALL, **more: object) -> Scope:
-    """Return a scope with processes of one protocol, or (``mixed``) of the classic one and KIP-848 in turn.
+    """Return a scope with processes of one protocol, or (``mixed``) of classic and consumer protocol in turn.
 
     Args:
-        protocol: of all.
-        dynamic: how many have no instance id.
-        static: how many have one.
-        words: what may happen. The log is late if it may refuse.
+        protocol: the protocol.
+        dynamic: number of processes without an instance id.
+        static: number of processes with one.
+        words: types of steps; the log is late if it may refuse.
         more: further attributes of the scope.
     """
     protocols = ("classic", "consumer") if protocol == "mixed" else (protocol,)
@@ -469,4 +464,4 @@ NAMED: Mapping[str, Scope] = MappingProxyType(
         "topics": scope_of("consumer", 1, words=("topic", *QUIET), topics={"orders": 2}),
     }
 )
-"""What they are is in their names: the protocol, and how many members there are."""
+"""Scopes named after protocol and number of members."""

@@ -39,25 +39,25 @@ FIRST_PRODUCER_ID = 7
 PRODUCER_EPOCH = 0
 OUTSIDERS_ID = 6
 ONE_OFFSET = (TopicToCommit(TOPIC, (OffsetToCommit(0, 1),)),)
-"""What somebody commits who is no member."""
+"""Commit by a client that is no member."""
 
 Law = Callable[["Stage"], None]
-"""What must hold after each step; it raises :class:`~groupcoord.laws.LawBrokenError` where it doesn't."""
+"""Law checked after each step; raises :class:`~groupcoord.laws.LawBrokenError`."""
 
 MakeCoordinator = Callable[..., GroupCoordinator]
-"""Makes a coordinator of the keyword arguments of :class:`~groupcoord.GroupCoordinator` that it is given."""
+"""Creates a coordinator from the keyword arguments of :class:`~groupcoord.GroupCoordinator`."""
 
 
 @define
 class Happening:
-    """What is seen of a step from the outside.
+    """Visible effect of a step.
 
     Attributes:
-        step: the number of the step, from 0 on.
-        at_ms: when it was, in milliseconds since the Unix epoch.
-        who: the process that it is about; empty for the log, and for who is no process.
+        step: number of the step, from 0.
+        at_ms: milliseconds since the Unix epoch.
+        who: the process; empty for the log or other clients.
         what: ``sends``, ``is told``, or (of the log) ``is asked``.
-        value: the request, the answer (None: there will be none), or the records.
+        value: the request, the response or None, or the records.
     """
 
     step: int
@@ -68,18 +68,17 @@ class Happening:
 
 
 class Stage(World):
-    """A coordinator, its log, and one consumer of each process.
+    """Coordinator, its log, and one consumer of each process.
 
     Args:
-        scope: what there is.
-        make_log_store: makes the log store under test; one in memory if left out.
-        make_coordinator: makes the coordinator under test; groupcoord's own if left out.
+        scope: the scope.
+        make_log_store: creates the log store under test; default: in memory.
+        make_coordinator: creates the coordinator under test; default: groupcoord's.
 
     Attributes:
-        scope: as given.
-        consumers: the consumer of each process that has one, by the name of the process.
-        happenings: what was seen from the outside, in order.
-        step: the number of the step that is being done.
+        consumers: present consumers by name of process.
+        happenings: visible effects, in order.
+        step: number of the present step.
     """
 
     def __init__(
@@ -103,25 +102,20 @@ class Stage(World):
     # ------------------------------------------------------------ the world
 
     def make_topics(self) -> Topics:
-        """Return the topics of the scope."""
         return Topics(self.scope.topics)
 
     def make_log_store(self) -> LogStore:
-        """Return the log store under test."""
         return super().make_log_store() if self._make_log_store is None else self._make_log_store()
 
     def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
-        """Send a request, and take note of it."""
         self._note("sends", request, consumer)
         return super().submit(request, consumer)
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
-        """Take note of an answer."""
         self._note("is told", response, sent.consumer)
         super().on_answer(sent, response)
 
     def on_append(self, records: Sequence[LogRecord]) -> None:
-        """Take note of what the log is asked to write."""
         self._note("is asked", tuple(entry.record for entry in records), None)
         super().on_append(records)
 
@@ -130,7 +124,6 @@ class Stage(World):
         self.happenings.append(Happening(self.step, self.clock.now_ms(), who, what, value))
 
     def delete_topic(self, name: str) -> None:
-        """A topic goes, and its offsets with it."""
         committed, asked_before = offsets_of_topic(self.coordinator, self.topics.ids[name]), len(self.happenings)
         super().delete_topic(name)
         asked = [seen.value for seen in self.happenings[asked_before:] if seen.what == "is asked"]
@@ -139,12 +132,10 @@ class Stage(World):
     # ------------------------------------------------------------ steps
 
     def do(self, step: Step) -> None:
-        """Do what a step says, and what is due then.
-
-        Where it makes no sense, such as a request of somebody who waits, nothing happens.
+        """Take a step, and fire due timers; an impossible step has no effect.
 
         Raises:
-            HistoryError: it names a process or a topic that there is not.
+            HistoryError: it names an unknown process or topic.
             LawBrokenError: a law is broken.
         """
         _DOES[step.word](self, *step.operands)
@@ -159,7 +150,7 @@ class Stage(World):
         return self.processes[name]
 
     def _ready(self, name: str) -> Consumer | None:
-        """Return the consumer of a process if it is alive and waits for nothing."""
+        """Return the consumer of a process if it is alive and has no request in flight."""
         self._process(name)
         consumer = self.consumers.get(name)
         return consumer if consumer is not None and consumer.is_alive and not consumer.is_waiting else None
@@ -172,7 +163,6 @@ class Stage(World):
         self.go_on(started)
 
     def _end(self, name: str) -> None:
-        """A consumer is gone, and nobody hears the answers that are still to come."""
         self._process(name)
         consumer = self.consumers.pop(name, None)
         if consumer is not None:
@@ -263,14 +253,16 @@ class Stage(World):
         self._load()
 
     def _unload(self, what: str = "leader") -> None:
-        """Give the log partition away; who has no replica of it any more isn't told an epoch."""
+        """Unload the log partition; ``what`` is ``leader``, or anything else for a node without a replica, which gets
+        no epoch.
+        """
         self.leader_epoch += 1
         self.coordinator.unload(LOG_PARTITION, self.leader_epoch if what == "leader" else None)
         self.deliver()
         require(self.coordinator.partition(LOG_PARTITION) is None, "the log partition has gone, and is served")
 
     def _load(self) -> None:
-        """Load the log partition, which fails only if the history wants its read to break off."""
+        """Load the log partition, which fails only if the history breaks its read."""
         self.store.lose()
         breaks_after, self._breaks_after = self._breaks_after, None
         if breaks_after is None:
@@ -358,17 +350,17 @@ _DOES: dict[str, Callable[..., None]] = {
     "topic": Stage._topic,
     "recover": Stage._recover,
 }
-"""What each word does; see :data:`~groupcoord.testing.exploring.scope.WORDS`."""
+"""Implementation of each word of :data:`~groupcoord.testing.exploring.scope.WORDS`."""
 
 
 @frozen
 class BrokenLaw:
-    """A law that doesn't hold.
+    """Broken law.
 
     Attributes:
-        step: the number of the step after which it doesn't, from 0 on.
-        law: the function that says so, such as ``check_tokens``.
-        message: what it says.
+        step: number of the step, from 0.
+        law: name of the check, such as ``check_tokens``.
+        message: its message.
     """
 
     step: int
@@ -377,18 +369,18 @@ class BrokenLaw:
 
     @classmethod
     def of(cls, error: BaseException, step: int) -> BrokenLaw:
-        """Return what an exception says that a step has ended in."""
+        """Return the broken law of an exception."""
         return cls(step, law_of(error), f"{type(error).__name__}: {error}")
 
 
 @frozen
 class Played:
-    """What came of a history.
+    """Result of a played history.
 
     Attributes:
         trace: the history.
-        happenings: what was seen from the outside: requests, answers, records for the log.
-        broken: the first law that was broken, after which nothing more was played; None: all hold.
+        happenings: requests, responses, and records for the log.
+        broken: the first broken law, which ended the play, or None.
     """
 
     trace: Trace
@@ -404,20 +396,20 @@ def play(
     laws: Iterable[Law] = (),
     watch: Callable[[Stage, int], Any] = lambda stage, number: None,
 ) -> Played:
-    """Play a history, and look at every law after each step.
+    """Play a history and check every law after each step.
 
     Args:
         trace: the history.
-        make_log_store: makes the log store under test; one in memory if left out.
-        make_coordinator: makes the coordinator under test of keyword arguments; groupcoord's own if left out.
-        laws: more laws than those of :mod:`groupcoord.laws`.
-        watch: is called with the stage and the number of each step, when it is done and before laws are looked at.
+        make_log_store: creates the log store under test; default: in memory.
+        make_coordinator: creates the coordinator under test from keyword arguments; default: groupcoord's.
+        laws: further laws.
+        watch: called with the stage and the step's number after each step, before the laws are checked.
 
     Returns:
-        What was seen, and the first law that was broken.
+        The visible effects, and the first broken law.
 
     Raises:
-        HistoryError: the history names what there is not.
+        HistoryError: the history is invalid.
     """
     stage = Stage(trace.scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
     broken = None
@@ -430,14 +422,14 @@ def play(
                 law(stage)
         except HistoryError:
             raise
-        except Exception as error:  # one of the core is a broken law as well
+        except Exception as error:  # an exception of the core is a broken law, too
             broken = BrokenLaw.of(error, number)
             break
     return Played(trace, tuple(stage.happenings), broken)
 
 
 def law_of(error: BaseException) -> str:
-    """Return the name of the law that an exception tells of: the innermost check that raised it, else who did."""
+    """Return the name of the law of an exception: the innermost check that raised it, or else the raising function."""
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     checks = [name for name in names if name.startswith("check")]
     return checks[-1] if checks else next((name for name in reversed(names) if name != "require"), "")

@@ -19,25 +19,25 @@ __all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
 
 IS_TOLD, IS_ASKED = "is told", "is asked"
 REPEATED_MAX = 12
-"""A step in which everybody goes on for minutes is told by its beginning."""
+"""Lines shown of a step in which all clients run for minutes."""
 
 _ROW, _TOP, _LEFT, _LETTER = 24, 40, 150, 6.9
 _LANE, _TOLD, _WRITTEN = 90, 310, 350
-"""The ways from lane to lane: between processes, from the last one to the coordinator, and from there to the log."""
+"""Widths between lanes: processes, the last process to the coordinator, the coordinator to the log."""
 
 GROUPS = ("ConsumerGroup", "ShareGroup", "StreamsGroup")
-"""What names of records begin with where all are of one kind of group, which is known."""
+"""Prefixes that are omitted from names of records."""
 
 
 @frozen
 class Line:
-    """One thing that was seen from the outside.
+    """Visible effect as text.
 
     Attributes:
-        who: the process that sends or is told; empty for who is none, and for the log.
+        who: the process, or empty for the log and other clients.
         what: ``sends``, ``is told``, or (of the log) ``is asked``.
-        text: the request, the answer or the records, in short.
-        is_error: it is an answer with an error.
+        text: the request, response or records in short.
+        is_error: a response with an error.
     """
 
     who: str
@@ -48,13 +48,13 @@ class Line:
 
 @frozen
 class StepTold:
-    """One step.
+    """Step with its effects.
 
     Attributes:
-        step: as it is written.
-        at_ms: how much time had passed when it was done, in milliseconds.
-        lines: what was seen of it.
-        state: how the group, its members and the log are then.
+        step: the step as text.
+        at_ms: milliseconds since the start.
+        lines: its visible effects.
+        state: state of the group, its members and the log afterwards.
     """
 
     step: str
@@ -65,13 +65,13 @@ class StepTold:
 
 @frozen
 class Story:
-    """A history that was played.
+    """Played history as text.
 
     Attributes:
         processes: their names.
-        steps: what was done, up to the step that broke a law.
-        law: the name of the law that was broken; empty: all hold.
-        message: what it says.
+        steps: the steps, up to the one that broke a law.
+        law: the broken law, or empty.
+        message: its message.
     """
 
     processes: tuple[str, ...]
@@ -81,7 +81,7 @@ class Story:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Story:
-        """Return the story that :func:`attrs.asdict` has made plain values of."""
+        """Return the story from values of :func:`attrs.asdict`."""
         steps = [
             StepTold(**{**told, "lines": tuple(Line(**seen) for seen in told["lines"])}) for told in values["steps"]
         ]
@@ -89,14 +89,14 @@ class Story:
 
 
 def tell(trace: Trace, **options: Any) -> Story:
-    """Play a history, and tell it.
+    """Play a history and return its story.
 
     Args:
         trace: the history.
-        options: what :func:`~groupcoord.testing.exploring.stage.play` takes besides.
+        options: further arguments of :func:`~groupcoord.testing.exploring.stage.play`.
 
     Raises:
-        HistoryError: the history names what there is not.
+        HistoryError: the history is invalid.
     """
     states: list[tuple[int, str]] = []
 
@@ -136,7 +136,6 @@ def _error_of(answer: Any) -> str:
 
 
 def _short(happening: Happening) -> str:
-    """Return what was sent, told or written in few words: its kind, and whose it is."""
     value = happening.value
     if happening.what == IS_ASKED:
         kinds = Counter(_kind(record) for record in value)
@@ -159,7 +158,6 @@ def _kind(record: Any) -> str:
 
 
 def _state_of(stage: Stage) -> str:
-    """Return how the group, the log and the consumers are."""
     parts = []
     for partition in served_partitions(stage.coordinator):
         for group in partition.groups.values():
@@ -176,7 +174,6 @@ def _state_of(stage: Stage) -> str:
 
 
 def _of_consumer(name: str, consumer: Consumer) -> str:
-    """Return where a consumer stands, and what it believes to own."""
     owned = getattr(consumer, "owned", None) or ()
     indexes = [index for each in owned.values() for index in each] if isinstance(owned, dict) else owned
     has = f" and has {', '.join(map(str, sorted(indexes)))}" if indexes else ""
@@ -187,7 +184,7 @@ def _of_consumer(name: str, consumer: Consumer) -> str:
 
 
 def in_lines(story: Story) -> Iterable[str]:
-    """Return a story in lines of text."""
+    """Return a story as lines of text."""
     for number, told in enumerate(story.steps, 1):
         yield f"{number:>3}. {told.step:<24} {told.at_ms / 1000:>8.1f} s"
         shown = told.lines[:REPEATED_MAX]
@@ -210,7 +207,7 @@ def _in_words(seen: Line) -> str:
 
 
 def diagram(story: Story) -> Html:
-    """Return a story as a sequence diagram: a line down for each process, for the coordinator and for the log."""
+    """Return a story as a sequence diagram with a lane for each process, the coordinator and the log."""
     lanes = {name: _LEFT + _LANE * number for number, name in enumerate(story.processes)}
     coordinator = _LEFT + _LANE * max(len(lanes) - 1, 0) + _TOLD
     log = coordinator + _WRITTEN
@@ -238,6 +235,5 @@ def diagram(story: Story) -> Html:
 
 
 def _fitting(text: str, width: int) -> str:
-    """Return text that fits into so many units, cut if need be."""
     count = int(width / _LETTER)
     return text if len(text) <= count else f"{text[: count - 1]}…"

@@ -1,9 +1,8 @@
-"""What each step comes to in each state: worked out by the coordinator once, for whatever stands around it.
+"""Turns: the result of each step in each coordinator state, computed once for all clients.
 
-A state of the world is that of a coordinator with its log, and a form for each client. What a coordinator in some state
-does with a request doesn't depend on the clients that wait beside it. So it is asked once, and what it answered is
-given to any of them later. Coordinators' states are known by their fingerprints, in which ids and tokens are numbers:
-clients with one protocol are interchangeable.
+A state of the world is a coordinator with its log, and a form for each client. A coordinator's reaction to a request
+does not depend on the other clients, so it is computed once and reused. Coordinator states are identified by
+fingerprints in which ids and tokens are numbers: clients with one protocol are interchangeable.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ from groupcoord.testing.machine.consumers import TOPIC, Consumer, Sent
 from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 KEPT_MAX = 60_000
-"""So many states of coordinators are kept whole; older ones are made again of the one before when they are wanted."""
+"""Number of saved states; older ones are computed again from their predecessor."""
 
 
 Log = tuple[Record, ...]
-"""What is in the log."""
+"""Records in the log."""
 
 
 class Recipe(NamedTuple):
-    """How a state came to be: by a step in another one, of a client that stood like this."""
+    """Origin of a state: predecessor, step, and form of the client."""
 
     core: int
     step: Step
@@ -66,13 +65,13 @@ class Recipe(NamedTuple):
 
 @define(eq=False)
 class Core:
-    """A state of a coordinator and its log.
+    """Coordinator state with its log.
 
     Attributes:
-        view: how it calls clients.
-        recipe: how it came to be; None for the first.
-        in_flight: how many appends wait.
-        saved: all of it; None if it has to be made again.
+        view: its names for clients.
+        recipe: its origin; None for the first.
+        in_flight: number of waiting appends.
+        saved: the saved state, or None.
     """
 
     view: View
@@ -83,17 +82,17 @@ class Core:
 
 @define(eq=False)
 class Turn:
-    """What a step comes to.
+    """Result of a step.
 
     Attributes:
-        core: the number of the state that the coordinator is in then.
-        form: the number of the form of the client whose step it was; 0: there is none any more.
-        is_quiet: the other clients are as they were.
-        answers: those that others were given, by the number that their token had.
-        is_lost: nobody is answered any more who waits.
-        before, after: how clients were called, and are called then.
-        fenced: tokens of those that must not be alive, as they are fenced and nobody has taken their place.
-        others: by the number of another client's form before, that of its form after.
+        core: number of the new coordinator state.
+        form: number of the new form of the acting client; 0 if it is gone.
+        is_quiet: other clients are unaffected.
+        answers: responses to other clients, by number of the token.
+        is_lost: waiting requests are lost.
+        before, after: names of clients.
+        fenced: tokens of clients that are fenced without a successor, and so must not be alive.
+        others: new form by old form of other clients.
     """
 
     core: int
@@ -117,7 +116,7 @@ class Turn:
         after: View,
         fenced: frozenset[int] = frozenset(),
     ) -> Turn:
-        """Return a turn, which is quiet if nobody is told anything, or called by another name."""
+        """Return a turn, quiet if no client gets a response or another name."""
         is_quiet = (
             not (answers or is_lost)
             and after.epoch == before.epoch
@@ -128,14 +127,14 @@ class Turn:
 
 
 class Start(NamedTuple):
-    """What a coordinator comes to that starts on a log: its state, and how it calls clients."""
+    """State and names of a coordinator started on a log."""
 
     core: int
     view: View
 
 
 class BrokenTurnError(Exception):
-    """A step has broken a law.
+    """A step broke a law.
 
     Attributes:
         broken: the law.
@@ -147,20 +146,20 @@ class BrokenTurnError(Exception):
 
 
 class Turns:
-    """States of coordinators, forms of clients, and what steps come to.
+    """Coordinator states, forms of clients, and results of steps.
 
     Args:
-        scope: what there is.
-        make_log_store: makes the log store under test.
-        make_coordinator: makes the coordinator under test.
-        laws: more laws, for each new state of a coordinator.
+        scope: the scope.
+        make_log_store: creates the log store under test.
+        make_coordinator: creates the coordinator under test.
+        laws: further laws for each new coordinator state.
 
     Attributes:
         cores: the states.
         keys: their fingerprints.
-        forms: the forms, each with the number of the process that it is of; the first stands for no consumer.
-        seen: what clients see of a coordinator, by the numbers of its state and a form: a law that is broken, or None.
-        steps: how many steps coordinators have taken.
+        forms: the forms with the index of their process; the first is no consumer.
+        seen: broken law or None, by coordinator state and form.
+        steps: number of computed steps.
     """
 
     def __init__(
@@ -194,11 +193,11 @@ class Turns:
         has_streams = any(process.protocol == "streams" for process in scope.processes)
         self._starting = ("crash",) if has_streams else ("crash", "move")
         self._starts: dict[tuple[str, Log], Start] = {}
-        self._known_logs: set[Log] = set()  # the laws that are about logs alone have looked at them
+        self._known_logs: set[Log] = set()  # checked by the laws of logs
         self._intern(None, Labels(self._issued, self._age_max_ms))
 
     def _boot(self) -> None:
-        """A process starts: what it has in memory is what another one had that started."""
+        """Restore the state of a freshly started coordinator."""
         self._stage.coordinator.restore(self._blank)
 
     def _new_member_id(self, prefix: str) -> str:
@@ -209,7 +208,7 @@ class Turns:
     # ------------------------------------------------------------ states
 
     def _save(self) -> tuple[Any, ...]:
-        """Return the state that the stage is in; the stage is to be put into another one then."""
+        """Return the state of the stage, which must be replaced afterwards."""
         stage = self._stage
         store = stage.store
         outstanding = {token: sent.request for token, sent in stage.fleet.outstanding.items()}
@@ -227,7 +226,7 @@ class Turns:
         )
 
     def _put(self, core: Core) -> None:
-        """Let the stage be in a state."""
+        """Restore a state on the stage."""
         stage = self._stage
         assert core.saved is not None
         coordinator, log, held, now_ms, outstanding, taken_back, promised, topics, to_come, ids = core.saved
@@ -255,7 +254,7 @@ class Turns:
         stage.consumers.clear()
 
     def _bring(self, number: int) -> Core:
-        """Return a state with all of it at hand."""
+        """Return a state with its saved contents, computed again if necessary."""
         core = self.cores[number]
         if core.saved is None:
             assert core.recipe is not None
@@ -297,8 +296,8 @@ class Turns:
         return View(tuple(labels.ids), tuple(labels.tokens), epoch)
 
     def _intern(self, recipe: Recipe | None, labels: Labels) -> int:
-        """Return the number of the state that the stage is in, which is looked at if it is new."""
-        check_hard_state_is_the_log(self._stage.coordinator)  # a fingerprint tells of the log what memory knows of it
+        """Return the number of the stage's state; a new one is checked."""
+        check_hard_state_is_the_log(self._stage.coordinator)  # the fingerprint has the log only as memory knows it
         key = self._fingerprint(labels)
         number = self.known(key)
         if number is None:
@@ -309,18 +308,15 @@ class Turns:
         return number
 
     def known(self, key: bytes) -> int | None:
-        """Return the number of the state with this fingerprint; None if there is none."""
         return self._numbers.get(key)
 
     def add(self, key: bytes, core: Core) -> int:
-        """Add a state that is not known, and return its number."""
         number = self._numbers[key] = len(self.cores)
         self.cores.append(core)
         self.keys.append(key)
         return number
 
     def number_of(self, form: Form) -> int:
-        """Return the number of a form."""
         number = self._form_numbers.get(form)
         if number is None:
             number = self._form_numbers[form] = len(self.forms)
@@ -330,7 +326,7 @@ class Turns:
     # ------------------------------------------------------------ steps
 
     def _do(self, core: Core, step: Step, form: int) -> tuple[Consumer | None, dict[int, Sent]]:
-        """Take a step in a state, and return whose it was, and what waited before."""
+        """Take a step in a state; return the acting client and the requests that waited."""
         stage = self._stage
         self._put(core)
         fleet = stage.fleet
@@ -354,15 +350,15 @@ class Turns:
         return consumer_of(self.scope.processes[place], self.scope.group_id, form, view, new_id)
 
     def turn(self, number: int, step: Step, form: int) -> Turn:
-        """Return what a step comes to.
+        """Return the result of a step.
 
         Args:
-            number: of the state of the coordinator.
-            step: what is done.
-            form: the number of the form of the client that does it; 0 if it is none's, or one's that is started.
+            number: the coordinator state.
+            step: the step.
+            form: form of the acting client; 0 for none or a starting one.
 
         Raises:
-            BrokenTurnError: it breaks a law.
+            BrokenTurnError: the step breaks a law.
         """
         found = self._turns.get((number, step, form))
         if found is None:
@@ -370,7 +366,7 @@ class Turns:
                 found = self._work_out(number, step, form)
             except BrokenTurnError as error:
                 found = error
-            except Exception as error:  # one of the core is a broken law as well
+            except Exception as error:  # an exception of the core is a broken law, too
                 found = BrokenTurnError(BrokenLaw.of(error, 0))
             self.learn(number, step, form, found)
         if isinstance(found, BrokenTurnError):
@@ -378,18 +374,16 @@ class Turns:
         return found
 
     def learn(self, number: int, step: Step, form: int, found: Turn | BrokenTurnError) -> None:
-        """Keep what a step comes to."""
         self._turns[number, step, form] = found
 
     def knows(self, number: int, step: Step, form: int) -> bool:
-        """Tell whether it is known what a step comes to."""
         return (number, step, form) in self._turns
 
     def _log_to_start_on(self, core: Core, step: Step) -> Log | None:
-        """Return what a coordinator that starts in this step will find in the log: all that it knows then.
+        """Return the log that determines the state of a starting coordinator.
 
-        None if none starts, or if something else counts as well: time, topics, a store that isn't known, or (for a
-        streams group whose process goes on) how many appends there were.
+        None if no coordinator starts, or the state also depends on time, topics, an unknown store, or the number of
+        appends (a streams group whose process continues).
         """
         assert core.saved is not None
         if step.word not in self._starting or self._age_max_ms or self.scope.changes_topics:
@@ -407,7 +401,7 @@ class Turns:
         before = core.view
         log = self._log_to_start_on(core, step)
         start = None if log is None else self._starts.get((step.word, log))
-        if start is not None and step.word == "crash":  # without a word to anybody
+        if start is not None and step.word == "crash":  # sends no response
             return Turn.of(start.core, 0, {}, bool(before.tokens), before, start.view)
         _, sent = self._do(core, step if start is None else Step("unload"), form)
         after_step = stage.fleet.outstanding
@@ -447,7 +441,6 @@ class Turns:
         return False
 
     def _form_after(self, step: Step, view: View) -> int:
-        """Return the number of the form of the client whose step it was."""
         for place, process in enumerate(self.scope.processes):
             consumer = self._stage.consumers.get(process.name)
             if consumer is not None and consumer.is_alive:
@@ -460,14 +453,14 @@ class Turns:
         return self.number_of((place, *form_of(consumer, token, view)))
 
     def beside(self, turn: Turn, form: int) -> int:
-        """Return the number of the form of a client that was there when somebody else did something.
+        """Return the number of another client's form after a turn.
 
         Args:
-            turn: what that came to.
-            form: the number of the client's form before.
+            turn: the turn.
+            form: its form before.
 
         Raises:
-            BrokenTurnError: it was told what must not be.
+            BrokenTurnError: its response breaks a law.
         """
         if not form or turn.is_quiet:
             return form
@@ -493,7 +486,6 @@ class Turns:
     # ------------------------------------------------------------ laws
 
     def _check(self) -> None:
-        """Look at the laws of coordinators and their logs."""
         stage = self._stage
         coordinator = stage.coordinator
         stage._note_taken_back()
@@ -524,10 +516,10 @@ class Turns:
         check_epochs_grow(self._stage.store, LOG_PARTITION)
 
     def check_seen(self, number: int, form: int) -> None:
-        """Look at what a client sees of a coordinator: nobody else is given what it believes to have.
+        """Check a client's view of a coordinator: its partitions are not assigned to others.
 
         Raises:
-            BrokenTurnError: somebody is.
+            BrokenTurnError: they are.
         """
         key = number, form
         if key not in self.seen:
@@ -537,7 +529,6 @@ class Turns:
             raise BrokenTurnError(broken)
 
     def sees(self, form: int) -> bool:
-        """Tell whether what a client sees is looked at."""
         return form != 0 and self.scope.processes[self.forms[form][0]].protocol == "consumer"
 
     def _broken_for(self, number: int, form: int) -> BrokenLaw | None:
@@ -559,14 +550,14 @@ class Turns:
 
 
 def _records_in(log_store: Any) -> Log | None:
-    """Return what is in a log store in memory; None if it is another one."""
+    """Return the records of a log store in memory; None for another store."""
     if type(log_store) is not MemoryLogStore:
         return None
     return tuple([entry.record for entry in log_store._logs.get(LOG_PARTITION, ())])
 
 
 def _copy_of(log_store: Any) -> Any:
-    """Return a copy of a log store: one in memory by hand, another one as deep as it goes."""
+    """Return a copy of a log store."""
     if type(log_store) is not MemoryLogStore:
         return deepcopy(log_store)
     copy = MemoryLogStore()

@@ -54,7 +54,7 @@ def refuse_topics(response: MetadataResponse, error_code: ErrorCode) -> Metadata
 
 
 def refuse(request: WireRequest, error_code: ErrorCode) -> WireResponse | None:
-    """Return the error response to a request; None for Metadata, whose response needs the broker."""
+    """Return the error response to a request; None for Metadata, since its response needs the broker."""
     if isinstance(request, Metadata | Answered):
         return None
     if isinstance(request, ApiVersions):

@@ -30,7 +30,7 @@ _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
 
 
 def append_error(error: ErrorCode | str | int) -> LogStoreError:
-    """Return the exception of a log store whose append fails with this error.
+    """Return the exception of a failed append with this error.
 
     Raises:
         UnknownNameError: the error does not exist, or is not an error of appends.

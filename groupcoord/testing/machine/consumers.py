@@ -54,7 +54,7 @@ def subscription(*topics: str) -> bytes:
 
 @define(eq=False)
 class Consumer(ABC):
-    """Client whose requests and reactions follow its protocol, without I/O.
+    """Client that follows its protocol in requests and reactions, without I/O.
 
     Attributes:
         name: its client id.

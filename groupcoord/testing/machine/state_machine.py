@@ -217,7 +217,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 8), interval_ms=st.sampled_from([0, 1_000, 3_000]), commits=st.booleans())
     def everybody_goes_on(self, rounds: int, interval_ms: int, commits: bool) -> None:
-        """Let all consumers run for several rounds."""
+        """Run all consumers for several rounds."""
         for _ in range(rounds):
             self.all_go_on(commits=commits)
             self.advance(interval_ms)
@@ -289,7 +289,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
 
     @rule(who=_choices)
     def static_member_pauses(self, who: int) -> None:
-        """Let a static member leave temporarily."""
+        """Stop a static member with a temporary leave."""
         for member in self._one_of_the_members(who):
             if member.instance_id is not None and not member.is_waiting:
                 member.is_alive = False
@@ -332,7 +332,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
 
     @rule(consumer=consumers)
     def consumer_leaves(self, consumer: Consumer) -> None:
-        """Let a consumer leave its group."""
+        """Stop a consumer with a leave."""
         self.leave(consumer)
 
     def _one_of_the_members(self, who: int) -> list[Kip848Consumer]:

@@ -440,7 +440,7 @@ class World:
         return restarted
 
     def leave(self, consumer: Consumer) -> None:
-        """Let a consumer without a request in flight leave."""
+        """Stop a consumer without a request in flight with a leave."""
         if consumer.is_alive and not consumer.is_waiting:
             consumer.is_alive = False
             if consumer.member_id:
@@ -586,7 +586,7 @@ class World:
         self._rebalance_what_was_converted()
 
     def _rebalance_what_was_converted(self) -> None:
-        """Rebalance classic groups whose members still have assignments made by the coordinator.
+        """Rebalance classic groups in which members still have assignments made by the coordinator.
 
         A returning static member may convert its group without a rebalance, and a restart forgets the one begun by a
         conversion (KIP-848, Kafka 4.3). Until the next rebalance, assignments may be unknown to their members.
@@ -603,7 +603,7 @@ class World:
             self.live_on(RECOVERY_ROUNDS)
 
     def live_on(self, rounds: int, pause_ms: int = ROUND_MS) -> None:
-        """Let all clients run for some rounds while the log writes.
+        """Run all clients for some rounds while the log writes.
 
         Rejected joins of consumer groups are retried every few rounds and outside rebalances: each attempt to convert a
         classic group fails its pending joins, so retries in every round could continue without end.

@@ -1,12 +1,11 @@
-"""Bugs of group coordination that really happened: told, played on this package, and hunted.
+"""Museum: real bugs of group coordination, each described, planted in this package, replayed and searched for.
 
     from groupcoord.testing.museum import exhibit, hunt_for, play_of
 
     play_of(exhibit("KAFKA-16147"), is_planted=True).law
     hunt_for(exhibit("KAFKA-16147"), "machine", cpu_s=60)
 
-Each exhibit that has a place here has a *plant*: the same bug as the replacement of one function of this package. It
-is made in a process of its own, so nothing is written and nothing else is touched.
+A *plant* is the same bug as the replacement of one function of this package, in a separate process.
 """
 
 from __future__ import annotations

@@ -28,18 +28,18 @@ FOLDER = Path(__file__).parent / "exhibits"
 
 
 class UnknownExhibitError(GroupcoordError, LookupError):
-    """The museum has no exhibit of that name."""
+    """The museum has no exhibit with this name."""
 
 
 @frozen
 class Plant:
-    """A bug as the replacement of one function of this package.
+    """Bug as the replacement of one function of this package.
 
     Attributes:
-        module: the dotted name of its module.
-        function: the qualified name of the function or method.
-        source: the function with the bug. It sees the globals of the module. A keyword-only parameter ``original``
-            receives the function without the bug.
+        module: dotted name of the module.
+        function: qualified name of the function or method.
+        source: the function with the bug, with the module's globals. A keyword-only parameter ``original`` receives the
+            correct function.
     """
 
     module: str
@@ -48,30 +48,30 @@ class Plant:
 
     @property
     def target(self) -> str:
-        """The dotted name of the function that is replaced."""
+        """Dotted name of the replaced function."""
         return f"{self.module}.{self.function}"
 
 
 @frozen
 class Exhibit:
-    """A bug that really happened.
+    """Real bug.
 
     Attributes:
-        number: its place, by damage and fame.
-        id: the name of the best known report.
-        title: what happened, in a few words.
-        room: what it is about.
-        versions: of what it was a bug, from when to when, as far as the sources tell.
-        references: the reports.
-        story: what was wrong.
-        history: what has to happen, in words.
-        loses: what users lost.
-        law: what must hold, and didn't.
-        plant: the same bug in this package; None if there is no place for it.
-        absent: why there is no place for it.
-        play: a history that breaks a law with the plant and none without, as
-            :meth:`~groupcoord.testing.exploring.scope.Trace.of` reads one; None: none is known that is short.
-        found: how long each way of looking took to find it, in words.
+        number: rank by damage and fame.
+        id: name of the best known report.
+        title: short description.
+        room: subject.
+        versions: affected versions, as far as reported.
+        references: reports.
+        story: the defect.
+        history: the steps that trigger it.
+        loses: the damage for users.
+        law: the violated rule.
+        plant: the bug in this package, or None.
+        absent: why this package has no place for it.
+        play: a history, as for :meth:`~groupcoord.testing.exploring.scope.Trace.of`, that breaks a law only with the
+            plant; None if no short one is known.
+        found: effort of each search method to find it.
     """
 
     number: int
@@ -91,13 +91,12 @@ class Exhibit:
 
     @property
     def names(self) -> frozenset[str]:
-        """What one can ask for it by, in small letters: ``kop-380`` is ``streamnative/kop#380``."""
+        """Lower-case names of the exhibit: ``kop-380`` is ``streamnative/kop#380``."""
         known = (self.id, *self.references)
         return frozenset(name.lower() for full in known for name in (full, full.rpartition("/")[2].replace("#", "-")))
 
 
 def read_exhibit(table: Mapping[str, Any]) -> Exhibit:
-    """Return the exhibit that a TOML table tells of."""
     values = dict(table)
     plant = values.pop("plant", None)
     return Exhibit(
@@ -113,10 +112,10 @@ def exhibits() -> tuple[Exhibit, ...]:
 
 
 def exhibit(name: str) -> Exhibit:
-    """Return the exhibit of this id, or with this report among its references; capital or small letters.
+    """Return an exhibit by its id or one of its references, in any case.
 
     Raises:
-        UnknownExhibitError: there is none.
+        UnknownExhibitError: it does not exist.
     """
     for known in exhibits():
         if name.lower() in known.names:
@@ -127,23 +126,23 @@ def exhibit(name: str) -> Exhibit:
 
 
 class PlantError(GroupcoordError):
-    """A plant whose target does not exist, or has other parameters."""
+    """The target of a plant does not exist or has other parameters."""
 
 
 def plant(bug: Plant) -> None:
-    """Replace the target of a plant for as long as this process lives."""
+    """Replace the target of a plant in this process."""
     function, changes = changes_of(bug)
     for attribute, value in changes.items():
         setattr(function, attribute, value)
 
 
 def changes_of(bug: Plant) -> tuple[FunctionType, dict[str, Any]]:
-    """Return the target of a plant and the attributes that give it the bug.
+    """Return the target of a plant and the attributes that change it.
 
-    The function object stays the same, so that names that other modules have imported meet the bug as well.
+    The function object stays the same, so names imported by other modules have the bug as well.
 
     Raises:
-        PlantError: if the plant does not fit the package.
+        PlantError: the plant does not fit the package.
     """
     function = _target(bug)
     original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
@@ -174,20 +173,19 @@ def _target(bug: Plant) -> FunctionType:
 
 
 SEARCHERS = ("explore", "machine", "member", "swarm")
-"""The ways of looking for a bug that nobody knows: every history in the scope of the exhibit's, the shortest first; the
-published machine; random lives of one member; and the simulator's fleets."""
+"""Search methods: exploration of the exhibit's scope, the state machine, random lives of a member, simulated fleets."""
 
 
 @frozen
 class Hunt:
-    """How one way of looking did.
+    """Result of a search.
 
     Attributes:
-        searcher: the way of looking, one of :data:`SEARCHERS`.
-        found: what was broken, in its words; None if nothing was.
-        is_law: it was a law; if not, something failed in another way.
-        cpu_s: after so many CPU seconds.
-        histories: so many histories were looked at.
+        searcher: search method, one of :data:`SEARCHERS`.
+        found: message of the violation, or None.
+        is_law: a law was broken, rather than another failure.
+        cpu_s: CPU seconds used.
+        histories: number of histories.
     """
 
     searcher: str
@@ -198,23 +196,23 @@ class Hunt:
 
 
 class TaskFailedError(GroupcoordError):
-    """A process of the museum ended without an outcome."""
+    """A process of the museum ended without a result."""
 
 
 def in_a_process(task: str, shown: Exhibit, *options: str, is_planted: bool) -> Any:
-    """Do one task in a new process, which has the exhibit's bug if it is to.
+    """Run one task of ``python -m groupcoord.testing.museum.hunting`` in a new process.
 
     Args:
-        task: its name, as ``python -m groupcoord.testing.museum.hunting`` has it.
+        task: name of the task.
         shown: the exhibit.
-        options: what else the task takes.
-        is_planted: the process has the bug.
+        options: further arguments.
+        is_planted: with the bug.
 
     Returns:
-        What the task has found out, as JSON has it.
+        The result as JSON values.
 
     Raises:
-        TaskFailedError: the process fell over.
+        TaskFailedError: the process failed.
     """
     words = [task, shown.id, "planted" if is_planted else "shipping", *options]
     command = [sys.executable, "-P", "-m", "groupcoord.testing.museum.hunting", *words]
@@ -228,28 +226,28 @@ def in_a_process(task: str, shown: Exhibit, *options: str, is_planted: bool) -> 
 
 
 def hunt_for(shown: Exhibit, searcher: str, cpu_s: float) -> Hunt:
-    """Look for the bug of an exhibit without knowing it.
+    """Search for the bug of an exhibit without knowledge of it.
 
     Args:
         shown: an exhibit with a plant.
-        searcher: the way of looking, one of :data:`SEARCHERS`.
-        cpu_s: how long, in CPU seconds; what has begun then is brought to its end.
+        searcher: search method, one of :data:`SEARCHERS`.
+        cpu_s: CPU seconds after which no new round starts.
 
     Raises:
-        TaskFailedError: the process that looks fell over.
+        TaskFailedError: the process failed.
     """
     return Hunt(**in_a_process("hunt", shown, searcher, str(cpu_s), is_planted=True))
 
 
 def play_of(shown: Exhibit, *, is_planted: bool) -> Story:
-    """Let the history of an exhibit happen.
+    """Replay the history of an exhibit.
 
     Args:
-        shown: an exhibit with a history to play.
+        shown: an exhibit with a history.
         is_planted: with the bug.
 
     Raises:
-        TaskFailedError: the process in which it happens fell over.
+        TaskFailedError: the process failed.
     """
     from groupcoord.testing.exploring.story import Story
 

@@ -28,21 +28,20 @@ STEPS_A_LIFE = 60
 STEPS_OF_A_MEMBER = 300
 
 LAWS_BROKEN = (LawBrokenError, InvariantError)
-"""What is raised when a law doesn't hold."""
+"""Exceptions of broken laws."""
 
 OF_THE_PACKAGE = ("groupcoord.core", "groupcoord.coordinator", "groupcoord.member")
-"""No exception leaves these for what clients, logs or time do: that is a law as well."""
+"""Packages from which any exception is a broken law."""
 
 
 def _machine(number: int) -> None:
-    """Let the published machine live a few random lives."""
     from hypothesis import HealthCheck, Phase, seed, settings
     from hypothesis.stateful import run_state_machine_as_test
 
     from groupcoord.testing.machine.state_machine import CoordinatorMachine
 
     class Machine(CoordinatorMachine):
-        """One of its own for each round, so that each has a seed."""
+        """Separate class for each round, since the seed belongs to the class."""
 
     options = settings(
         max_examples=LIVES_A_ROUND,
@@ -58,37 +57,35 @@ def _machine(number: int) -> None:
 
 
 def _swarm(number: int) -> None:
-    """Let the simulator run one small fleet with everything going wrong."""
     from groupcoord.sim import World, swarm_options
 
     World(number, swarm_options(number)).run()
 
 
 def _member(number: int) -> None:
-    """Let one member live, whatever it is answered."""
     from groupcoord.testing.museum.member_life import MemberLife
 
     MemberLife(number).live(STEPS_OF_A_MEMBER)
 
 
 OF_NOBODY = ("ack", "time", "refuse", "lose", "crash", "move", "sweep", "delete")
-"""Words without a process that a search knows the steps of; other steps are taken as they stand."""
+"""Words without a process that the search varies; other steps are used as they are."""
 
 _ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {
     "machine": (_machine, LIVES_A_ROUND),
     "member": (_member, 1),
     "swarm": (_swarm, 1),
 }
-"""Each way of looking: one round of it, by its number, and how many histories that is."""
+"""Search methods: one round by its number, and its number of histories."""
 
 
 def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
-    """Look at every history in which what a history is made of happens, in any order, the short ones first.
+    """Explore all histories with the processes, settings and words of a history, shortest first.
 
     Args:
-        table: a history, of which the processes, the settings and the kinds of steps are taken.
-        cpu_s: how long, in CPU seconds.
-        clock: tells CPU seconds.
+        table: the history.
+        cpu_s: CPU seconds.
+        clock: returns CPU seconds.
     """
     from groupcoord.testing.exploring.exploration import explore
     from groupcoord.testing.exploring.scope import WORDS_TO_EXPLORE, Trace
@@ -111,19 +108,19 @@ def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], fl
 
 
 def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
-    """Look for a broken law in this process, round after round.
+    """Search for a broken law in this process, round after round.
 
     Args:
-        searcher: which way, a key of :data:`_ROUNDS`.
-        cpu_s: no further round begins after so many CPU seconds.
-        clock: tells CPU seconds.
+        searcher: a key of :data:`_ROUNDS`.
+        cpu_s: CPU seconds after which no new round starts.
+        clock: returns CPU seconds.
     """
     look, histories = _ROUNDS[searcher]
     begun = clock()
     for number in count():
         try:
             look(number)
-        except Exception as error:  # whatever goes wrong is what was looked for
+        except Exception as error:  # any failure is a find
             broken = next((found for found in _chain(error) if _is_law(found)), None)
             text = f"{type(broken or error).__name__}: {broken or error}".splitlines()[0]
             return Hunt(searcher, text, broken is not None, clock() - begun, (number + 1) * histories)
@@ -133,7 +130,7 @@ def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_
 
 
 def _is_law(error: BaseException) -> bool:
-    """Tell whether it says that a law is broken. Whatever else goes wrong may be noticed, but breaks none."""
+    """Return whether an exception is a broken law."""
     if isinstance(error, LAWS_BROKEN):
         return True
     frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
@@ -150,7 +147,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def main() -> None:
-    """Do what the command line says."""
     task, name, core, *options = sys.argv[1:]
     shown = exhibit(name)
     if core == "planted":

@@ -1,4 +1,4 @@
-"""Random lives of one member: whatever it is answered, and in whatever order, it keeps its laws, and recovers."""
+"""Random lives of one member: it keeps its laws under any responses in any order, and recovers."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ OTHER = JoinedMember("other", None, encode_subscription(Subscription((TOPIC,))))
 
 
 class MemberLife:
-    """A member of a classic group at the mercy of chance.
+    """Member of a classic group with random responses.
 
     Args:
-        seed: all that happens comes from it.
+        seed: determines everything.
 
     Attributes:
-        member: it.
+        member: the member.
         now_ms: its clock.
-        sent: the requests that may be answered, and those that the member waits for no more.
-        events: all that it has told.
-        owned: the partitions that it has by these.
+        sent: requests that may be answered, also abandoned ones.
+        events: its events.
+        owned: its partitions according to the events.
     """
 
     def __init__(self, seed: int) -> None:
@@ -96,10 +96,10 @@ class MemberLife:
         self.member.subscribe([TOPIC], self.now_ms)
 
     def live(self, steps: int) -> None:
-        """Let it go through so many steps of chance, then be well, and end.
+        """Run random steps, then recover and close.
 
         Raises:
-            LawBrokenError: it breaks a law of members, or does not get to its share and to its end when all is well.
+            LawBrokenError: the member breaks a law, or does not recover or close.
         """
         member = self.member
         for _ in range(steps):
@@ -107,7 +107,7 @@ class MemberLife:
         self.wait(100_000)
         for _ in range(steps):
             self.step(is_kind=True)
-            if member.state is MemberState.FAILED:  # of nonsense that it was told before
+            if member.state is MemberState.FAILED:  # after invalid responses
                 member.recover(self.now_ms)
             member.poll(self.now_ms, 10_000)
             if member.is_steady and member.state is MemberState.STABLE:
@@ -127,13 +127,13 @@ class MemberLife:
     # ------------------------------------------------------------ what happens
 
     def step(self, *, is_kind: bool) -> None:
-        """Let something happen, and look at the laws.
+        """Run one step and check the laws.
 
         Args:
-            is_kind: nothing goes wrong, and the application polls.
+            is_kind: without faults, and with a polling application.
 
         Raises:
-            LawBrokenError: one does not hold.
+            LawBrokenError: a law is broken.
         """
         random = self._random
         self._look()
@@ -153,7 +153,6 @@ class MemberLife:
         self.check()
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass, and wake the member whenever it wants to be."""
         end_ms = self.now_ms + duration_ms
         while True:
             self._look()
@@ -166,7 +165,7 @@ class MemberLife:
         self._look()
 
     def _look(self) -> None:
-        """Take what came out; answer what needs no decision."""
+        """Process outputs that need no decision."""
         while outputs := self.member.take_outputs():
             for output in outputs:
                 if isinstance(output, Send):
@@ -187,7 +186,7 @@ class MemberLife:
         check_reaction(send.request, response, before, after)
 
     def _response(self, request: Any, code: ErrorCode) -> Any:
-        """Return an answer that a coordinator could give, more or less."""
+        """Return a response that a coordinator could give."""
         random = self._random
         match request:
             case FindCoordinator():
@@ -228,7 +227,7 @@ class MemberLife:
         )
 
     def _disturb(self) -> None:
-        """Do what a kind host would not."""
+        """Act as an unreliable host."""
         member, random, now_ms = self.member, self._random, self.now_ms
         action = random.randrange(9)
         if action == 0:
@@ -254,10 +253,10 @@ class MemberLife:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """Look at the laws that a member's requests and events tell of.
+        """Check the laws on requests and events of a member.
 
         Raises:
-            LawBrokenError: one does not hold.
+            LawBrokenError: a law is broken.
         """
         self._look()
         member, waits = self.member, [send.request for send in self.member.in_flight.values()]
@@ -283,7 +282,7 @@ class MemberLife:
         self._follow()
 
     def _follow(self) -> None:
-        """Nothing is revoked or lost that is not owned, and nothing assigned that is owned already."""
+        """Check that only owned partitions are revoked or lost, and only others assigned."""
         for event in self.events[self._seen :]:
             if isinstance(event, PartitionsAssigned):
                 require(not self.owned & set(event.partitions), "{}, and it has {}", event, self.owned)

@@ -1,4 +1,4 @@
-"""The museum as one HTML page: exhibits that play step by step, without scripts from elsewhere."""
+"""HTML page of the museum: exhibits that play step by step, without scripts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["museum_page"]
 
 
 def museum_page(played: Iterable[tuple[Exhibit, Story]]) -> str:
-    """Return a page that tells exhibits, with what happens step by step where the bug is.
+    """Return a page with exhibits and their steps with the bug.
 
     Args:
-        played: each exhibit with its history as it was played with the bug.
+        played: exhibits with their played histories.
     """
     shown = list(played)
     lead = [
@@ -43,7 +43,7 @@ def _section(shown: Exhibit, story: Story) -> Section:
 
 
 def _step(of: str, number: int, story: Story) -> Html:
-    """Return one step; where another one of the exhibit is opened, it closes."""
+    """Return one step; opening it closes the other steps of the exhibit."""
     told = story.steps[number]
     is_last = number == len(story.steps) - 1 and bool(story.law)
     summary = element("summary", f"{number + 1}. {told.step}", class_="bad" if is_last else None)
