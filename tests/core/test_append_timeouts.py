@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     CompleteTransaction,
@@ -45,20 +44,6 @@ def armed(driver: Driver) -> set[str]:
 
 
 # ---------------------------------------------------------------- when
-
-
-def test_a_commit_is_given_up_at_the_deadline(driver: Driver, group: Group) -> None:
-    """Not a millisecond earlier; the offset counts when the log has it, and nobody is answered twice."""
-    commit = group.commit(7)
-    driver.sleep(TIMEOUT_MS - 1)
-    assert commit.is_waiting
-    driver.sleep(1)
-    assert commit.error is UNAVAILABLE
-    assert (group.describe().group_state, group.committed()) == ("Dead", {})
-    driver.write()
-    assert commit.error is UNAVAILABLE
-    assert (group.state, group.committed()) == (GroupState.EMPTY, {"orders": {0: 7}})
-    assert driver.coordinator.counters.offset_commits == 1
 
 
 def test_each_append_has_its_own_deadline(driver: Driver, group: Group) -> None:
@@ -172,34 +157,6 @@ def test_one_answer(driver: Driver, busy: Group, send: Callable[[Group], Sent], 
     else:
         driver.restart()
     assert sent.answers == given
-
-
-def test_a_leader_that_waits_in_vain(driver: Driver, group: Group) -> None:
-    """All syncs are refused and a new round begins; the record that comes late changes nothing in memory."""
-    group.generation_of("a", "b")
-    driver.write()
-    syncs = [group.sync("a-1", {"b-1": b"B"}), group.sync("b-1")]
-    driver.sleep(TIMEOUT_MS)
-    assert [sync.error for sync in syncs] == [UNAVAILABLE] * 2
-    driver.write()
-    assert (group.state, group.generation) == (GroupState.PREPARING_REBALANCE, 1)
-    assert isinstance(driver.written()[-1], GroupMetadataRecord)
-    assert {sent.joined.generation_id for sent in (group.rejoin("a-1"), group.rejoin("b-1"))} == {2}
-
-
-def test_a_static_member_that_waits_in_vain(driver: Driver, group: Group) -> None:
-    """Its old id is back; the late record has the new one, which a restart then knows."""
-    group.generation_of("@a", "b")
-    driver.write()
-    group.assign()
-    sent = group.join("a", instance="a")
-    driver.sleep(TIMEOUT_MS)
-    assert sent.error is UNAVAILABLE
-    assert group.heartbeat("a-1", instance="a") is ErrorCode.NONE
-    driver.write()
-    assert group.heartbeat("a-1", instance="a") is ErrorCode.NONE
-    driver.restart()
-    assert group.heartbeat("a-2", instance="a") is ErrorCode.NONE
 
 
 def test_a_deletion_that_takes_long(driver: Driver, group: Group) -> None:

@@ -29,7 +29,6 @@ from groupcoord.messages import (
 from groupcoord.testing.topics import Topics
 from tests.core.denials import Rules
 
-GROUP_FAILED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 TOPIC_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -48,13 +47,6 @@ def coordinator(rules: Rules) -> GroupCoordinator:
     offsets = (OffsetToCommit(0, 5),)
     coordinator.call(OffsetCommit("g", (TopicToCommit("open", offsets), TopicToCommit("secret", offsets))))
     return coordinator
-
-
-def test_the_group_id_is_checked_after_the_permission(coordinator: GroupCoordinator, rules: Rules) -> None:
-    """An empty group id that may not be read is an authorization error, else it is invalid."""
-    assert coordinator.call(Heartbeat("", 1, "m")).error_code is ErrorCode.INVALID_GROUP_ID
-    rules.deny(Operation.READ, ResourceType.GROUP, "")
-    assert coordinator.call(Heartbeat("", 1, "m")).error_code is GROUP_FAILED
 
 
 def test_the_principal_is_passed_on(coordinator: GroupCoordinator, rules: Rules) -> None:

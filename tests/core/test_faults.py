@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import pytest
 
 from groupcoord import (
     ErrorCode,
     GroupCoordinator,
-    GroupState,
     LogRecord,
     ManualClock,
     MemoryLogStore,
@@ -156,65 +154,6 @@ def errors(coordinator: GroupCoordinator) -> dict[object, ErrorCode]:
     }
 
 
-def test_an_offset_that_goes_back(coordinator: GroupCoordinator, store: ScriptedStore) -> None:
-    """It raises, and the partition has failed: what waited is UNKNOWN_SERVER_ERROR."""
-    store.script = [50, 10]
-    coordinator.submit(commit(), 1)
-    with pytest.raises(StoreContractError, match="acknowledged at offset 10"):
-        coordinator.submit(commit(), 2)
-    assert errors(coordinator) == {1: ErrorCode.NONE, 2: ErrorCode.UNKNOWN_SERVER_ERROR}
-    assert coordinator.status(coordinator.partition_of("group")) is PartitionStatus.FAILED
-    coordinator.check()
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_unknown_ticket(coordinator: GroupCoordinator, store: ScriptedStore, fails: bool) -> None:
-    """An answer to an append that was never made raises, and the partition has failed."""
-    store.script = [None]
-    coordinator.submit(commit(), 1)
-    index = coordinator.partition_of("group")
-    ticket = Ticket(index, 99)
-    answer = (
-        partial(coordinator.append_failed, ticket, LogStoreError())
-        if fails
-        else partial(coordinator.appended, ticket, 0)
-    )
-    with pytest.raises(StoreContractError, match="append 99"):
-        answer()
-    assert errors(coordinator) == {1: ErrorCode.UNKNOWN_SERVER_ERROR}
-    assert coordinator.status(index) is PartitionStatus.FAILED
-    coordinator.appended(Ticket(index, 0), 0)
-    coordinator.append_failed(Ticket(index, 0), LogStoreError())
-    assert coordinator.take_replies() == []
-
-
-def test_failing_out_of_turn(coordinator: GroupCoordinator, store: ScriptedStore) -> None:
-    """Only the oldest append can fail."""
-    store.script = [None, None]
-    coordinator.submit(commit(), 1)
-    coordinator.submit(commit(), 2)
-    index = coordinator.partition_of("group")
-    with pytest.raises(StoreContractError, match="append 1 failed out of turn"):
-        coordinator.append_failed(Ticket(index, 1), LogStoreError())
-    assert errors(coordinator) == dict.fromkeys((1, 2), ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def test_a_store_that_raises_something_else(coordinator: GroupCoordinator, store: ScriptedStore) -> None:
-    """The exception comes out, the partition has failed, the others and their waiting appends go on."""
-    store.script = [KeyError("bug in the store")]
-    with pytest.raises(KeyError, match="bug in the store"):
-        coordinator.submit(commit(), 1)
-    assert errors(coordinator) == {1: ErrorCode.UNKNOWN_SERVER_ERROR}
-    index = coordinator.partition_of("group")
-    assert coordinator.status(index) is PartitionStatus.FAILED
-    other = next(name for name in "abcdefgh" if coordinator.partition_of(name) != index)
-    coordinator.submit(commit(other), 2)
-    assert errors(coordinator) == {2: ErrorCode.NONE}
-    coordinator.load(index)
-    coordinator.submit(commit(), 3)
-    assert errors(coordinator) == {3: ErrorCode.NONE}
-
-
 @pytest.mark.parametrize("error", [LogStoreError("injected"), KeyError("bug")], ids=["log store", "anything"])
 def test_a_deletion_over_two_partitions_of_which_one_fails(
     coordinator: GroupCoordinator, store: ScriptedStore, error: Exception
@@ -263,30 +202,6 @@ def test_defaults() -> None:
     assert len(ids) == 2
     assert all(len(member_id) == len("c-") + 36 for member_id in ids)
     assert coordinator.node.host == "127.0.0.1"
-
-
-def test_the_memory_of_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Group ids come from clients; where they belong is remembered for so many only."""
-    monkeypatch.setattr("groupcoord.core.router.partition_table.MAX_CACHED_ROUTES", 3)
-    coordinator = GroupCoordinator()
-    expected = [coordinator.partition_of(str(name)) for name in range(10)]
-    assert [coordinator.partition_of(str(name)) for name in range(10)] == expected
-    assert len(coordinator._partitions._routes) <= 3
-
-
-def test_a_tick_fires_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left fires at the next tick, which is wanted at once."""
-    monkeypatch.setattr("groupcoord.coordinator.group_coordinator.MAX_TIMERS_PER_TICK", 2)
-    driver = Driver(group_initial_rebalance_delay_ms=0)
-    groups = [Group(driver, name) for name in "abc"]
-    joins = [group.join("m") for group in groups]
-    driver.coordinator.tick()
-    driver.deliver()
-    assert [sent.is_waiting for sent in joins] == [False, False, True]
-    assert driver.coordinator.next_deadline_ms() == driver.clock.now_ms()
-    driver.coordinator.tick()
-    driver.deliver()
-    assert groups[2].state is GroupState.COMPLETING_REBALANCE
 
 
 # ---------------------------------------------------------------- what a host may rely on after an exception

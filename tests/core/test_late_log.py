@@ -43,15 +43,6 @@ def finish(driver: Driver, fails: bool) -> None:
         driver.write()
 
 
-def test_one_answer_for_the_sync_and_what_followed(driver: Driver, pending: Group) -> None:
-    """An acknowledgement of a later append makes the group Stable too, and then answers the later request."""
-    sync = pending.sync("b-1")
-    commit = Group(driver, "other").commit(5)
-    driver.write_together()
-    assert sync.synced.assignment == b"B"
-    assert commit.error is ErrorCode.NONE
-
-
 def test_one_answer_for_a_sync_and_the_end_of_the_group(driver: Driver, pending: Group) -> None:
     """Both records count, but only the newer one's state."""
     leave = pending.leave("a-1", "b-1")
@@ -84,14 +75,6 @@ def test_a_join_behind_the_commit_that_made_the_group(driver: Driver, group: Gro
     assert group.describe().group_state == "PreparingRebalance"
 
 
-def test_a_join_behind_a_commit_that_fails(driver: Driver, group: Group) -> None:
-    """There was no group: the join that waits is told the same."""
-    commit, join = group.commit(5), group.join("a")
-    driver.refuse(NotEnoughReplicasError())
-    assert (commit.error, join.error) == (UNAVAILABLE, UNAVAILABLE)
-    assert group.state is None
-
-
 # ---------------------------------------------------------------- static members
 
 
@@ -104,39 +87,6 @@ def returning(driver: Driver, group: Group) -> Group:
     return group
 
 
-def test_a_return_written_during_a_round(driver: Driver, returning: Group) -> None:
-    """A round that is still open when the log answers, answers the join itself."""
-    sent = returning.join("a", instance="a")
-    third = returning.join("c")
-    driver.write()
-    assert sent.is_waiting
-    returning.rejoin("b-1")
-    assert sent.joined.generation_id == third.joined.generation_id == 2
-
-
-def test_a_return_that_fails_during_a_round(driver: Driver, returning: Group) -> None:
-    """The old id is back and has to join the round."""
-    sent = returning.join("a", instance="a")
-    third = returning.join("c")
-    returning_b = returning.rejoin("b-1")
-    assert sent.joined.generation_id == 2
-    assert third.joined.generation_id == returning_b.joined.generation_id == 2
-    driver.refuse(NotEnoughReplicasError())
-    assert "a-2" in returning.members
-
-
-def test_a_failed_return_in_an_open_round(driver: Driver, returning: Group) -> None:
-    """While others are still missing, a failure takes the returning member out of the round."""
-    sent = returning.join("a", instance="a")
-    third = returning.join("c")
-    driver.refuse(NotEnoughReplicasError())
-    assert sent.error is UNAVAILABLE
-    assert returning.members == ["b-1", "c-1", "a-1"]
-    returning.rejoin("b-1")
-    assert third.is_waiting
-    assert returning.join("a", instance="a").joined.generation_id == 2
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_returning_member_is_removed_meanwhile(driver: Driver, returning: Group, fails: bool) -> None:
     """Its join is UNKNOWN_MEMBER_ID; the log's late word is ignored."""
@@ -145,18 +95,6 @@ def test_a_returning_member_is_removed_meanwhile(driver: Driver, returning: Grou
     assert sent.error is ErrorCode.UNKNOWN_MEMBER_ID
     finish(driver, fails)
     assert returning.members == ["b-1"]
-
-
-def test_a_follower_asks_again_while_the_log_is_slow(driver: Driver, group: Group) -> None:
-    """A replaced follower that rejoins under its new id is answered at once; its first join when the log answers."""
-    group.generation_of("a", "@b")
-    driver.write()
-    group.assign()
-    first = group.join("b", instance="b")
-    assert group.rejoin("b-2").joined.generation_id == 1
-    assert first.is_waiting
-    driver.write()
-    assert first.joined.member_id == "b-2"
 
 
 def test_what_a_failed_return_restores(driver: Driver, returning: Group) -> None:
@@ -210,16 +148,6 @@ def test_requests_wait_for_the_outcome(driver: Driver, doomed: Group, fails: boo
     assert leave.answer(LeaveGroupResponse).members[0].error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_commits_wait_for_the_outcome(driver: Driver, doomed: Group) -> None:
-    """A commit from outside that met a deletion makes a new simple group after it."""
-    commit = doomed.commit({1: 6})
-    driver.write(1)
-    assert commit.is_waiting
-    driver.write()
-    assert commit.error is ErrorCode.NONE
-    assert doomed.committed() == {"orders": {1: 6}}
-
-
 @pytest.mark.parametrize("waits_ms", [0, SESSION_MS])
 def test_an_id_that_was_handed_out_outlives_a_deletion_that_fails(driver: Driver, group: Group, waits_ms: int) -> None:
     """It can be used after it, as long as it would have been without it."""
@@ -264,15 +192,6 @@ def test_a_group_that_does_not_come_back_without_a_trace(driver: Driver, group: 
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is UNAVAILABLE
     assert group.state is None
     assert driver.delete("group").answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_a_new_group_after_a_deletion(driver: Driver, doomed: Group) -> None:
-    """A join that met the deletion makes a new group, which is not visible before its own record is written."""
-    doomed.join("a")
-    driver.write(1)
-    assert doomed.describe().group_state == "Dead"
-    driver.write()
-    assert doomed.describe().group_state == "PreparingRebalance"
 
 
 # ---------------------------------------------------------------- a group falls empty

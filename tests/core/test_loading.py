@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from groupcoord import ErrorCode, GroupCoordinator, GroupState, LoadError, LogRecord, PartitionStatus, Ticket
+from groupcoord import ErrorCode, GroupCoordinator, LoadError, LogRecord, PartitionStatus, Ticket
 from groupcoord.core.log.records import (
     GroupMetadataRecord,
     MemberRecord,
-    OpaqueRecord,
     Record,
 )
 from groupcoord.log_store import LogStoreError, MemoryLogStore
@@ -45,12 +44,6 @@ def test_a_rebalance_timeout_that_was_never_written() -> None:
     """-1, from old records, stands for the session time-out."""
     _, group = loaded(generation(MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b"")))
     assert group.inside.members["a-1"].rebalance_timeout_ms == 8_000
-
-
-def test_unknown_records_are_passed_over() -> None:
-    """Records of unknown kinds do not stop a load (KAFKA-14869)."""
-    _, group = loaded(OpaqueRecord(b"\x00\x63key", b"value"), generation(MEMBER), OpaqueRecord(b"", None))
-    assert group.state is GroupState.STABLE
 
 
 class BrokenStore(MemoryLogStore):
@@ -92,16 +85,6 @@ def test_a_log_that_cannot_be_read() -> None:
     coordinator.check()
 
 
-def test_offsets_that_go_back() -> None:
-    """A log whose offsets do not grow fails the load."""
-    driver = Driver()
-    entries = [LogRecord(generation(MEMBER), START_MS, offset) for offset in (5, 5)]
-    driver.log._logs[0] = entries
-    driver.store.forget_reads()
-    with pytest.raises(LoadError, match="record at offset 5 after 5"):
-        driver.new_coordinator().load_all()
-
-
 # ---------------------------------------------------------------- unload
 
 
@@ -125,25 +108,3 @@ def test_unload_with_writes_under_way() -> None:
     assert waiting[3].answer(LeaveGroupResponse).members == ()
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.NOT_COORDINATOR
     assert deferred.error is ErrorCode.NOT_COORDINATOR
-
-
-def test_late_answers_after_unload_and_reload() -> None:
-    """Answers of the log to appends from before are ignored, also when the partition is served again."""
-    driver = Driver(late=True)
-    group = Group(driver)
-    sent = [group.commit(1), group.commit(2)]
-    answers = driver.store.write(1)
-    driver.coordinator.unload(0)
-    driver.deliver()
-    assert [entry.error for entry in sent] == [ErrorCode.NOT_COORDINATOR] * 2
-    for ticket, base_offset in answers:
-        driver.coordinator.appended(ticket, base_offset)
-    driver.coordinator.load(0, 1)
-    for ticket, base_offset in answers:
-        driver.coordinator.appended(ticket, base_offset)
-    driver.coordinator.append_failed(driver.store.lose()[0], LogStoreError("late"))
-    driver.deliver()
-    assert group.committed() == {"orders": {0: 1}}
-    group.commit(3)
-    driver.write()
-    assert group.committed() == {"orders": {0: 3}}

@@ -9,7 +9,7 @@ from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
 from groupcoord.core.log.append_queue import PartitionWriter
-from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
+from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic
 from groupcoord.core.messages import OffsetCommitResponse
 from groupcoord.core.offsets.commits import WhenCommitted
 from groupcoord.core.outputs import Append, Effects
@@ -40,29 +40,6 @@ def offsets_of(writer: PartitionWriter) -> dict[int, tuple[int, ...]]:
     return {index: (log_offset, record.offset) for index, (log_offset, record) in logged.items()}
 
 
-def test_begin() -> None:
-    """Appends are numbered from the first one on and handed out in order; nothing is durable yet."""
-    effects = Effects()
-    writer = PartitionWriter(3, effects, FIRST)
-    first, second = commit(writer, 1), commit(writer, 2, 3)
-    assert list(effects.appends) == [first, second]
-    assert [(append.partition, append.number, len(append.records)) for append in effects.appends] == [
-        (3, 7, 1),
-        (3, 8, 2),
-    ]
-    assert list(writer.hard.offsets.pending) == [7, 8]
-    assert offsets_of(writer) == {}
-
-
-def test_acknowledge(writer: PartitionWriter) -> None:
-    """The records count from their offsets on; what follows and who waits comes back with the append."""
-    append = commit(writer, 1, 2)
-    assert writer.acknowledge(7, 40) == [append]
-    assert append.held == [Reply("token", OffsetCommitResponse(()))]
-    assert offsets_of(writer) == {0: (40, 1), 1: (41, 2)}
-    assert (writer.next_log_offset, len(writer.in_flight), writer.hard.offsets.pending) == (42, 0, {})
-
-
 def test_an_acknowledgement_stands_for_all_before(writer: PartitionWriter) -> None:
     """The earlier appends lie right before the one that is acknowledged."""
     expected = [commit(writer, 1, 1), commit(writer, 2), commit(writer, 0, 0, 3)]
@@ -70,14 +47,6 @@ def test_an_acknowledgement_stands_for_all_before(writer: PartitionWriter) -> No
     assert writer.acknowledge(9, 13) == expected
     assert offsets_of(writer) == {0: (13, 0), 1: (14, 0), 2: (15, 3)}
     assert list(writer.in_flight) == [later]
-
-
-def test_fail(writer: PartitionWriter) -> None:
-    """A refused append leaves no trace; the next one is the oldest."""
-    first, second = commit(writer, 1), commit(writer, 2)
-    assert writer.fail(7) is first
-    assert writer.acknowledge(8, 0) == [second]
-    assert offsets_of(writer) == {0: (0, 2)}
 
 
 def test_answers_from_before_the_load(writer: PartitionWriter) -> None:
@@ -139,16 +108,6 @@ def test_failing_with_nothing_in_flight(writer: PartitionWriter) -> None:
     """An append that was never made can't fail."""
     with pytest.raises(StoreContractError, match="out of turn"):
         writer.fail(7)
-
-
-def test_load(writer: PartitionWriter) -> None:
-    """Records of the log are applied where they lie; gaps are allowed, going back is not."""
-    writer.load(OffsetCommitRecord("group", "orders", 0, 1), 5)
-    writer.load(OffsetCommitRecord("group", "orders", 1, 2), 9)
-    assert offsets_of(writer) == {0: (5, 1), 1: (9, 2)}
-    assert writer.next_log_offset == 10
-    with pytest.raises(StoreContractError, match="record at offset 9 after 9"):
-        writer.load(OffsetCommitRecord("group", "orders", 0, 3), 9)
 
 
 def test_check(writer: PartitionWriter) -> None:

@@ -98,24 +98,6 @@ def test_a_failed_write_spares_what_was_seen(driver: Driver, group: Group, other
     assert (listed(driver), deletion_of(group)) == (["group", "other"], ErrorCode.NONE)
 
 
-def test_a_failed_write_while_a_join_waits(driver: Driver, group: Group, other: Group) -> None:
-    """The join is told what the write came to: there is no group any more that it could wait for."""
-    refused_plainly(group)
-    join = group.join("a")
-    driver.store.fail_next(NotLeaderError())
-    other.commit(1)
-    assert (join.error, group.state) == (ErrorCode.NOT_COORDINATOR, None)
-
-
-def test_a_first_generation_that_cannot_be_written(driver: Driver, group: Group) -> None:
-    """The sync gets the error, and the group is gone with its members, since the log never had it."""
-    refused_plainly(group)
-    (a,) = group.generation_of("a")
-    driver.store.fail_next(NotLeaderError())
-    assert group.sync(a, {a: b"A"}).error is ErrorCode.NOT_COORDINATOR
-    assert (group.state, group.heartbeat(a, generation=1)) == (None, ErrorCode.UNKNOWN_MEMBER_ID)
-
-
 def test_a_deletion_that_fails(driver: Driver, group: Group) -> None:
     """It does not come back."""
     refused_plainly(group)

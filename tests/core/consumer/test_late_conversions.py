@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from groupcoord import ErrorCode, GroupState
@@ -163,19 +161,3 @@ def test_a_downgrade_by_a_timer_that_is_refused(driver: Driver, members: Members
     driver.sleep(FENCING_RETRY_MS)
     driver.write()
     assert group.members == [mixed]
-
-
-@pytest.mark.parametrize("interrupt", [lambda driver: driver.coordinator.unload(0), lambda driver: driver.restart()])
-def test_an_unload_during_a_downgrade(
-    driver: Driver, members: Members, group: Group, mixed: str, interrupt: Callable[[Driver], None]
-) -> None:
-    """Timers that fired meanwhile remove nobody: the log has the consumer group with both members."""
-    members.leave("new")
-    driver.sleep(SESSION_MS)
-    appends = waiting_appends(driver)
-    interrupt(driver)
-    driver.deliver()
-    assert waiting_appends(driver) <= appends
-    driver.store.lose()
-    driver.load(0)
-    assert sorted(members.ids) == sorted([mixed, "new"])

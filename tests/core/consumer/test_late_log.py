@@ -26,16 +26,6 @@ def partitions(sent: Sent) -> list[int]:
 # ---------------------------------------------------------------- one write at a time
 
 
-def test_a_group_is_seen_when_it_is_written(driver: Driver, members: Members) -> None:
-    """The first join waits for the log, and until then nobody sees a group."""
-    sent = members.join("a")
-    assert sent.is_waiting
-    assert members.described.error_code is NOT_FOUND
-    driver.write()
-    assert (answered(sent).member_epoch, partitions(sent)) == (2, [0, 1, 2, 3, 4, 5])
-    assert members.ids == ["a"]
-
-
 def test_who_waits_shares_the_next_write(driver: Driver, members: Members) -> None:
     """Two joins that meet a write wait for it, and then for one append of both."""
     members.join("a")
@@ -87,17 +77,6 @@ def test_who_is_about_to_be_put_out_is_not_told_that_it_is_in(driver: Driver, al
 # ---------------------------------------------------------------- what the log refuses
 
 
-def test_a_refused_write_of_several(driver: Driver, alone: Members) -> None:
-    """Everybody whose answer it held gets the error."""
-    alone.join("b")
-    shared = [alone.join("c"), alone.leave("a"), alone.heartbeat("a", 2)]
-    driver.write(1)
-    assert shared[2].error is ErrorCode.UNKNOWN_MEMBER_ID
-    driver.refuse(NotEnoughReplicasError())
-    assert [sent.error for sent in shared[:2]] == [UNAVAILABLE] * 2
-    assert sorted(alone.ids) == ["a", "b"]
-
-
 def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> None:
     """It is gone, and who waited in it makes it anew; with the next write it is seen."""
     first, nobody, second = members.join("a"), members.heartbeat("c", 5), members.join("b")
@@ -146,19 +125,6 @@ def test_a_write_that_takes_too_long_and_is_refused(topics: Topics) -> None:
 
 
 # ---------------------------------------------------------------- timers
-
-
-def test_a_session_that_ends_before_the_log_has_answered(driver: Driver, members: Members) -> None:
-    """A member has a session only from when it is durable, however long the log took."""
-    sent = members.join("a")
-    driver.sleep(10 * CONSUMER_SESSION_MS)
-    driver.write()
-    assert sent.error is ErrorCode.NONE
-    driver.sleep(CONSUMER_SESSION_MS - 1)
-    assert waiting_appends(driver) == 0
-    driver.sleep(1)
-    driver.write()
-    assert members.ids == []
 
 
 @pytest.fixture
@@ -238,15 +204,3 @@ def test_two_timers_of_one_member_that_fire_during_a_write(driver: Driver, membe
 
 
 # ---------------------------------------------------------------- unload
-
-
-def test_a_load_after_an_unload_during_a_write(driver: Driver, alone: Members) -> None:
-    """What the log has by then counts, whatever was answered; its word on the old append is not heard any more."""
-    held = alone.join("b")
-    driver.coordinator.unload(0)
-    driver.deliver()
-    answers = driver.store.write()
-    driver.load(0)
-    driver.pass_on(answers)
-    assert held.error is ErrorCode.NOT_COORDINATOR
-    assert sorted(alone.ids) == ["a", "b"]
