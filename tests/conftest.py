@@ -47,10 +47,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="try everything, where only a sample is tried by default")
 
 
-def chooses_ci(config: pytest.Config) -> bool:
-    """Tell whether ``-m`` chooses what is marked ``ci``."""
+def chooses(config: pytest.Config, mark: str) -> bool:
+    """Return whether ``-m`` selects tests with this mark alone."""
     chosen = config.getoption("markexpr")
-    return not chosen or Expression.compile(chosen).evaluate(lambda name, **_: name == "ci")
+    return not chosen or Expression.compile(chosen).evaluate(lambda name, **_: name == mark)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -63,7 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if IS_SEEDED and config.getoption("hypothesis_seed") is None:
         config.option.hypothesis_seed = str(SEED)
     Choice.part = config.getoption("--case")
-    Sample.is_whole = config.getoption("--whole") or bool(Choice.part) or chooses_ci(config)
+    asks_for_all = config.getoption("--whole") or bool(Choice.part)
+    Sample.is_whole = asks_for_all or chooses(config, "ci")
+    Sample.is_long = asks_for_all or chooses(config, "slow")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
@@ -105,10 +107,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what takes long first, and choose with what is marked ``ci`` all that is only sampled elsewhere."""
-    sample_random_tests(items)
+    """Put long tests first; select tables with the tests marked ``ci``, and random tests with those marked ``slow``."""
+    for item in sample_random_tests(items):
+        if chooses(config, "slow"):
+            item.add_marker("slow")
     for item in items:
-        if chooses_ci(config) and item.get_closest_marker("sampled"):
+        if chooses(config, "ci") and item.get_closest_marker("sampled"):
             item.add_marker("ci")
     items.sort(key=lambda item: next((n for n, room in enumerate(LONG) if item.nodeid.startswith(f"tests/{room}")), 99))
 

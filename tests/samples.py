@@ -1,8 +1,8 @@
 """Sample sizes and seeds of the suite's random tests.
 
-A long test tries a fifth of its cases by default, and all of them in ``.ci/run``, which selects it by the mark ``ci``.
-Hypothesis tests are sampled by themselves; others have the mark ``sampled`` and take their cases from :func:`portion`.
-``pytest --whole`` tries everything.
+A long test tries a fifth of its cases by default. A table of cases has the mark ``sampled``, takes its cases from
+:func:`portion`, and tries all of them in ``.ci/run``, which selects it by the mark ``ci``. Hypothesis tests are sampled
+without a mark, and try all examples with ``-m slow``, as each night. ``pytest --whole`` tries everything.
 
 All random tests draw from ``SEED``: the environment variable ``GROUPCOORD_SEED``, a number or ``random``; 0 if unset.
 """
@@ -37,9 +37,10 @@ sampled = pytest.mark.sampled
 
 
 class Sample:
-    """What this run of pytest looks at: ``is_whole`` if it is asked to try everything."""
+    """Size of this run: ``is_whole`` if it tries all cases of tables, ``is_long`` if all examples of random tests."""
 
     is_whole = False
+    is_long = False
 
 
 def seeds(count: int) -> range:
@@ -53,16 +54,17 @@ def portion(whole: Sequence[T]) -> Sequence[T]:
 
 
 def examples(whole: int) -> int:
-    """Return how many random examples this run tries, where ``whole`` are all."""
-    return whole if Sample.is_whole else max(min(whole, EXAMPLES_MIN), whole // PARTS)
+    """Return the number of random examples in this run, of ``whole`` in a long one."""
+    return whole if Sample.is_long else max(min(whole, EXAMPLES_MIN), whole // PARTS)
 
 
-def sample_random_tests(items: Sequence[pytest.Item]) -> None:
-    """Let random tests try as many examples as this run does, and mark them: functions, and machines with rules.
+def sample_random_tests(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Limit random tests, functions and machines with rules, to the examples of this run, and return them.
 
-    Those that only run where everything is tried are left alone.
+    Tests with the mark ``ci`` or ``slow`` keep their examples.
     """
-    seen: dict[object, None] = {}
+    found: list[pytest.Item] = []
+    seen: set[object] = set()
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker("slow") or item.get_closest_marker("ci"):
             continue
@@ -72,8 +74,9 @@ def sample_random_tests(items: Sequence[pytest.Item]) -> None:
             owner, name = item.function, "_hypothesis_internal_use_settings"
         else:
             continue
-        item.add_marker(sampled)
+        found.append(item)
         if owner not in seen:
             whole = getattr(owner, name)
             setattr(owner, name, settings(whole, max_examples=examples(whole.max_examples)))
-            seen[owner] = None
+            seen.add(owner)
+    return found

@@ -1,4 +1,4 @@
-"""Sample sizes and seeds: a fifth of long tests by default, everything in CI, other seeds with ``GROUPCOORD_SEED``."""
+"""Sample sizes and seeds: a fifth by default, all cases in CI, all examples at night, seeds by ``GROUPCOORD_SEED``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import chooses_ci
+from tests.conftest import chooses
 from tests.pytest_runs import run_pytest
 from tests.samples import VARIABLE, Sample, examples, portion
 
@@ -30,20 +30,27 @@ def test_random_ones_are_sampled_by_themselves(value: bool) -> None:
 def test_a_part_or_all(monkeypatch: pytest.MonkeyPatch, is_whole: bool, cases: list[int], tried: list[int]) -> None:
     """Of tables one of each five, the first among them; of random tests a fifth, but five at least."""
     monkeypatch.setattr(Sample, "is_whole", is_whole)
+    monkeypatch.setattr(Sample, "is_long", is_whole)
     assert list(portion(range(11))) == cases
     assert [examples(whole) for whole in (3, 9, 50)] == tried
 
 
 @pytest.mark.parametrize(
-    ("chosen", "is_whole"),
-    [("not (slow or ci)", False), ("slow", False), ("ci and not slow", True), ("ci or slow", True), ("", True)],
+    ("chosen", "marks"),
+    [
+        ("not (slow or ci)", set()),
+        ("slow", {"slow"}),
+        ("ci and not slow", {"ci"}),
+        ("ci or slow", {"ci", "slow"}),
+        ("", {"ci", "slow"}),
+    ],
 )
-def test_what_ci_chooses_is_whole(
-    monkeypatch: pytest.MonkeyPatch, pytestconfig: Any, chosen: str, is_whole: bool
+def test_marks_decide_the_size(
+    monkeypatch: pytest.MonkeyPatch, pytestconfig: Any, chosen: str, marks: set[str]
 ) -> None:
-    """Whoever chooses what is marked ``ci``, or everything, tries all of it."""
+    """Tables are whole where ``ci`` is selected, random tests where ``slow`` is."""
     monkeypatch.setattr(pytestconfig.option, "markexpr", chosen)
-    assert chooses_ci(pytestconfig) == is_whole
+    assert {mark for mark in ("ci", "slow") if chooses(pytestconfig, mark)} == marks
 
 
 RANDOM_TESTS = """

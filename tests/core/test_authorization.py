@@ -29,7 +29,6 @@ from groupcoord.messages import (
 from groupcoord.testing.topics import Topics
 from tests.core.denials import Rules
 
-
 TOPIC_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 

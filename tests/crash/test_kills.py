@@ -14,10 +14,17 @@ from tests.crash.producers import OffsetsInTransactions, Seen
 from tests.crash.record_clients import RecordsInTransactions, WrittenPromises
 from tests.samples import SEED
 
-KILLS_ALWAYS, KILLS_IN_CI = 10, 90
+KILLS_ALWAYS, KILLS_IN_CI, KILLS_AT_NIGHT = 10, 50, 500
 
 
-@pytest.mark.parametrize("kills", [KILLS_ALWAYS, pytest.param(KILLS_IN_CI, marks=pytest.mark.ci)])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        KILLS_ALWAYS,
+        pytest.param(KILLS_IN_CI, marks=pytest.mark.ci),
+        pytest.param(KILLS_AT_NIGHT, marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, kills: int) -> None:
     """After each kill every acknowledged commit, generation and record is there."""
     harness = Harness(tmp_path, SEED)
