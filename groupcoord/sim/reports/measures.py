@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 
 from attrs import frozen
+
+from groupcoord.sim.actors.observations import GroupObservations, PartitionFigures, ShareRecords, TaskFigures
 
 PERCENTILES = (50, 90, 99)
 
 
 @frozen
+class ConsumerGroup:
+    """Values that the measures of a group of consumers are computed from.
+
+    Attributes:
+        observations: the events of the group in one seed.
+        partitions: the figures of each partition.
+        requests: the requests of its consumers.
+        records: the records about the group in the log, without offsets.
+    """
+
+    observations: GroupObservations
+    partitions: Sequence[PartitionFigures]
+    requests: int
+    records: int
+
+
+@frozen
 class Measure:
-    """Something that is measured. Less of it is better, whatever it is.
+    """A figure of a run, with the functions that compute its values. Lower is better.
 
     Attributes:
         key: its name in JSON, with the unit.
-        title: its name for people.
+        title: its name in tables.
         unit: ``ms``, or what is counted.
-        each: what there is one value for.
-        of_what: from when until when it is measured, or what is counted.
+        each: what has one value.
+        of_what: the explanation below a plot.
+        of_consumers, of_tasks, of_shares: return the values of a group of consumers, of the tasks of a Kafka Streams
+            application, and of a share group; None if they have none.
     """
 
     key: str
@@ -27,94 +48,110 @@ class Measure:
     unit: str
     each: str
     of_what: str
+    of_consumers: Callable[[ConsumerGroup], Iterable[int]] | None = None
+    of_tasks: Callable[[Sequence[TaskFigures]], Iterable[int]] | None = None
+    of_shares: Callable[[ShareRecords], Iterable[int]] | None = None
 
-
-UNOWNED = Measure(
-    "unowned_ms",
-    "without owner",
-    "ms",
-    "partition",
-    "How long no consumer had a partition, from the first consumer's start on, all in all.",
-)
-"""What consumers are there for is that every partition is worked on: by this, ways to do so are compared first."""
-
-DONE = Measure("done_ms", "done after", "ms", "record", "How long after it was written a share group has accepted it.")
-"""By this they are compared where there are no consumers, but workers that share records."""
 
 MEASURES = (
-    Measure("rebalances", "rebalances", "rebalances", "group", "How many there were."),
-    Measure("rebalance_duration_ms", "time of a rebalance", "ms", "rebalance", "How long it took."),
-    UNOWNED,
     Measure(
-        "most_unowned", "at once without owner", "partitions", "group", "How many partitions had none at the same time."
+        *("rebalances", "rebalances", "rebalances", "group", "Number of rebalances."),
+        of_consumers=lambda group: [len(group.observations.rebalance_durations_ms)],
     ),
     Measure(
-        "furthest_behind_ms",
-        "furthest behind",
-        "ms",
-        "partition",
-        "How long ago what a consumer began with, when it was given the partition, had been written: at most. "
-        "What is processed again is part of that.",
+        *("rebalance_duration_ms", "time of a rebalance", "ms", "rebalance", "Duration of a rebalance."),
+        of_consumers=lambda group: group.observations.rebalance_durations_ms,
     ),
     Measure(
-        "catch_up_ms",
-        "caught up after",
-        "ms",
-        "loss of an owner",
-        "How long it took from then until what had been written to the partition meanwhile was done.",
-    ),
-    Measure("moves", "moved", "times", "partition", "How often it went to another consumer than before."),
-    Measure(
-        "duplicate_ms",
-        "processed again",
-        "ms",
-        "partition",
-        "How much was processed a second time, as the time in which it was written, all in all.",
+        *("unowned_ms", "without owner", "ms", "partition"),
+        "Total time without an owner, from the start of the first consumer on.",
+        of_consumers=lambda group: [partition.unowned_ms for partition in group.partitions],
+        of_tasks=lambda tasks: [task.unprocessed_ms for task in tasks],
     ),
     Measure(
-        "longest_duplicate_ms",
-        "most processed again",
-        "ms",
-        "partition",
-        "The most of that which one change of owners caused.",
-    ),
-    Measure("requests", "requests", "requests", "group", "How many its consumers sent."),
-    Measure(
-        "group_records", "records", "records", "group", "How many were written to the log about it, its offsets apart."
+        *("most_unowned", "at once without owner", "partitions", "group"),
+        "Largest number of partitions without an owner at the same time.",
+        of_consumers=lambda group: [group.observations.most_unowned],
     ),
     Measure(
-        "offsets_wait_ms",
-        "waited for offsets",
-        "ms",
-        "partition given",
-        "How long the consumer waited for the committed offset; it isn't told while a transaction with offsets of "
-        "that partition is open.",
+        *("furthest_behind_ms", "furthest behind", "ms", "partition"),
+        "Largest age of the record at which a new owner began, records that are processed again included.",
+        of_consumers=lambda group: [partition.furthest_behind_ms for partition in group.partitions],
     ),
     Measure(
-        "transaction_open_ms",
-        "transaction open",
-        "ms",
-        "transaction",
-        "How long it took, from its begin until the group's coordinator had its marker.",
+        *("catch_up_ms", "caught up after", "ms", "loss of an owner"),
+        "Time until the records that were written meanwhile had been processed.",
+        of_consumers=lambda group: group.observations.catch_up_ms,
     ),
     Measure(
-        "offsets_late_ms",
-        "offsets visible late",
-        "ms",
-        "committed transaction",
-        "How long after the decision to commit the group's coordinator had its marker, and consumers its offsets.",
+        *("moves", "moved", "times", "partition", "Number of times that the owner changed."),
+        of_consumers=lambda group: [partition.moves for partition in group.partitions],
+        of_tasks=lambda tasks: [task.moves for task in tasks],
     ),
-    DONE,
     Measure(
-        "lock_wait_ms",
-        "waited for a lock",
-        "ms",
-        "record of a dead worker",
-        "How long it took until another one got it.",
+        *("duplicate_ms", "processed again", "ms", "partition"),
+        "Records that were processed again, as the total time in which they were written.",
+        of_consumers=lambda group: [partition.duplicate_ms for partition in group.partitions],
     ),
-    Measure("redeliveries", "delivered again", "records", "share group", "How many were delivered more than once."),
-    Measure("archived", "given up", "records", "share group", "How many were rejected, or delivered too often."),
+    Measure(
+        *("longest_duplicate_ms", "most processed again", "ms", "partition"),
+        "The largest part of that which one change of owners caused.",
+        of_consumers=lambda group: [partition.longest_duplicate_ms for partition in group.partitions],
+    ),
+    Measure(
+        *("requests", "requests", "requests", "group", "Number of requests of its consumers."),
+        of_consumers=lambda group: [group.requests],
+    ),
+    Measure(
+        *(
+            "group_records",
+            "records",
+            "records",
+            "group",
+            "Number of records about the group in the log, without offsets.",
+        ),
+        of_consumers=lambda group: [group.records],
+    ),
+    Measure(
+        *("offsets_wait_ms", "waited for offsets", "ms", "assigned partition"),
+        "Time until the consumer had the committed offset. "
+        "OffsetFetch fails while a transaction with offsets of the partition is open.",
+        of_consumers=lambda group: group.observations.offsets_waits_ms,
+    ),
+    Measure(
+        *("transaction_open_ms", "transaction open", "ms", "transaction"),
+        "Time from the begin until the group's coordinator had the marker.",
+        of_consumers=lambda group: group.observations.transactions_open_ms,
+    ),
+    Measure(
+        *("offsets_late_ms", "offsets visible late", "ms", "committed transaction"),
+        "Time from the decision to commit until the group's coordinator had the marker, and consumers the offsets.",
+        of_consumers=lambda group: group.observations.offsets_late_ms,
+    ),
+    Measure(
+        *("done_ms", "done after", "ms", "record", "Time from the write of a record until a share group accepted it."),
+        of_shares=lambda records: records.figures.done_ms,
+    ),
+    Measure(
+        *("lock_wait_ms", "waited for a lock", "ms", "record of a dead worker"),
+        "Time until another worker acquired the record.",
+        of_shares=lambda records: records.figures.lock_waits_ms,
+    ),
+    Measure(
+        *("redeliveries", "delivered again", "records", "share group"),
+        "Number of records that were delivered more than once.",
+        of_shares=lambda records: [records.figures.redeliveries],
+    ),
+    Measure(
+        *("archived", "given up", "records", "share group"),
+        "Number of records that were rejected, or reached the limit of deliveries.",
+        of_shares=lambda records: [records.archived],
+    ),
 )
+"""All measures, in the order of tables and pages."""
+
+UNOWNED, DONE = (next(each for each in MEASURES if each.key == key) for key in ("unowned_ms", "done_ms"))
+"""Measures by which variants are ranked: of consumers and applications, and of share groups."""
 
 
 @frozen

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from groupcoord.sim.actors.environment import ClientOperation
 from groupcoord.sim.kernel.scheduler import LineSink
-from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure
+from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, ConsumerGroup, Distribution, Measure
 from groupcoord.sim.reports.timeline import Timeline, timelines_of
 from groupcoord.sim.scenarios.faults import WorldOptions
 from groupcoord.sim.world import Outcome, World
@@ -76,51 +76,17 @@ def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None, *, 
 def _figures_of(world: World) -> Iterator[GroupFigures]:
     for group in world.groups:
         group_id, seen = group.options.group_id, group.observations
-        partitions = list(seen.figures().values())
-        yield GroupFigures(
-            group_id,
-            {
-                "rebalances": (len(seen.rebalance_durations_ms),),
-                "rebalance_duration_ms": tuple(seen.rebalance_durations_ms),
-                "unowned_ms": tuple(p.unowned_ms for p in partitions),
-                "most_unowned": (seen.most_unowned,),
-                "furthest_behind_ms": tuple(p.furthest_behind_ms for p in partitions),
-                "catch_up_ms": tuple(seen.catch_up_ms),
-                "moves": tuple(p.moves for p in partitions),
-                "duplicate_ms": tuple(p.duplicate_ms for p in partitions),
-                "longest_duplicate_ms": tuple(p.longest_duplicate_ms for p in partitions),
-                "requests": (group.requests_sent - world.requests_before.get(group_id, 0),),
-                "group_records": (world.laws.log.group_records[group_id] - world.records_before.get(group_id, 0),),
-                "offsets_wait_ms": tuple(seen.offsets_waits_ms),
-                "transaction_open_ms": tuple(seen.transactions_open_ms),
-                "offsets_late_ms": tuple(seen.offsets_late_ms),
-            },
-            dict(sorted(seen.rebalance_causes.items())),
-        )
-
-    for group_id, tasks in world.stage.applications.items():
-        figures = tasks.finish(world.scheduler.time_ms)
-        yield GroupFigures(
-            group_id,
-            {
-                "unowned_ms": tuple(task.unprocessed_ms for task in figures),
-                "moves": tuple(task.moves for task in figures),
-            },
-            {},
-        )
-
-    for group_id, records in world.stage.shares.items():
-        found = records.figures
-        yield GroupFigures(
-            group_id,
-            {
-                "redeliveries": (found.redeliveries,),
-                "archived": (records.archived,),
-                "done_ms": tuple(found.done_ms),
-                "lock_wait_ms": tuple(found.lock_waits_ms),
-            },
-            {},
-        )
+        requests = group.requests_sent - world.requests_before.get(group_id, 0)
+        records = world.laws.log.group_records[group_id] - world.records_before.get(group_id, 0)
+        consumers = ConsumerGroup(seen, list(seen.figures().values()), requests, records)
+        values = {each.key: tuple(each.of_consumers(consumers)) for each in MEASURES if each.of_consumers}
+        yield GroupFigures(group_id, values, dict(sorted(seen.rebalance_causes.items())))
+    for group_id, application in world.stage.applications.items():
+        tasks = application.finish(world.scheduler.time_ms)
+        yield GroupFigures(group_id, {each.key: tuple(each.of_tasks(tasks)) for each in MEASURES if each.of_tasks}, {})
+    for group_id, shared in world.stage.shares.items():
+        values = {each.key: tuple(each.of_shares(shared)) for each in MEASURES if each.of_shares}
+        yield GroupFigures(group_id, values, {})
 
 
 def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Iterator[Run]:
