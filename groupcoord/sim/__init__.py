@@ -1,4 +1,4 @@
-"""Whole worlds on a virtual clock: consumers, coordinators, a network, and what goes wrong, all from one seed."""
+"""Simulator of whole worlds on a virtual clock: consumers, coordinators, a network and faults, all from one seed."""
 
 from groupcoord.laws import LawBrokenError
 from groupcoord.sim.actors.environment import ClientOperation, GroupOptions, GroupProtocol

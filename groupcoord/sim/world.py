@@ -1,4 +1,4 @@
-"""A whole simulated world: a cluster, who acts on it, what goes wrong, and the laws; run from one seed."""
+"""Simulated world of one seed: a cluster, its actors, faults, and laws."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from groupcoord.sim.scenarios.faults import LogTrouble, WorldOptions
 
 START_MS = 1_700_000_000_000
 REST_STEP_MS = 997
-"""Between two looks whether all is at rest: a prime, so that looks don't keep step with a client that is busy then."""
+"""Interval of checks for rest; a prime, so that they do not coincide with a periodic client."""
 
 
 @frozen
 class Outcome:
-    """How a run ended.
+    """Result of a run.
 
     Attributes:
-        seed: which run it was.
-        digest: of its trace, and of what was durable in the end.
-        line_count: how many lines the trace has.
-        duration_ms: how much virtual time it took.
-        rest_ms: how long everything took to come to rest after the last fault.
-        heartbeats, commits: how many were sent, those that were skipped included.
-        events: how many things the simulator did.
-        looks: how often it looked at the costly laws.
+        seed: its seed.
+        digest: digest of its trace and final durable state.
+        line_count: number of lines of the trace.
+        duration_ms: virtual duration.
+        rest_ms: time from the last fault until all is at rest.
+        heartbeats, commits: numbers of requests, skipped ones included.
+        events: number of executed actions.
+        looks: number of checks of the costly laws.
     """
 
     seed: int
@@ -64,23 +64,23 @@ class Outcome:
 
 
 class World:
-    """Consumers, a cluster and their faults on one virtual clock.
+    """Consumers, a cluster and faults on one virtual clock.
 
     Args:
-        seed: everything that is left to chance comes from it.
-        options: what the world is like.
-        sink: takes each line of the trace as it happens.
+        seed: determines all random choices.
+        options: options of the world.
+        sink: receives each line of the trace.
 
     Attributes:
-        start_ms: when the run begins, in milliseconds since the Unix epoch.
+        start_ms: start of the run, in milliseconds since the Unix epoch.
         scheduler: the clock.
         cluster: nodes, network and log.
-        stage: what actors have around them.
+        stage: environment of actors.
         population: the groups of consumers.
         groups: in the order of the options.
-        consumers: all of them, by number.
-        trace, laws: what happened, and whether it may.
-        requests_before, records_before: by group, how many there were before what is measured.
+        consumers: by number.
+        trace, laws: events and laws of the run.
+        requests_before, records_before: by group, the numbers at the start of measuring.
     """
 
     def __init__(self, seed: int, options: WorldOptions, sink: LineSink | None = None) -> None:
@@ -159,10 +159,10 @@ class World:
     # ------------------------------------------------------------ running
 
     def run(self) -> Outcome:
-        """Let everything happen.
+        """Run the world to its end.
 
         Raises:
-            LawBrokenError: a law does not hold, or the world does not come to rest.
+            LawBrokenError: a law is broken, or the world does not come to rest.
         """
         options = self.options
         end_ms = START_MS + max([options.duration_ms, *(fault.end_ms + 1 for fault in options.faults)])
@@ -259,7 +259,7 @@ def _start(consumer: Consumer) -> None:
 
 
 def describe(event: Event) -> str:
-    """Return what happened to a group, in words."""
+    """Return a description of an event of a group."""
     match event:
         case MemberAdded(member_id=member_id):
             return f"{member_id} joins"

@@ -1,1 +1,1 @@
-"""Whoever acts on the cluster: groups of consumers, producers, administrators, other writers."""
+"""Actors on the simulated cluster: groups of consumers, producers, administrators, other clients."""

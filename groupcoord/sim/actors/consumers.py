@@ -1,4 +1,4 @@
-"""A simulated consumer: a real :class:`groupcoord.member.Member`, with a host and an application around it."""
+"""Simulated consumers: a real :class:`groupcoord.member.Member`, with its host and application."""
 
 from __future__ import annotations
 
@@ -48,52 +48,52 @@ from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
 from groupcoord.sim.kernel.scheduler import LocalClock, rank_of_deadline
 
 FOREVER_MS = 10**12
-"""The time-out of the poll of an application that does nothing else."""
+"""Poll timeout of an application that only polls."""
 
 RESTART_PAUSE_MS = 3_000
-"""A consumer that has failed is started again after so long, as a supervisor would."""
+"""Time after which a supervisor restarts a failed consumer."""
 
 COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECONCILING)
 
 
 class ConsumerListener(Protocol):
-    """Hears of what consumers of a group go through."""
+    """Listener for events of the consumers of a group."""
 
     def disturbed(self) -> None:
-        """A consumer did something that is not part of its steady course, or it happened to it."""
+        """Handle an event that is not part of a consumer's steady course."""
 
     def heartbeat_answered(self, consumer: Consumer) -> None:
-        """A consumer has had the answer of a heartbeat, and done what follows from it."""
+        """Handle a heartbeat response, after its effects."""
 
 
 class Consumer:
-    """One consumer, over all its lives.
+    """Consumer, across its restarts.
 
     Args:
-        number: tells it from all others.
-        index: tells it from others of its group.
-        options: its group's.
-        stage: where it acts.
-        observations: its group's.
-        listener: hears of what it goes through.
+        number: unique number.
+        index: number within its group.
+        options: options of its group.
+        stage: its environment.
+        observations: observations of its group.
+        listener: receives its events.
 
     Attributes:
-        name: for the trace.
-        is_alive: its process runs.
-        is_frozen: its process runs, but gets no time (garbage collection, a virtual machine that moves).
-        is_busy: its application works for once, and does not poll.
-        is_processing: its application works on what the last poll has brought, as it does all the time.
-        will_restart: it has failed, and a supervisor is about to start it again.
-        is_closing: its application has closed it; the member ends what is left to do.
-        is_ending: its application closes it as soon as it has done what it works on.
-        is_restless: it wants to join again, or closes.
-        has_assigned: it leads its generation and has worked out the assignment of it, so it watches the topics.
-        member: the consumer's machine; None while it is dead.
-        owned: the partitions it believes to own, with the offset at which it began, None before it knows.
-        given_up: those that it has given up for others to have, with its generation then.
-        in_flight: how many of its requests have no answer.
-        clock: its own.
-        protocol: what it speaks in this life, or (while it is dead) in the next one.
+        name: name in the trace.
+        is_alive: True while its process runs.
+        is_frozen: True while its process gets no CPU time (garbage collection, migration of a virtual machine).
+        is_busy: True while its application does unusual work and does not poll.
+        is_processing: True while its application processes the result of the last poll.
+        will_restart: True if it has failed and a supervisor will restart it.
+        is_closing: True while the member finishes closing.
+        is_ending: True if its application will close it after the present work.
+        is_restless: True while it wants to rejoin or closes.
+        has_assigned: True if it leads its generation and computed the assignment, so that it watches the topics.
+        member: the member's state machine, or None while it is down.
+        owned: owned partitions with the first offset, or None until it is known.
+        given_up: partitions revoked for other members, with the generation at that time.
+        in_flight: number of requests without a response.
+        clock: its own clock.
+        protocol: its group protocol now, or after the next start.
     """
 
     def __init__(
@@ -147,23 +147,22 @@ class Consumer:
 
     @property
     def member_id(self) -> str:
-        """The id that its coordinator gave it, empty if it has none."""
+        """Member id from its coordinator, or an empty string."""
         return "" if self.member is None else self.member.member_id
 
     @property
     def config(self) -> MemberConfig:
-        """Its settings."""
         return self._config
 
     def record(self, what: str) -> None:
-        """Add a line about it to the trace."""
+        """Add a line to the trace."""
         self._stage.trace.record(self._scheduler.time_ms, self.name, what)
         self._listener.disturbed()
 
     # ------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Start the process: it subscribes, and polls."""
+        """Start the process: subscribe and poll."""
         if self.is_alive:
             return
         self._life += 1
@@ -193,14 +192,14 @@ class Consumer:
             member.subscribe_pattern(regex, now_ms)
 
     def crash(self) -> None:
-        """Kill the process: nobody is told."""
+        """Kill the process."""
         self.will_restart = False
         if self.is_alive:
             self.record("crashes")
             self._end()
 
     def close(self) -> None:
-        """Let the application end as it should: what it works on is done before, so that it is committed."""
+        """Close the consumer after its present work, so that this is committed."""
         if self.member is not None and not self.is_frozen and not self.is_closing:
             if self.is_processing:
                 self.is_ending = True
@@ -225,13 +224,13 @@ class Consumer:
         self.is_alive, self.member, self._wake_ms = False, None, None
 
     def freeze(self) -> None:
-        """Stop the process without ending it."""
+        """Stop giving CPU time to the process."""
         if self.is_alive and not self.is_frozen:
             self.record("stands still")
             self.is_frozen = True
 
     def thaw(self) -> None:
-        """Let the process go on: what has arrived meanwhile is looked at before or after the clock."""
+        """Continue the process; it handles received messages before or after the clock."""
         if not self.is_frozen or self.member is None:
             return
         self.record("goes on")
@@ -257,7 +256,7 @@ class Consumer:
             self._schedule()
 
     def work(self) -> None:
-        """Let the application work for a while and not poll."""
+        """Keep the application from polling for a while."""
         if self.member is not None and not self.is_frozen and not self.is_closing:
             self.record("is busy")
             self.is_busy = True
@@ -275,7 +274,7 @@ class Consumer:
             self._poll()
 
     def _poll(self) -> None:
-        """Let the application poll; as soon as it is handed something, it works on that and then polls again."""
+        """Poll; as soon as records arrive, process them and poll again."""
         assert self.member is not None
         if self.is_processing:
             self.is_processing = False
@@ -289,9 +288,9 @@ class Consumer:
         self._after_input()
 
     def _take_batch(self, member: Member) -> None:
-        """Let the poll end with what has been written to its partitions, and the application work on that.
+        """End the poll with the new records of its partitions, and process them.
 
-        A member that commits before it gives partitions up is handed nothing of them (KAFKA-14196).
+        A member that commits before a revocation gets no records of the revoked partitions (KAFKA-14196).
         """
         gives_all_up = self.is_restless and self.protocol is GroupProtocol.CLASSIC and not self._is_cooperative
         if self.is_busy or self.is_closing or gives_all_up or member.state in COMMITS_BEFORE_IT_GIVES_UP:
@@ -317,18 +316,17 @@ class Consumer:
             self._poll()
 
     def metadata_changed(self) -> None:
-        """Tell the member what topics there are now."""
+        """Pass the current topics to the member."""
         if self.member is not None and not self.is_frozen:
             self.member.update_metadata(self._stage.topics.metadata, self._now_ms())
             self._after_input()
 
     def is_connected(self) -> bool:
-        """Tell whether its connections carry messages, and no request has waited for longer than an answer takes."""
+        """Return whether its connections work, and no request has waited longer than usual."""
         is_waiting = self.in_flight and self._scheduler.time_ms - self._waiting_since_ms > self._stage.round_trip_ms
         return not is_waiting and not any(c.is_silent or c.is_dead for c in self._connections.values())
 
     def break_connections(self) -> None:
-        """Break whatever it is connected to."""
         for connection in self._connections.values():
             self._network.reset(connection)
 
@@ -338,7 +336,7 @@ class Consumer:
         return self.clock.at(self._scheduler.time_ms)
 
     def _schedule(self) -> None:
-        """See that the member is called when it wants to be."""
+        """Schedule the member's next deadline."""
         assert self.member is not None
         deadline_ms = self.member.next_deadline_ms()
         if deadline_ms is None:
@@ -349,7 +347,7 @@ class Consumer:
             self._scheduler.at(wake_ms, self._rank, self._wake, (self._life, wake_ms))
 
     def skip(self, duration_ms: int) -> None:
-        """Let time pass of which the consumer notices nothing (see :mod:`groupcoord.sim.actors.fast_forward`)."""
+        """Skip time without effect on the consumer (see :mod:`groupcoord.sim.actors.fast_forward`)."""
         assert self.member is not None
         self.clock.skipped_ms += duration_ms
         heartbeats, commits = duration_ms // self.member.heartbeat_interval_ms, 0
@@ -362,7 +360,7 @@ class Consumer:
         self._schedule()
 
     def jump(self, duration_ms: int) -> None:
-        """Let its clock jump forward."""
+        """Move its clock forward."""
         if self.is_alive and not self.is_frozen:
             self.record(f"has a clock that jumps by {duration_ms} ms")
             self.clock.jump(duration_ms)
@@ -384,7 +382,7 @@ class Consumer:
             self._schedule()
 
     def _report_positions(self) -> None:
-        """Tell the member how far the application is: it keeps up with what is written."""
+        """Report the positions of the application, which has reached the ends of its partitions."""
         if self.owned and not self.is_busy and not self._processes:
             assert self.member is not None
             position = OffsetAndMetadata(head(self._scheduler.time_ms, self._stage.start_ms))
@@ -393,7 +391,7 @@ class Consumer:
     # ------------------------------------------------------------ the network
 
     def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """Take an answer. See :class:`groupcoord.sim.kernel.network.Client`."""
+        """Handle a response. See :class:`groupcoord.sim.kernel.network.Client`."""
         if self.is_frozen:
             self._inbox.append((connection, correlation_id, response))
             return
@@ -414,7 +412,7 @@ class Consumer:
             self._listener.heartbeat_answered(self)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Take note of a lost connection. See :class:`groupcoord.sim.kernel.network.Client`."""
+        """Handle a lost connection. See :class:`groupcoord.sim.kernel.network.Client`."""
         if self.is_frozen:
             self._inbox.append((connection, 0, None))
             return
@@ -432,7 +430,7 @@ class Consumer:
             self._after_input()
 
     def _hang_up(self, node: Node | None) -> list[int]:
-        """Close a connection; return the requests that had no answer."""
+        """Close a connection; return the requests without a response."""
         connection = self._connections.pop(node, None)
         if connection is None:
             return []
@@ -444,7 +442,7 @@ class Consumer:
     def _send(self, send: Send) -> None:
         connection = self._connections.get(send.to)
         if send.to is None and connection is not None:
-            # Another broker is asked each time.
+            # Each lookup uses another broker.
             self._hang_up(None)
             connection = None
         if connection is None:
@@ -480,8 +478,8 @@ class Consumer:
         if member is None:
             return
         if self._generation_id != self._reported_generation_id:
-            # Until it is told its assignment, what it holds belongs to the generation before: this one may never come
-            # to the log, and then another one has the same number.
+            # Before the assignment arrives, owned partitions belong to the previous generation. The new one may never
+            # reach the log, and its number may be reused.
             self._reported_generation_id = self._generation_id
             for partition in self.owned:
                 self._claim(partition, self._generation_id)
@@ -550,7 +548,7 @@ class Consumer:
         return (self._options.group_id, partition.topic, partition.partition)
 
     def _claim(self, partition: TopicPartition, generation_id: int) -> None:
-        """Say that it believes to own a partition."""
+        """Report the ownership of a partition."""
         topic_id = self._topic_ids[partition]
         is_stale = self.protocol is GroupProtocol.CONSUMER and (topic_id, partition.partition) not in self._granted
         claim = Claim(self.name, self.member_id, self.protocol, generation_id, topic_id, is_stale)

@@ -20,11 +20,11 @@ from groupcoord.sim.kernel.scheduler import Scheduler, Trace
 
 @define
 class GuestGroup:
-    """A group whose members are scripted clients.
+    """Group whose members are scripted clients.
 
     Attributes:
         group_id: its name.
-        scripted_clients: how many of them are at work.
+        scripted_clients: number of active clients.
     """
 
     group_id: str
@@ -32,16 +32,16 @@ class GuestGroup:
     scripted_clients: int = 0
 
     def disturbed(self) -> None:
-        """Something happened to the group: nobody asks whether it is steady."""
+        """Ignore the event: steadiness is not computed for this group."""
 
     def is_at_rest(self) -> bool:
-        """Tell whether its clients are through, and its coordinator has nobody of them any more."""
+        """Return whether its clients have finished and its coordinator has no member left."""
         known = self._cluster.known_group(self.group_id)
         return not self.scripted_clients and known is not None and (known.group is None or known.group.is_empty)
 
 
 class GroupProtocol(Enum):
-    """The values of ``group.protocol``."""
+    """Values of ``group.protocol``."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -49,23 +49,23 @@ class GroupProtocol(Enum):
 
 @frozen
 class GroupOptions:
-    """A group of consumers.
+    """Options of a group of consumers.
 
     Attributes:
-        group_id: its name; its consumers are called by it and a number from 0 on.
-        consumer_count: how many there are.
-        topics: what all of them subscribe to; also what of those that exist from the start ``regex`` stands for.
-        regex: the regular expression that they subscribe to instead; empty: they name the topics.
-        is_static: each has an instance id (KIP-345).
-        consumer_protocol_count: so many, the last ones, begin with ``group.protocol=consumer`` (KIP-848).
-        remote_assignor: which of the coordinator's assignors these ask for; None: its default.
-        member: their settings; group, instance and client id are filled in. Those that ``group.protocol=consumer`` does
-            not know hold for consumers that use the classic protocol.
-        processing_ms: how long their application works on what a poll has brought before it polls again, from … to …;
-            0: it does nothing but poll.
-        start_spread_ms: they start at moments spread over so long.
-        clock_skew_ms: their clocks are off by up to this much, either way.
-        clock_drift_ppm: their clocks run faster or slower by up to so many millionths.
+        group_id: its name, and with a number from 0 on the name of each consumer.
+        consumer_count: number of consumers.
+        topics: subscribed topics; with ``regex``, the initial topics that the expression matches.
+        regex: subscribed regular expression; empty: topics are subscribed by name.
+        is_static: each consumer has an instance id (KIP-345).
+        consumer_protocol_count: number of consumers, the last ones, that begin with ``group.protocol=consumer``
+            (KIP-848).
+        remote_assignor: server-side assignor that these request; None: the coordinator's default.
+        member: settings; group, instance and client id are filled in. Those that ``group.protocol=consumer`` does not
+            know apply to consumers of the classic protocol.
+        processing_ms: bounds of the time between a poll and the next one; 0: the application only polls.
+        start_spread_ms: length of the interval in which consumers start.
+        clock_skew_ms: largest deviation of their clocks, in both directions.
+        clock_drift_ppm: largest deviation of the rate of their clocks, in millionths.
     """
 
     group_id: str
@@ -82,27 +82,27 @@ class GroupOptions:
     clock_drift_ppm: int = 0
 
     def first_protocol_of(self, index: int) -> GroupProtocol:
-        """Return the protocol with which a consumer of the group begins."""
+        """Return the initial protocol of a consumer."""
         is_classic = index < self.consumer_count - self.consumer_protocol_count
         return GroupProtocol.CLASSIC if is_classic else GroupProtocol.CONSUMER
 
     def config_of(self, name: str, protocol: GroupProtocol) -> MemberConfig:
-        """Return the settings of a consumer of the group."""
+        """Return the settings of a consumer."""
         instance_id = name if self.is_static else None
         named = evolve(self.member, group_id=self.group_id, group_instance_id=instance_id, client_id=name)
         return consumer_protocol_config(named, self.remote_assignor) if protocol is GroupProtocol.CONSUMER else named
 
     def subscribes_to(self, topic: str) -> bool:
-        """Tell whether its consumers subscribe to a topic."""
+        """Return whether its consumers subscribe to a topic."""
         return bool(re.fullmatch(self.regex, topic)) if self.regex else topic in self.topics
 
     def subscribed(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Return those of these topics to which its consumers subscribe."""
+        """Return the given topics to which its consumers subscribe."""
         return tuple(topic for topic in topics if self.subscribes_to(topic))
 
 
 def consumer_protocol_config(classic: MemberConfig, remote_assignor: str | None) -> MemberConfig:
-    """Return settings for ``group.protocol=consumer``: without those that it does not know."""
+    """Return settings for ``group.protocol=consumer``, without those that it does not know."""
     usual = MemberConfig()
     return evolve(
         classic,
@@ -119,12 +119,12 @@ PartitionOfGroup = tuple[str, str, int]
 
 
 class ClientOperation(NamedTuple):
-    """Something that a client did and that is counted: of consumers what made them fail, of others everything.
+    """Counted operation of a client; of consumers only failures are counted.
 
     Attributes:
-        client: what kind of client.
-        name: the request's type, or what else was done.
-        outcome: the first error in the answer, ``NONE``, or what else came of it.
+        client: type of the client.
+        name: type of the request, or another operation.
+        outcome: first error of the response, ``NONE``, or another result.
     """
 
     client: str
@@ -133,16 +133,16 @@ class ClientOperation(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A consumer believes to own a partition.
+    """Ownership of a partition as a consumer believes it.
 
     Attributes:
         consumer: its name.
-        member_id: as whom.
-        protocol: what it speaks.
-        generation_id: since which generation (in a consumer group: member epoch), or in which it was confirmed.
-        topic_id: of the partition's topic, as it was when the consumer was given the partition; None: there was none.
-        is_stale: it was told meanwhile that it is to have it no more, or said that it does not have it yet.
-            It first does all that it was told before, as the Java consumer does; its coordinator may be further.
+        member_id: its member id.
+        protocol: its group protocol.
+        generation_id: generation or member epoch in which the partition was assigned or last confirmed.
+        topic_id: id of the topic at the assignment, or None if the topic did not exist.
+        is_stale: True once the consumer has been requested to revoke the partition, or has not acknowledged it yet.
+            Like the Java consumer it finishes earlier steps first, and its coordinator may be ahead.
     """
 
     consumer: str
@@ -154,38 +154,38 @@ class Claim(NamedTuple):
 
 
 class OwnershipObserver(Protocol):
-    """Hears of what consumers believe to own."""
+    """Observer of the partitions that consumers believe to own."""
 
     def assigned(self, claim: Claim, key: PartitionOfGroup) -> None:
-        """A consumer was given a partition."""
+        """Note that a partition was assigned to a consumer."""
 
     def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
-        """A consumer does not believe any more that it owns a partition."""
+        """Note that a consumer no longer believes to own a partition."""
 
     def joined(self, group_id: str, generation_id: int) -> None:
-        """A member was told its assignment."""
+        """Note that a member received its assignment."""
 
 
 class Stage:
-    """What actors have around them.
+    """Environment of all actors of a run.
 
     Args:
-        seed: everything that is left to chance comes from it.
+        seed: determines all random choices.
         scheduler: the clock.
         cluster: nodes, network and log.
-        trace: takes what happens.
-        ownership: hears of what consumers believe to own.
-        consumer_count: how many client numbers, from 0 on, belong to consumers.
+        trace: receives the events.
+        ownership: observer of owned partitions.
+        consumer_count: client numbers from 0 on that belong to consumers.
 
     Attributes:
-        start_ms: when the run began, in milliseconds since the Unix epoch.
-        topics: the topics that there are.
-        transactions: those of all producers.
-        operations: how often clients did what.
-        guests: groups whose members are no consumers, by name.
-        shares: the records of share groups, by group.
-        applications: the tasks of applications of Kafka Streams, by group.
-        round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
+        start_ms: start of the run, in milliseconds since the Unix epoch.
+        topics: existing topics.
+        transactions: transactions of all producers.
+        operations: counts of operations.
+        guests: groups without consumers, by name.
+        shares: records of share groups, by group.
+        applications: tasks of Kafka Streams applications, by group.
+        round_trip_ms: longest time of a response without faults, unless it waits for other members.
     """
 
     def __init__(
@@ -215,25 +215,25 @@ class Stage:
         self._client_count = consumer_count
 
     def next_client_number(self) -> int:
-        """Return a number for a client that is no consumer."""
+        """Return the number of a new client that is not a consumer."""
         self._client_count += 1
         return self._client_count
 
     def guest(self, group_id: str) -> GuestGroup:
-        """Return the group of this name whose members are no consumers, made if need be."""
+        """Return the group without consumers of this name; create it if necessary."""
         return self.guests.setdefault(group_id, GuestGroup(group_id, self.cluster))
 
     def record(self, what: str) -> None:
-        """Add a line about the world to the trace."""
+        """Add a line to the trace."""
         self.trace.record(self.scheduler.time_ms, "world", what)
 
     def count(self, client: str, name: str, outcome: str) -> None:
-        """Count something that a client did (see :class:`ClientOperation`)."""
+        """Count a :class:`ClientOperation`."""
         self.operations[ClientOperation(client, name, outcome)] += 1
 
 
 def listed(partitions: tuple[TopicPartition, ...]) -> str:
-    """Return partitions in few words: each topic with its numbers, ranges as such."""
+    """Return partitions as short text, with ranges of numbers for each topic."""
     numbers: dict[str, list[int]] = {}
     for partition in partitions:
         numbers.setdefault(partition.topic, []).append(partition.partition)

@@ -1,17 +1,16 @@
-"""Fast-forwarding steady groups: the heartbeats that they repeat, and the commits that the next ones replace.
+"""Fast-forwarding of steady groups: skips repeated heartbeats and commits without changing the result.
 
-A group is steady when its coordinator has it Stable, every live consumer is settled in that generation (or, in a
-consumer group, at that epoch), all speak the same protocol, and nothing else is alive in it. From then on, until the
-next fault, a consumer only repeats itself with a period: the least common multiple of its heartbeat and commit
-intervals. Such a consumer, at a moment when none of its requests is under way, skips as many whole periods as fit
-before the next fault: its clock stands still for them. :meth:`FastForward.guard_ms` before the fault it goes on, so
-that each heartbeat and commit that the fault can meet is a real one.
+A group is steady when its coordinator has it Stable, every live consumer is settled in that generation or epoch, all
+use the same protocol, and no other client of the group is active. Until the next fault a consumer then repeats itself
+with a period: the least common multiple of its heartbeat and commit intervals. A consumer without a request in flight
+skips as many whole periods as fit before the next fault. Its clock stands still for them. It resumes
+:meth:`FastForward.guard_ms` before the fault, so that each heartbeat and commit that the fault can affect is sent.
 
-The trace stays the same, to the digest. What a steady heartbeat changes is the member's session deadline; what a steady
-commit changes are offsets and times that the next one replaces. The real ones before the fault set both as if none had
-been skipped. How long messages take and when the log writes depends on the moment alone, never on how much went
-before. Log offsets are not part of the trace: in the log, commits that were skipped are missing. Meanwhile the
-coordinator hears of the consumer just often enough to keep its session.
+The trace stays the same, to the digest. A steady heartbeat changes the member's session deadline. A steady commit
+changes offsets and times that the next one replaces. The real ones before the fault set both as if none had been
+skipped. Latencies of messages and of the log depend on the moment alone, not on earlier events. Log offsets are not
+part of the trace, because skipped commits are missing in the log. Meanwhile the coordinator receives just enough
+heartbeats to keep the session.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from groupcoord.sim.kernel.scheduler import WORLD_RANK
 
 
 class Disturbances:
-    """When something is planned to happen to a group from outside.
+    """Planned external events of a group.
 
     Args:
-        windows: (start, end) of each fault, milliseconds since the Unix epoch.
-        end_ms: the end of the run, when everything must be as it would be.
+        windows: start and end of each fault, milliseconds since the Unix epoch.
+        end_ms: end of the run, when the state must be as without skipping.
     """
 
     def __init__(self, windows: Iterable[tuple[int, int]], end_ms: int) -> None:
@@ -55,7 +54,7 @@ class Disturbances:
             self._latest_ends.append(latest)
 
     def next_ms(self, now_ms: int) -> int:
-        """Return when the next one begins; now, if one is under way."""
+        """Return the start of the next event, or the current time during one."""
         index = bisect_right(self._starts, now_ms)
         if index and self._latest_ends[index - 1] >= now_ms:
             return now_ms
@@ -63,11 +62,11 @@ class Disturbances:
 
 
 class Pace(NamedTuple):
-    """How consumers of one protocol repeat themselves.
+    """Intervals of consumers of one protocol.
 
     Attributes:
-        heartbeat_interval_ms, session_timeout_ms: what holds for them.
-        commit_interval_ms: the time between two automatic commits; None: they make none.
+        heartbeat_interval_ms, session_timeout_ms: their settings.
+        commit_interval_ms: interval of automatic commits, or None without them.
     """
 
     heartbeat_interval_ms: int
@@ -76,29 +75,29 @@ class Pace(NamedTuple):
 
     @property
     def period_ms(self) -> int:
-        """After so long a steady consumer has done the same again."""
+        """Period after which a steady consumer repeats itself."""
         return lcm(self.heartbeat_interval_ms, self.commit_interval_ms or 1)
 
     @property
     def longest_ms(self) -> int:
-        """The longest pause between two requests of the same kind."""
+        """Longest interval between two requests of the same type."""
         return max(self.heartbeat_interval_ms, self.commit_interval_ms or 0)
 
 
 class Skip(NamedTuple):
-    """Until when a consumer skips time, and what keeps its session meanwhile."""
+    """Skipped time of a consumer, with the heartbeat that keeps its session."""
 
     until_ms: int
     heartbeat: Heartbeat | ConsumerGroupHeartbeat
 
 
 class FastForward:
-    """Lets the consumers of one group skip what they repeat.
+    """Fast-forwarding of the consumers of one group.
 
     Args:
         group: the group.
-        stage: where it acts.
-        disturbances: when it must not skip anything.
+        stage: its environment.
+        disturbances: times that must not be skipped.
     """
 
     def __init__(self, group: SimulatedGroup, stage: Stage, disturbances: Disturbances) -> None:
@@ -117,19 +116,19 @@ class FastForward:
         self._keep_sessions_ms: int | None = None
 
     def guard_ms(self, pace: Pace) -> int:
-        """Return how long before a fault consumers go on."""
+        """Return how long before a fault consumers resume."""
         return 2 * pace.longest_ms + 10 * self._stage.cluster.options.most_latency_ms
 
     def _step_ms(self, pace: Pace) -> int:
-        """Return how long the coordinator need not hear of consumers that skip time.
+        """Return the longest time without a heartbeat at the coordinator while time is skipped.
 
-        From the last time that it does until the first real heartbeat, the session must not end.
+        The session must not expire between the last of these heartbeats and the first real one.
         """
         latency_ms = self._stage.cluster.options.most_latency_ms
         return pace.session_timeout_ms - pace.heartbeat_interval_ms - 4 * latency_ms - 1
 
     def consider(self, consumer: Consumer) -> None:
-        """Let a consumer skip what it may. It has just had the answer of a heartbeat."""
+        """Skip time for a consumer that has just received a heartbeat response, if its group is steady."""
         member = consumer.member
         if consumer.in_flight or member is None or not member.is_steady:
             return
@@ -137,7 +136,7 @@ class FastForward:
         if self._step_ms(pace) < pace.session_timeout_ms // 3 or not consumer.clock.keeps_time:
             return
         if pace.heartbeat_interval_ms <= self._stage.round_trip_ms:
-            # A heartbeat that waits for the answer of the one before is late, and those after it too.
+            # A heartbeat that waits for the previous response is late, and so are those after it.
             return
         scheduler = self._stage.scheduler
         now_ms = scheduler.time_ms
@@ -150,7 +149,7 @@ class FastForward:
         consumer.skip(duration_ms)
 
     def _heartbeat_of(self, consumer: Consumer) -> Heartbeat | ConsumerGroupHeartbeat:
-        """Return what a steady consumer sends."""
+        """Return the heartbeat of a steady consumer."""
         group_id, instance_id = self._group.options.group_id, consumer.config.group_instance_id
         member = consumer.member
         assert member is not None
@@ -165,7 +164,7 @@ class FastForward:
             self._stage.scheduler.at(due_ms, WORLD_RANK, self._keep_sessions, due_ms)
 
     def _keep_sessions(self, due_ms: int) -> None:
-        """Let the coordinator hear of those who skip time, so that it does not take them for dead."""
+        """Send the heartbeats that keep the sessions of consumers that skip time."""
         if due_ms != self._keep_sessions_ms:
             return
         self._keep_sessions_ms = None
@@ -189,7 +188,7 @@ class FastForward:
 
 
 def _is_steady(response: Response | None, epoch: int) -> bool:
-    """Tell whether an answer says that nothing has changed."""
+    """Return whether a response reports no change."""
     match response:
         case HeartbeatResponse():
             return response.error_code is ErrorCode.NONE

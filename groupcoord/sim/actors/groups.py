@@ -22,16 +22,16 @@ from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol, Stage
 from groupcoord.sim.actors.observations import GroupObservations
 
 LOOK_INTERVAL_MS = 1_000
-"""So long a group that is not steady counts as such, unless something happens to it."""
+"""Time for which an unsteady group is not examined again, unless an event affects it."""
 
 
 class Seat(NamedTuple):
-    """A member's place in a group as its coordinator has it.
+    """Member of a group as its coordinator knows it.
 
     Attributes:
         generation_id: its generation or member epoch.
-        heard_ms: when it was heard of; None: nobody waits for that.
-        partitions: what it has; None: its leader knows.
+        heard_ms: time of its last heartbeat, or None if no session runs.
+        partitions: its assignment, or None if only the leader knows it.
     """
 
     generation_id: int
@@ -40,14 +40,14 @@ class Seat(NamedTuple):
 
 
 class SimulatedGroup:
-    """The consumers of one group (a :class:`~groupcoord.sim.actors.consumers.ConsumerListener`).
+    """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.ConsumerListener`.
 
     Attributes:
-        consumers: in the order of their numbers.
-        observations: what the run will be judged by.
-        on_heartbeat: called with each consumer whose heartbeat was answered; None: nobody wants to know.
-        scripted_clients: how many other clients are at work that can affect it.
-        has_changed_protocol: some of its consumers have come back with another protocol.
+        consumers: by number.
+        observations: figures of the run.
+        on_heartbeat: called with each consumer that receives a heartbeat response, or None.
+        scripted_clients: number of other active clients that can affect the group.
+        has_changed_protocol: True if a consumer was restarted with another protocol.
     """
 
     def __init__(self, options: GroupOptions, stage: Stage, first_number: int) -> None:
@@ -69,11 +69,11 @@ class SimulatedGroup:
 
     @property
     def requests_sent(self) -> int:
-        """How many requests its consumers have sent."""
+        """Number of requests of its consumers."""
         return sum(consumer.requests_sent for consumer in self.consumers)
 
     def coordinator_told(self, event: Event) -> None:
-        """Its coordinator told of something that happened to it."""
+        """Handle an event of its coordinator."""
         self.disturbed()
         match event:
             case RebalanceStarted():
@@ -86,16 +86,16 @@ class SimulatedGroup:
                 self._has_lost_rebalance = self._is_rebalancing
 
     def disturbed(self) -> None:
-        """Something happened to the group: whether it is steady must be found out anew."""
+        """Invalidate the known steadiness after an event."""
         self._is_steady, self._looks_again_ms = False, 0
 
     def heartbeat_answered(self, consumer: Consumer) -> None:
-        """A consumer has had the answer of a heartbeat."""
+        """Handle a heartbeat response of a consumer."""
         if self.on_heartbeat is not None:
             self.on_heartbeat(consumer)
 
     def is_steady(self) -> bool:
-        """Tell whether all its consumers, and its coordinator, agree that all is well."""
+        """Return whether all consumers and the coordinator are settled in the same state."""
         if self.scripted_clients or self.options.processing_ms[1]:
             return False
         now_ms = self._stage.scheduler.time_ms
@@ -108,16 +108,16 @@ class SimulatedGroup:
             return False
         alive = [consumer for consumer in self.consumers if consumer.is_alive]
         if self.options.regex or len({consumer.protocol for consumer in alive}) > 1:
-            # Expressions are matched again now and then; and consumers of two protocols have no common period.
+            # Regular expressions are matched periodically, and consumers of two protocols have no common period.
             return False
         if any(self._stage.topics.partition_count(p.topic) is None for consumer in alive for p in consumer.owned):
-            # Commits for a topic that is gone fail, and are tried again at once.
+            # Commits for a deleted topic fail and are retried at once.
             return False
         known = self._stage.cluster.known_group(self.options.group_id)
         return known is not None and self._is_made_of(alive, *known)
 
     def _is_made_of(self, consumers: list[Consumer], group: Group | None, node: Node) -> bool:
-        """Tell whether the coordinator has it Stable with just these consumers, and they see it as their group too."""
+        """Return whether the coordinator has the group Stable with exactly these consumers, and they agree."""
         if group is None or not self._is_stable(group):
             return False
         seats = self._seats(group)
@@ -138,17 +138,17 @@ class SimulatedGroup:
         if group.writing is not None or group.waiting or group.is_resolving:
             return False
         if group.is_topics_look_due and group.state.classic_member_count < len(group.state.members):
-            # The next heartbeat may find topics that have changed; but not one of the classic protocol.
+            # The next heartbeat may find changed topics, except in the classic protocol.
             return False
         matched = {name for found in group.state.resolved.values() for name in found.topics}
         if not matched.issubset(self._stage.topics.names()):
-            return False  # that topics are gone will show when expressions are matched again
+            return False  # deleted topics are noticed when expressions are matched again
         return group.group_state is ConsumerGroupState.STABLE or self._is_left_to_classic_members(group)
 
     def _is_left_to_classic_members(self, group: ConsumerGroup) -> bool:
-        """Tell whether all members of a consumer group use the classic protocol, and it may not become a classic one.
+        """Return whether all members of a consumer group use the classic protocol and it can't be converted.
 
-        They keep what they have: whoever leaves makes a new epoch, but no new target (as in Kafka).
+        Such members keep their partitions: a departure creates a new epoch but, as in Kafka, no new target.
         """
         if self._stage.cluster.config.group_consumer_migration_policy.allows_downgrade:
             return False
@@ -159,7 +159,7 @@ class SimulatedGroup:
     def _seats(self, group: Group) -> dict[str, Seat]:
         if (modern := as_consumer_group(group)) is not None:
             topics = self._stage.topics
-            # Who is never told that a topic is gone goes on with it, also when there is another one of its name.
+            # Classic members are not notified of a deleted topic, and keep it even if another topic gets its name.
             name = topics.remembered_name if self._is_left_to_classic_members(modern) else topics.topic_name
             return {key: self._seat_in(modern, member, name) for key, member in modern.state.members.items()}
         classic = as_classic_group(group)
@@ -182,16 +182,16 @@ class SimulatedGroup:
         return Seat(member.assignment.member_epoch, _heard(deadline_ms, timeout_ms), partitions)
 
     def _is_heard(self, consumer: Consumer, seat: Seat) -> bool:
-        """Tell whether the coordinator has heard of a member as lately as it does of one that goes on as it should."""
+        """Return whether the coordinator has received a member's heartbeat within the usual interval."""
         assert consumer.member is not None
         interval_ms = consumer.member.heartbeat_interval_ms
         latest_ms = self._stage.scheduler.time_ms - interval_ms - self._stage.round_trip_ms
         return seat.heard_ms is not None and seat.heard_ms >= latest_ms
 
     def is_at_rest(self) -> bool:
-        """Tell whether it is steady, and every partition has one owner; or nobody is alive and it is empty.
+        """Return whether it is steady with one owner per partition, or empty without live consumers.
 
-        Whom the limit of the group's size or the migration policy keeps out goes on trying: that is rest for others.
+        Consumers that the group's size limit or the migration policy keeps out go on trying; that counts as rest.
         """
         known = self._stage.cluster.known_group(self.options.group_id)
         if self.scripted_clients or known is None:
@@ -208,13 +208,13 @@ class SimulatedGroup:
         return self._is_made_of(inside, group, node) and self._is_shared_out(inside, group)
 
     def member_ids(self) -> list[str]:
-        """Return the ids of those of its consumers that are alive and not kept out by the migration policy."""
+        """Return the member ids of live consumers that the migration policy does not keep out."""
         known = self._stage.cluster.known_group(self.options.group_id)
         group = None if known is None else known[0]
         return [c.member_id for c in self.consumers if c.is_alive and not self._is_kept_out(c, group)]
 
     def _is_kept_out(self, consumer: Consumer, group: Group | None) -> bool:
-        """Tell whether a consumer can't get into the group as it is, since it uses the other protocol (KIP-848)."""
+        """Return whether a consumer can't join because the group has the other protocol (KIP-848)."""
         policy = self._stage.cluster.config.group_consumer_migration_policy
         if (modern := as_consumer_group(group)) is not None:
             is_refused = consumer.protocol is GroupProtocol.CLASSIC and policy is MigrationPolicy.DISABLED
@@ -226,17 +226,17 @@ class SimulatedGroup:
         return len(group.member_ids()) >= group.max_size(self._stage.cluster.config)
 
     def _is_shared_out(self, inside: list[Consumer], group: Group | None) -> bool:
-        """Tell whether every partition has one owner, but for :meth:`_expected`'s exceptions."""
+        """Return whether every partition has one owner, with the exceptions of :meth:`_expected`."""
         owned = [partition for consumer in inside for partition in consumer.owned]
         found = set(owned)
         least, most = self._expected(inside, group)
         return len(found) == len(owned) and least - self._left_unowned(group) <= found <= most
 
     def _left_unowned(self, group: Group | None) -> set[TopicPartition]:
-        """Return what static consumers of a classic group have given up for others to have, and not said so.
+        """Return partitions that static consumers of a classic group have revoked without rejoining.
 
-        Who is started anew before it has joined for the others to get it (KIP-429) takes its place in the Stable group
-        without another generation (KIP-345): so nobody has that until there is one, for whatever reason.
+        A static consumer that restarts before it has rejoined (KIP-429) resumes its place in the Stable group without a
+        new generation (KIP-345). The revoked partitions then have no owner until the next generation.
         """
         classic = as_classic_group(group)
         if classic is None or not self.options.is_static:
@@ -247,19 +247,19 @@ class SimulatedGroup:
     def _expected(self, inside: list[Consumer], group: Group | None) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions that must have an owner, and those that may have one.
 
-        Both are all partitions of the topics that there are, as long as somebody watches these. A classic group's
-        leader does once it has worked out the assignment. Nobody does, so that partitions of what has come since may
-        have no owner, and partitions of what is gone may still have one,
+        Both are all partitions of existing topics, as long as a member watches the topics. The leader of a classic
+        group does so after it has computed an assignment. There is no watcher, so that new partitions may have no owner
+        and deleted ones may keep theirs, in these cases:
 
-        - when a static leader is back: it skips the assignment and takes the topics as it finds them for what it has
-          assigned (KIP-814, as Kafka's Java consumer does);
-        - when a consumer group has become a classic one (KIP-848) and is loaded elsewhere before its members have
-          joined again: who has left is out for good, and that the others should join was not written down;
-        - when all members of a consumer group use the classic protocol and it may not become a classic group.
+        - A static leader has restarted: it skips the assignment and takes the current topics as those of its assignment
+          (KIP-814, as in Kafka's Java consumer).
+        - A consumer group was converted to a classic one (KIP-848) and is loaded on another node before its members
+          have
+          rejoined. Departed members stay removed, and the request to rejoin is not in the log.
+        - All members of a consumer group use the classic protocol and it can't be converted.
 
-        When a static member's restart with the other protocol makes another kind of group, what members have is taken
-        for what they should have (KIP-848, as Kafka's coordinator does): that is not all where topics have grown since,
-        or a member has just come.
+        When the restart of a static member converts a group, the current assignments become the target (KIP-848, as in
+        Kafka's coordinator). They are incomplete if topics have grown since or a member has just joined.
         """
         topics = self._stage.topics
         wanted = set(topics.partitions_of(self.options.subscribed(topics.names())))
@@ -281,7 +281,7 @@ def _heard(deadline_ms: int | None, session_timeout_ms: int) -> int | None:
 
 
 def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
-    """Tell whether a consumer is where its coordinator has it, and talks to that one (not to who was it before)."""
+    """Return whether a consumer has the coordinator's generation, and is connected to the current coordinator."""
     member = consumer.member
     return (
         member is not None
@@ -298,11 +298,11 @@ def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
 
 
 class Population:
-    """The groups and their consumers.
+    """Groups of consumers of a run.
 
     Attributes:
         groups: in the order of the options.
-        consumers: all of them, by number.
+        consumers: all consumers by number.
     """
 
     def __init__(self, options: Sequence[GroupOptions], stage: Stage) -> None:
@@ -314,18 +314,18 @@ class Population:
         self._stage = stage
 
     def find(self, group_id: str) -> SimulatedGroup | None:
-        """Return the group of this name, or None if there is none that has consumers."""
+        """Return the group of this name, or None if it has no consumers."""
         return self._group_of.get(group_id)
 
     def group(self, group_id: str) -> SimulatedGroup:
-        """Return the group of this name, which there must be."""
+        """Return the group of this name, which must exist."""
         return self._group_of[group_id]
 
     def grow(self, topic: str, partition_count: int) -> None:
-        """Give a topic more partitions, or create it; all nodes and consumers learn of it at once.
+        """Add partitions to a topic, or create it; nodes and consumers see that at once.
 
-        One that comes again has no fewer than it had: members of the classic protocol with sticky assignors hand on
-        partitions that they have and that are not there any more, as Java's do.
+        A topic that is created again has at least its former number of partitions, because sticky assignors of the
+        classic protocol keep partitions that no longer exist, as in Java.
         """
         stage = self._stage
         old_count = stage.topics.partition_count(topic)
@@ -341,7 +341,7 @@ class Population:
         self._tell()
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, if there is one of that name; all nodes and consumers learn of it at once."""
+        """Delete a topic if it exists; nodes and consumers see that at once."""
         stage = self._stage
         gone = stage.topics.partitions_of((topic,))
         if not gone:

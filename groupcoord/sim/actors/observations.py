@@ -15,17 +15,17 @@ from groupcoord.messages import TxnOffsetCommit
 from groupcoord.sim.cluster.topics import SharedTopics
 
 RECORD_INTERVAL_MS = 10
-"""Each partition gets one record in so many milliseconds, so offsets tell time."""
+"""Interval of the records of each partition, so that offsets correspond to times."""
 
 
 def head(now_ms: int, start_ms: int) -> int:
-    """Return the next offset that a partition's producer will write, for a run that began at ``start_ms``."""
+    """Return the end offset of a partition in a run that began at ``start_ms``."""
     return (now_ms - start_ms) // RECORD_INTERVAL_MS
 
 
 @define(eq=False)
 class _Turn:
-    """A consumer's time with a partition; it processes from ``started_at`` on, once it knows where to start."""
+    """Time for which a consumer owns a partition; it processes from ``started_at`` on once it knows the position."""
 
     assigned_ms: int
     started_at: int | None = None
@@ -48,14 +48,14 @@ class _PartitionHistory:
 
 @define(eq=False)
 class PartitionFigures:
-    """What happened to one partition of one group.
+    """Figures of a partition of a group.
 
     Attributes:
-        unowned_ms: how long no consumer had it, from the first consumer's start on.
-        furthest_behind_ms: how long ago what a consumer began with had been written, at most.
-        moves: how often it went to another consumer than before.
-        duplicate_ms: how much was processed again, as the time in which it was written.
-        longest_duplicate_ms: the most that one change of owners made somebody process again.
+        unowned_ms: total time without an owner, from the start of the first consumer on.
+        furthest_behind_ms: largest age of the first record of a new owner.
+        moves: number of changes of the owner.
+        duplicate_ms: records that were processed again, as the time in which they were written.
+        longest_duplicate_ms: the largest part of that which one change of owners caused.
     """
 
     unowned_ms: int
@@ -66,7 +66,7 @@ class PartitionFigures:
 
 
 class OwnedSpan(NamedTuple):
-    """A consumer's time with a partition; in milliseconds since the epoch."""
+    """Time for which a consumer owned a partition, in milliseconds since the epoch."""
 
     partition: TopicPartition
     consumer: str
@@ -75,22 +75,21 @@ class OwnedSpan(NamedTuple):
 
 
 class GroupObservations:
-    """Watches the partitions of one group, and the transactions that commit its offsets.
+    """Observations of the partitions of one group, and of the transactions that commit its offsets.
 
     Args:
-        partitions: what the group subscribes to.
-        start_ms: when the run began.
+        partitions: subscribed partitions.
+        start_ms: start of the run.
 
     Attributes:
         rebalance_durations_ms, rebalance_causes: of all rebalances.
-        offsets_waits_ms: how long a consumer waited for the committed offset, each time it was given a partition.
-        transactions_open_ms: how long each transaction took, from its begin until its marker was in the log.
-        rebalances: begin and end of each, in milliseconds since the epoch.
-        owned: who had which partition when, in the order of the ends.
-        catch_up_ms: each time that a partition lost its owner, how long it took until what had been written meanwhile
-            was done.
-        most_unowned: how many partitions had no owner at the same time, at most.
-        offsets_late_ms: of each that was committed, how long after the decision that was.
+        offsets_waits_ms: time until each owner had the committed offset.
+        transactions_open_ms: time of each transaction from its begin until its marker was in the log.
+        rebalances: start and end of each, in milliseconds since the epoch.
+        owned: spans of ownership, in the order of their ends.
+        catch_up_ms: for each loss of an owner, the time until the records written meanwhile were processed.
+        most_unowned: largest number of partitions without an owner.
+        offsets_late_ms: time of each committed transaction from the decision to the marker.
     """
 
     def __init__(self, partitions: tuple[TopicPartition, ...], start_ms: int) -> None:
@@ -110,14 +109,14 @@ class GroupObservations:
         self._is_watched = False
 
     def begin(self, now_ms: int) -> None:
-        """The group's first consumer starts: from now on a partition should have an owner."""
+        """Start to count time without an owner, at the start of the first consumer."""
         if not self._is_watched:
             self._is_watched = True
             for partition in self._histories:
                 self._begin_wait(partition, now_ms)
 
     def begin_measuring(self, now_ms: int) -> None:
-        """Forget what was counted so far; who owns what, and how far everybody is, stays."""
+        """Reset all figures; owners and positions stay."""
         for values in (
             self.rebalance_durations_ms,
             self.offsets_waits_ms,
@@ -136,7 +135,7 @@ class GroupObservations:
                 history.unowned_since_ms = now_ms
 
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
-        """A topic has grown, or is there again."""
+        """Add partitions of a topic that was created or has grown."""
         for partition in partitions:
             history = self._histories.setdefault(partition, _PartitionHistory(now_ms))
             history.is_gone = False
@@ -146,32 +145,32 @@ class GroupObservations:
                 self._begin_wait(partition, now_ms)
 
     def remove_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
-        """A topic is gone: nobody need own its partitions any more."""
+        """Remove the partitions of a deleted topic."""
         for partition in partitions:
             self._end_wait(partition, now_ms)
             self._behind_since_ms.pop(partition, None)
             self._histories[partition].is_gone = True
 
     def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
-        """A rebalance came to its end."""
+        """Note a completed rebalance."""
         self.rebalances.append((at_ms - duration_ms, at_ms))
         self.rebalance_durations_ms.append(duration_ms)
         for cause in causes[:1]:
             self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
 
     def transaction_ended(self, open_ms: int, late_ms: int | None) -> None:
-        """A transaction's marker is in the log.
+        """Note the marker of a transaction.
 
         Args:
-            open_ms: how long ago it began.
-            late_ms: how long ago it was committed; None if it was aborted.
+            open_ms: time since its begin.
+            late_ms: time since the decision to commit, or None if it was aborted.
         """
         self.transactions_open_ms.append(open_ms)
         if late_ms is not None:
             self.offsets_late_ms.append(late_ms)
 
     def assigned(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
-        """A consumer has a partition."""
+        """Note the assignment of a partition."""
         history = self._histories[partition]
         self._end_wait(partition, now_ms)
         if history.last_consumer not in (None, consumer):
@@ -180,7 +179,7 @@ class GroupObservations:
         history.turns[consumer] = _Turn(now_ms)
 
     def started(self, consumer: str, partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """A consumer begins to process a partition at an offset."""
+        """Note the offset at which a consumer starts to process a partition."""
         history = self._histories[partition]
         turn = history.turns.get(consumer)
         if turn is not None:
@@ -191,19 +190,19 @@ class GroupObservations:
             history.furthest_behind_ms = max(history.furthest_behind_ms, min(behind_ms, now_ms - history.since_ms))
 
     def caught_up(self, partition: TopicPartition, now_ms: int) -> None:
-        """What had been written to a partition while it had no owner is done."""
+        """Note that the records written without an owner are processed."""
         since_ms = self._behind_since_ms.pop(partition, None)
         if since_ms is not None:
             self.catch_up_ms.append(now_ms - since_ms)
 
     def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
-        """A consumer has a partition no more: revoked, lost, or it died.
+        """Note that a consumer lost a partition: revoked, lost, or crashed.
 
         Args:
             consumer: its name.
-            partition: which.
-            now_ms: when.
-            processed_to: the offset up to which it has processed; None: it has kept up with what is written.
+            partition: the partition.
+            now_ms: the time.
+            processed_to: end of the processed offsets, or None if the consumer had reached the end of the partition.
         """
         history = self._histories[partition]
         if consumer not in history.turns:
@@ -213,7 +212,7 @@ class GroupObservations:
             self._begin_wait(partition, now_ms)
 
     def _end_turn(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
-        """Note what came of a consumer's time with a partition."""
+        """Add the figures of an ended ownership."""
         history = self._histories[partition]
         turn = history.turns.pop(consumer)
         self.owned.append(OwnedSpan(partition, consumer, turn.assigned_ms, now_ms))
@@ -228,7 +227,7 @@ class GroupObservations:
             history.processed_to = max(history.processed_to, processed_to)
 
     def _begin_wait(self, partition: TopicPartition, now_ms: int) -> None:
-        """It has no owner, and should have one."""
+        """Start the time without an owner."""
         self._histories[partition].unowned_since_ms = now_ms
         self._unowned.add(partition)
         self._behind_since_ms.setdefault(partition, now_ms)
@@ -236,7 +235,7 @@ class GroupObservations:
             self.most_unowned = len(self._unowned)
 
     def _end_wait(self, partition: TopicPartition, now_ms: int) -> None:
-        """It has an owner again, or needs none."""
+        """End the time without an owner."""
         history = self._histories[partition]
         if history.unowned_since_ms is not None:
             history.unowned_ms += now_ms - history.unowned_since_ms
@@ -244,14 +243,14 @@ class GroupObservations:
             self._unowned.discard(partition)
 
     def finish(self, now_ms: int) -> None:
-        """The run is over: what anybody has is not given up for that, and what waits has waited until now."""
+        """End the run: add waits that still last, without counting present ownerships as ended."""
         for partition, history in self._histories.items():
             self._end_wait(partition, now_ms)
             for consumer in list(history.turns):
                 self._end_turn(consumer, partition, now_ms)
 
     def figures(self) -> dict[TopicPartition, PartitionFigures]:
-        """Return what happened to each partition."""
+        """Return the figures by partition."""
         return {
             partition: PartitionFigures(
                 history.unowned_ms,
@@ -265,7 +264,7 @@ class GroupObservations:
 
 
 class TransactionState(Enum):
-    """Whether a transaction goes on, or how it ended."""
+    """State of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -274,17 +273,17 @@ class TransactionState(Enum):
 
 @define
 class _Producer:
-    """What the transaction coordinator knows of a producer."""
+    """State of a producer at the transaction coordinator."""
 
     epoch: int = -1
     is_open: bool = False
 
 
 class Transactions:
-    """What the transaction coordinator knows; nodes ask it before they take a transactional commit.
+    """State of the transaction coordinator, which nodes consult before they accept a transactional commit.
 
     Attributes:
-        states: the name of each transaction → its state.
+        states: by name of the transaction.
     """
 
     def __init__(self) -> None:
@@ -292,7 +291,7 @@ class Transactions:
         self._producers: dict[int, _Producer] = {}
 
     def begin(self, producer_id: int) -> tuple[int, str]:
-        """Begin a producer's next transaction; return its epoch and name."""
+        """Begin the next transaction of a producer; return its epoch and name."""
         producer = self._producers.setdefault(producer_id, _Producer())
         producer.epoch += 1
         producer.is_open = True
@@ -301,19 +300,19 @@ class Transactions:
         return producer.epoch, name
 
     def decide(self, producer_id: int, name: str, state: TransactionState) -> None:
-        """Decide a transaction: from now on nothing can be added to it."""
+        """Decide a transaction; it accepts nothing afterwards."""
         self._producers[producer_id].is_open = False
         self.states[name] = state
 
     def verify(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Tell whether a producer may commit now, as nodes ask it (see :class:`groupcoord.GroupCoordinator`)."""
+        """Return the error code for a transactional commit (see :class:`groupcoord.GroupCoordinator`)."""
         producer = self._producers[request.producer_id]
         if request.producer_epoch != producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return ErrorCode.NONE if producer.is_open else ErrorCode.INVALID_TXN_STATE
 
     def check_read(self, group_id: str, metadata: str) -> None:
-        """An offset that a reader is told belongs to no transaction, or to one that was committed."""
+        """Check that a fetched offset belongs to no transaction, or to a committed one."""
         state = self.states.get(metadata)
         require(
             state is None or state is TransactionState.COMMITTED,
@@ -323,12 +322,12 @@ class Transactions:
 
 @define
 class ShareFigures:
-    """What became of the records of a group.
+    """Figures of the records of a share group.
 
     Attributes:
-        redeliveries: how often somebody got a record that had been delivered before.
-        done_ms: of each record that was accepted, how long that took since it was written.
-        lock_waits_ms: of each record that somebody had who died: how long it took until another one got it.
+        redeliveries: number of deliveries of records that had been delivered before.
+        done_ms: time of each accepted record since its write.
+        lock_waits_ms: time until each record of a crashed member was acquired again.
     """
 
     redeliveries: int = 0
@@ -337,12 +336,12 @@ class ShareFigures:
 
 
 class ShareRecords:
-    """The records of one share group.
+    """Records of one share group.
 
     Args:
         group_id: the group.
-        topics: which topics it reads.
-        shared: what they hold.
+        topics: its topics.
+        shared: the logs of the topics.
 
     Attributes:
         figures: since the last :meth:`begin_measuring`.
@@ -355,40 +354,40 @@ class ShareRecords:
         self._lost_ms: dict[tuple[SharePartitionKey, int], int] = {}
 
     def begin_measuring(self) -> None:
-        """Forget what was until now."""
+        """Reset the figures."""
         self.figures = ShareFigures()
         self._archived_before += self.archived
 
     @property
     def archived(self) -> int:
-        """How many records were given up since :meth:`begin_measuring`."""
+        """Number of archived records since :meth:`begin_measuring`."""
         self._shared.follow()
         given_up = self._shared.given_up.items()
         return sum(len(offsets) for key, offsets in given_up if key.group_id == self._group_id) - self._archived_before
 
     def delivered(self, key: SharePartitionKey, offset: int, count: int, now_ms: int) -> None:
-        """Somebody has got a record, for the how-manieth time."""
+        """Note a delivery with its delivery count."""
         self.figures.redeliveries += count > 1
         lost_ms = self._lost_ms.pop((key, offset), None)
         if lost_ms is not None:
             self.figures.lock_waits_ms.append(now_ms - lost_ms)
 
     def lost(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
-        """Who has a record is dead."""
+        """Note that the member that acquired a record crashed."""
         self._lost_ms[key, offset] = now_ms
 
     def accepted(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
-        """Somebody was told that a record is done."""
+        """Note an acknowledged acceptance."""
         self._lost_ms.pop((key, offset), None)
         topic = self._shared.registry.get_by_id(key.topic_id)
         if topic is not None:
             self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
 
     def are_done(self) -> bool:
-        """Tell whether all records of topics that there are were accepted, or given up.
+        """Return whether all records of existing topics are accepted or archived.
 
-        A record is given up as soon as its last lock is over, whatever the log says (as in Kafka, where such a write is
-        not tried again): then only its leader knows, and forgets it with the process.
+        A record is archived as soon as its last lock ends, even if that can't be written. As in Kafka, the write is not
+        retried: then only the leader knows, and a restart loses it.
         """
         ends = {key: self._shared.end_offset(key) for key in self._shared.keys_of(self._group_id, self._topics)}
         left = {key: end for key, end in ends.items() if self._shared.unfinished(key, end) is not None}
@@ -399,16 +398,16 @@ class ShareRecords:
 
 
 CATCH_UP_FACTOR = 10
-"""Records are read from a changelog so many times as fast as they were written to it."""
+"""Speed of reading a changelog, relative to the writes."""
 
 
 @define
 class TaskFigures:
-    """What became of one task.
+    """Figures of a task.
 
     Attributes:
-        unprocessed_ms: how long nobody processed it, all in all.
-        moves: how often it went to another instance.
+        unprocessed_ms: total time without processing.
+        moves: number of changes of the instance.
     """
 
     unprocessed_ms: int = 0
@@ -417,14 +416,14 @@ class TaskFigures:
 
 @define
 class _Task:
-    """One task.
+    """State of a task.
 
     Attributes:
-        holder: the instance that has it active; None: nobody.
-        ready_ms: when the holder has, or will have, its state.
-        idle_since_ms: since when nobody has processed it; of no meaning while it is processed.
-        last_holder: who had it last.
-        copies: by instance, up to when it has the state; None: it keeps up, with a standby task.
+        holder: instance with the active task, or None.
+        ready_ms: time at which the holder has restored the state.
+        idle_since_ms: start of the time without processing; undefined while it is processed.
+        last_holder: the previous holder.
+        copies: by instance, the time up to which it has the state, or None for a standby task that is up to date.
     """
 
     idle_since_ms: int
@@ -436,15 +435,15 @@ class _Task:
 
 
 class StreamsTasks:
-    """All tasks of an application.
+    """Tasks of a Kafka Streams application.
 
-    An instance that gets an active task first reads of its changelog what it lacks: nothing if it has had a standby
-    task, what came since if it has an old state on its disk, all if it has none.
+    An instance with a new active task first restores from the changelog: nothing after a standby task, the rest with an
+    old state on its disk, otherwise all.
 
     Args:
-        count: how many there are at first.
-        start_ms: when the application starts.
-        restore_ms: how long it takes to read a whole changelog; 0: tasks have no state.
+        count: initial number of tasks.
+        start_ms: start of the application.
+        restore_ms: time to read a whole changelog; 0: tasks have no state.
     """
 
     def __init__(self, count: int, start_ms: int, restore_ms: int) -> None:
@@ -453,7 +452,7 @@ class StreamsTasks:
         self._finished: list[TaskFigures] | None = None
 
     def take(self, number: int, instance: int, now_ms: int) -> int:
-        """An instance has got a task to process; return how long it has to read before it can."""
+        """Assign an active task to an instance; return the time to restore it."""
         task = self._task(number, now_ms)
         restore_ms = self._restoring_ms(task, instance, now_ms)
         if task.last_holder not in (None, instance):
@@ -463,19 +462,19 @@ class StreamsTasks:
         return restore_ms
 
     def _task(self, number: int, now_ms: int) -> _Task:
-        """Return a task; one that nobody has had yet may have come with a topic that has grown."""
+        """Return a task; create it if a topic has grown."""
         return self._tasks.setdefault(number, _Task(now_ms))
 
     def _restoring_ms(self, task: _Task, instance: int, now_ms: int) -> int:
         if not self._restore_ms or (task.last_holder is None and not task.copies):
-            return 0  # nobody has written anything yet
+            return 0  # the changelog is empty
         if instance not in task.copies:
             return self._restore_ms
         copied_ms = task.copies[instance]
         return 0 if copied_ms is None else min(self._restore_ms, (now_ms - copied_ms) // CATCH_UP_FACTOR)
 
     def give_up(self, number: int, instance: int, now_ms: int) -> None:
-        """An instance does not process a task any more, and has its state as it is now."""
+        """End an active task; the instance keeps its present state."""
         task = self._tasks[number]
         if task.holder != instance:
             return
@@ -485,21 +484,21 @@ class StreamsTasks:
         task.holder = None
 
     def copy(self, number: int, instance: int, now_ms: int) -> None:
-        """An instance keeps the state of a task from now on, as a standby."""
+        """Start a standby task on an instance."""
         self._task(number, now_ms).copies[instance] = None
 
     def stop_copying(self, number: int, instance: int, now_ms: int) -> None:
-        """An instance keeps up no longer."""
+        """End a standby task."""
         copies = self._tasks[number].copies
         if instance in copies and copies[instance] is None:
             copies[instance] = now_ms
 
     def holder(self, number: int) -> int | None:
-        """Return the instance that has a task active; None: nobody."""
+        """Return the instance with an active task, or None."""
         return self._tasks[number].holder
 
     def begin_measuring(self, now_ms: int) -> None:
-        """Forget what was until now."""
+        """Reset the figures."""
         for task in self._tasks.values():
             task.figures = TaskFigures()
             if task.holder is None or now_ms < task.ready_ms:
@@ -508,7 +507,7 @@ class StreamsTasks:
                 task.idle_since_ms = task.ready_ms = now_ms
 
     def finish(self, now_ms: int) -> list[TaskFigures]:
-        """Return what became of the tasks until now, or until this was asked for the first time."""
+        """Return the figures of the tasks up to the first call of this method."""
         if self._finished is None:
             self._finished = [evolve(task.figures) for task in self._tasks.values()]
             for task, figures in zip(self._tasks.values(), self._finished, strict=True):

@@ -41,7 +41,7 @@ from groupcoord.sim.kernel.randomness import stream
 
 
 class AdminAction(Enum):
-    """What an administrator does."""
+    """Operation of an administrator."""
 
     LOOK = "looks at"
     DELETE_GROUP = "deletes"
@@ -51,13 +51,13 @@ class AdminAction(Enum):
 
 @frozen(kw_only=True)
 class Administrator(Fault):
-    """An administrator deals with a group.
+    """Administrator of a group: describes it, deletes it or its offsets, or removes members.
 
     Attributes:
-        group: its id; consumers may have one of that name, or nobody.
-        action: what is done to it.
-        looks, look_pause_ms: how often it is looked at, and how long the pauses between are.
-        topic: whose offsets are deleted; None: drawn.
+        group: its id, with or without consumers.
+        action: the operation.
+        looks, look_pause_ms: number of descriptions, and the pause between them.
+        topic: topic of the deleted offsets; None: a random one.
     """
 
     group: str
@@ -68,11 +68,11 @@ class Administrator(Fault):
 
     @property
     def group_id(self) -> str | None:
-        """The only group that is affected."""
+        """Group that is affected."""
         return self.group
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let the administrator come."""
+        """Start the administrator."""
         stage.record(f"an administrator {self.action.value} {self.group}")
         chance = stream(stage.seed, "administrator", self.group, self.start_ms)
         scripts = {
@@ -120,22 +120,22 @@ class Administrator(Fault):
 PRODUCER = "transactional producer"
 
 RETRY_MS = 500
-"""A marker that was not taken is sent again after so long, for as long as it takes."""
+"""Interval at which a marker is sent again until it is accepted."""
 
 
 @frozen(kw_only=True)
 class TransactionalProducer(Fault):
-    """A producer has one transaction after the other; the last one is ended too, however long that takes.
+    """Producer of consecutive transactions; the last one is always ended, too.
 
     Attributes:
-        producer_id: tells it from other producers.
-        group: whose offsets it commits.
-        pauses_ms: it pauses for one of these between two transactions.
-        commit_pauses_ms: and after each commit of offsets.
-        abort_percent: so many transactions are aborted though nothing went wrong.
-        crash_percent: so many are left open, since the producer has died.
-        least_timeout_ms, most_timeout_ms: that transaction then stays open so long.
-        zombie_percent: after so many it tries to go on.
+        producer_id: its producer id.
+        group: group whose offsets it commits.
+        pauses_ms: pauses between two transactions, one of them at random.
+        commit_pauses_ms: pauses after each commit of offsets.
+        abort_percent: percentage of transactions that are aborted without an error.
+        crash_percent: percentage of transactions that a crash leaves open.
+        least_timeout_ms, most_timeout_ms: bounds of the time for which such a transaction stays open.
+        zombie_percent: percentage after which the producer tries to continue an ended transaction.
     """
 
     producer_id: int
@@ -150,11 +150,11 @@ class TransactionalProducer(Fault):
 
     @property
     def group_id(self) -> str | None:
-        """The only group that it affects."""
+        """Group that is affected."""
         return self.group
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it start."""
+        """Start the producer."""
         group = population.group(self.group)
         chance = stream(stage.seed, "producer", self.producer_id, self.start_ms)
         ScriptedClient(stage, PRODUCER, group, _Producer(self, stage, group, chance).script())
@@ -162,7 +162,7 @@ class TransactionalProducer(Fault):
 
 @frozen
 class _Producer:
-    """What a producer does."""
+    """Script of a producer."""
 
     fault: TransactionalProducer
     stage: Stage
@@ -170,7 +170,7 @@ class _Producer:
     chance: Random
 
     def script(self) -> Script:
-        """Have transactions until the fault ends."""
+        """Run transactions until the fault ends."""
         stage, chance, fault, transactions = self.stage, self.chance, self.fault, self.stage.transactions
         producer_id = fault.producer_id
         end_ms = stage.start_ms + fault.end_ms
@@ -184,7 +184,7 @@ class _Producer:
                 yield Pause(chance.choice(fault.commit_pauses_ms))
             has_died = chance.random() < fault.crash_percent / 100
             if has_died:
-                # Its transaction stays open until it times out.
+                # The transaction stays open until its timeout.
                 yield Pause(chance.randint(fault.least_timeout_ms, fault.most_timeout_ms))
             is_committed = all_taken and not has_died and chance.random() < 1 - fault.abort_percent / 100
             state = TransactionState.COMMITTED if is_committed else TransactionState.ABORTED
@@ -201,7 +201,7 @@ class _Producer:
             yield Pause(chance.choice(fault.pauses_ms))
 
     def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
-        """Return a commit for some partitions: in the name of a consumer (KIP-447), or of nobody."""
+        """Return a commit for some partitions, with the identity of a consumer (KIP-447) or without."""
         stage, chance, group = self.stage, self.chance, self.group
         partitions = stage.topics.remembered_partitions_of(group.options.topics)
         chosen = chance.sample(partitions, chance.randint(1, min(3, len(partitions))))
@@ -236,7 +236,7 @@ class _Producer:
             yield Pause(RETRY_MS)
 
     def _fail_as_zombie(self, epoch: int, name: str) -> Script:
-        """Go on with a transaction that is over: nobody may take that."""
+        """Continue an ended transaction, which must fail."""
         answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
         if isinstance(answer, TxnOffsetCommitResponse):
             require(bool(errors_in(answer)), f"transaction {name} is over, and yet another commit of it is taken")
@@ -244,13 +244,13 @@ class _Producer:
 
 @frozen(kw_only=True)
 class SimpleConsumer(Fault):
-    """Somebody commits offsets without being a member, and reads them.
+    """Client that commits and fetches offsets without being a member.
 
     Attributes:
-        group: for which group; consumers may have one of that name, or nobody.
-        topics: what it commits offsets of; all topics if empty.
-        pauses_ms: it pauses for one of these between two commits.
-        metadata_lengths: its commits come with so many characters of metadata; empty: up to the limit, and over.
+        group: its group, with or without consumers.
+        topics: topics of its offsets; all if empty.
+        pauses_ms: pauses between two commits, one of them at random.
+        metadata_lengths: lengths of the metadata; empty: up to the limit and beyond.
     """
 
     group: str
@@ -260,11 +260,11 @@ class SimpleConsumer(Fault):
 
     @property
     def group_id(self) -> str | None:
-        """The only group that is affected."""
+        """Group that is affected."""
         return self.group
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it start."""
+        """Start the client."""
         ScriptedClient(stage, "simple consumer", population.find(self.group), self._script(stage))
 
     def _script(self, stage: Stage) -> Script:
@@ -296,23 +296,23 @@ FOREIGN: dict[str, tuple[bytes, bytes | None]] = {
     "unknown-group-metadata-version": (pack(">h", 2) + _text("newer"), pack(">h", 77) + b"members of the future"),
     "unreadable": (b"\x00", b"?"),
 }
-"""Keys and values by name: groups of other types (KIP-848, KIP-932), types and versions to come, and rubbish."""
+"""Keys and values by name: groups of other types (KIP-848, KIP-932), future types and versions, and malformed ones."""
 
 
 @frozen(kw_only=True)
 class ForeignRecords(Fault):
-    """Another writer puts a record into a log partition.
+    """Record of another writer in a log partition.
 
     Attributes:
-        partition: which.
-        kind: which of :data:`FOREIGN`.
+        partition: the log partition.
+        kind: a key of :data:`FOREIGN`.
     """
 
     partition: int
     kind: str
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Write it."""
+        """Write the record."""
         key, value = FOREIGN[self.kind]
         stage.record(f"somebody writes a record of a foreign kind ({self.kind}) to log partition {self.partition}")
         stage.count("other writer", self.kind, "written")

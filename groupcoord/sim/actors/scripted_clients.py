@@ -1,4 +1,4 @@
-"""Scripted clients: each executes the steps of a script. Base classes of planned events."""
+"""Scripted clients, each of which executes the steps of a script, and base classes of planned events."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from groupcoord.sim.kernel.scheduler import rank_of_deadline
 
 @frozen(kw_only=True)
 class Fault:
-    """Something that goes wrong for a while, or a client that comes for a while.
+    """Planned event: a fault that lasts for a while, or a client that is active for a while.
 
     Attributes:
-        start_ms, end_ms: from and until when, milliseconds since the run began. What ends at once has both the same.
+        start_ms, end_ms: its bounds in milliseconds since the start of the run; equal for a single moment.
     """
 
     start_ms: int
@@ -30,32 +30,32 @@ class Fault:
 
     @property
     def group_id(self) -> str | None:
-        """The only group that it affects; None: it may affect all."""
+        """Only group that it affects; None: it may affect all."""
         return None
 
     def affects(self, group_id: str) -> bool:
-        """Tell whether it may affect a group."""
+        """Return whether it may affect a group."""
         return self.group_id is None or self.group_id == group_id
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it begin."""
+        """Start the event."""
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Let it end."""
+        """End the event."""
 
 
 @frozen(kw_only=True)
 class Application(Fault):
-    """Some instances of a program come, as a group that has no consumers besides, and go at the end.
+    """Instances of a program, a group without consumers, which start and stop together.
 
     Attributes:
         group: its name.
-        instances: how many there are, each a member.
-        topics: what it reads.
-        restart_from_ms: when the first instance is restarted, milliseconds since the run began; None: never.
-        restart_every_ms: how long after one instance the next one is restarted, until all have been.
-        down_ms: how long an instance is gone.
-        is_graceful: it leaves the group before; else it is killed.
+        instances: number of instances, each a member.
+        topics: its topics.
+        restart_from_ms: time of the first restart in milliseconds since the start of the run; None: no restarts.
+        restart_every_ms: interval between the restarts of two instances, until all have restarted.
+        down_ms: downtime of a restart.
+        is_graceful: the instance leaves the group before; otherwise it is killed.
     """
 
     group: str
@@ -72,7 +72,7 @@ class Application(Fault):
         return self.group
 
     def restart_ms(self, index: int) -> int | None:
-        """Return when an instance is restarted, milliseconds since the run began; None: not before all end."""
+        """Return the time of an instance's restart, milliseconds since the start of the run, or None."""
         if self.restart_from_ms is None:
             return None
         restart_ms = self.restart_from_ms + index * self.restart_every_ms
@@ -80,22 +80,22 @@ class Application(Fault):
 
 
 NO_ANSWER = "no answer"
-"""What came of a request, or of the search for its node, that was lost."""
+"""Outcome of a request, or of a coordinator lookup, without a response."""
 
 REQUEST_TIMEOUT_MS = 12_000
-"""A client waits for an answer so long; then it counts as lost."""
+"""Time after which a request counts as lost."""
 
 
 class Pause(NamedTuple):
-    """A step: do nothing for a while."""
+    """Step: wait."""
 
     duration_ms: int
 
 
 class Ask(NamedTuple):
-    """A step: send a request to the node that coordinates a group, found as clients do; None: to any node.
+    """Step: send a request to the coordinator of a group, after a lookup; None: to any node.
 
-    What comes back is the answer; None if there was none, to the request or to the search for the node.
+    Its result is the response, or None if the request or the lookup had none.
     """
 
     request: Request
@@ -103,9 +103,9 @@ class Ask(NamedTuple):
 
 
 class AskNode(NamedTuple):
-    """A step: send a request to a node, on the one connection to it that is kept. What comes back is as of Ask.
+    """Step: send a request to a node on a kept connection. Its result is that of Ask.
 
-    It need not be one that a coordinator takes: leaders of partitions have others.
+    It may be a request for the leader of a partition.
     """
 
     request: Any
@@ -113,25 +113,25 @@ class AskNode(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """A step: close what is kept; ``tells``: the nodes hear of it, since the machine is still there."""
+    """Step: close the kept connections; with ``tells`` the nodes notice it, because the machine still runs."""
 
     tells: bool
 
 
 Script = Generator[Ask | AskNode | HangUp | Pause, Response | None, None]
-"""What a client does: a generator of steps, which is sent the answer of each."""
+"""Script of a client: a generator of steps, which receives the response of each."""
 
 
 class ScriptedClient:
-    """Follows a script. See :class:`groupcoord.sim.kernel.network.Client` for how it takes answers.
+    """Client that executes a script. See :class:`groupcoord.sim.kernel.network.Client` for its responses.
 
-    While it does, the group that it can affect is not steady. What its requests are answered is counted.
+    While it is active, the group that it can affect is not steady. Its operations are counted.
 
     Args:
-        stage: where it acts.
-        name: what kind of client it is.
-        group: which group it can affect, or is a member of; None if there is none to speak of.
-        script: what it does.
+        stage: its environment.
+        name: type of the client.
+        group: group that it can affect or is a member of, or None.
+        script: its steps.
     """
 
     def __init__(self, stage: Stage, name: str, group: SimulatedGroup | GuestGroup | None, script: Script) -> None:
@@ -151,7 +151,7 @@ class ScriptedClient:
         self._go_on(None)
 
     def _go_on(self, answer: Response | None) -> None:
-        """Take the next step; ``answer`` is what the last one brought."""
+        """Execute the next step; ``answer`` is the result of the last one."""
         self._step += 1
         if self._request is not None:
             outcome = NO_ANSWER if answer is None else next(iter(errors_in(answer)), ErrorCode.NONE).name
@@ -189,19 +189,19 @@ class ScriptedClient:
         scheduler.at(scheduler.time_ms + duration_ms, rank_of_deadline(self._number), self._wake, self._step)
 
     def _wake(self, step: int) -> None:
-        """A pause is over, or the time for an answer."""
+        """Continue after a pause or a request timeout."""
         if step == self._step:
             self._lose()
 
     def _send(self, request: Request, place: int) -> None:
-        """Send a request to the node at a place, counted round and round."""
+        """Send a request to the node with this index, modulo the number of nodes."""
         cluster = self._stage.cluster
         self._connection = cluster.network.connect(self, self._number, cluster.nodes[place % len(cluster.nodes)])
         self._wake_in(REQUEST_TIMEOUT_MS)
         cluster.network.send(self._connection, self._step, request)
 
     def _send_to(self, node_id: int, request: Request) -> None:
-        """Send a request on the connection that is kept."""
+        """Send a request on the kept connection."""
         cluster = self._stage.cluster
         if node_id not in self._kept:
             self._kept[node_id] = cluster.network.connect(self, self._number, cluster.nodes[node_id - 1])
@@ -210,7 +210,7 @@ class ScriptedClient:
         cluster.network.send(self._connection, self._step, request)
 
     def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """Take an answer."""
+        """Handle a response."""
         if connection is not self._connection:
             return
         if connection in self._kept.values():
@@ -230,7 +230,7 @@ class ScriptedClient:
             self._go_on(None)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Take note of a lost connection."""
+        """Handle a lost connection."""
         if connection is self._connection:
             self._lose()
         else:
@@ -248,6 +248,6 @@ class ScriptedClient:
             self._connection = None
 
     def _forget(self, connection: SimulatedConnection) -> None:
-        """Keep a connection no longer."""
+        """Drop a connection."""
         for node_id in [node_id for node_id, kept in self._kept.items() if kept is connection]:
             del self._kept[node_id]

@@ -1,4 +1,4 @@
-"""Workers of a share group (KIP-932): they fetch records, work on them and say what became of them, or die."""
+"""Workers of a share group (KIP-932): they fetch records, process and acknowledge them, or crash."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ WORKER = "share worker"
 PRODUCER = "producer of jobs"
 
 RETRY_MS = 500
-"""What nobody took is tried again after so long."""
+"""Interval of retries."""
 
 IDLE_MS = 100
-"""So long a worker pauses that has got nothing."""
+"""Pause of a worker after an empty fetch."""
 
 MAX_WAIT_MS = 500
-"""So long a fetch waits for records."""
+"""Longest wait of a fetch for records."""
 
 MAX_BYTES = 1024 * 1024
 
 Outcomes = dict[SharePartitionKey, dict[int, AcknowledgeType]]
-"""What becomes of records, by share-partition and offset."""
+"""Acknowledgements by share-partition and offset."""
 
 
 @frozen(kw_only=True)
 class ShareWorkers(Application):
-    """Workers of a share group come, and somebody who writes records for them; they go when all of these are done.
+    """Workers of a share group with a producer of records; they stop when all records are done.
 
     Attributes:
-        write_every_ms: so often a batch of records is written to one of the partitions, until the end.
-        batch_max: of up to so many.
-        max_records: a worker fetches up to so many.
-        is_limit: never more than that (KIP-1206).
-        work_ms: it works on what a fetch brought for so long, from … to …
-        release_percent, reject_percent: so many records it gives back, for another try or for good.
-        hang_percent: so many times it takes longer.
-        hang_ms: by so much.
-        renews: it renews its locks meanwhile (KIP-1222).
-        crash_percent: after so many times of work it dies before it has said what came of it.
-        vanish_percent: so many of those who die are gone with their machine, so that nodes aren't told.
+        write_every_ms: interval at which a batch is written to one of the partitions.
+        batch_max: most records of a batch.
+        max_records: most records of a fetch.
+        is_limit: ``max_records`` is a strict limit (KIP-1206).
+        work_ms: bounds of the time to process a fetch.
+        release_percent, reject_percent: percentage of records that are released for another delivery, or rejected.
+        hang_percent: percentage of fetches whose processing takes longer.
+        hang_ms: the additional time.
+        renews: locks are renewed meanwhile (KIP-1222).
+        crash_percent: percentage of fetches after which the worker crashes before it acknowledges.
+        vanish_percent: percentage of crashes that take the machine, so that nodes do not notice.
     """
 
     write_every_ms: int = 1_000
@@ -80,7 +80,7 @@ class ShareWorkers(Application):
     vanish_percent: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let them start."""
+        """Start the workers."""
         shared = stage.cluster.shared
         assert shared is not None, "a world with share groups has topics that hold something"
         records = stage.shares[self.group] = ShareRecords(self.group, self.topics, shared)
@@ -108,12 +108,12 @@ def _produce(workers: ShareWorkers, stage: Stage, shared: SharedTopics, chance: 
 
 @define
 class _Session:
-    """A share session with a node.
+    """Share session with a node.
 
     Attributes:
-        epoch: of the next request.
-        partitions: what it reads.
-        outcomes: what the next fetch is to say of records.
+        epoch: epoch of the next request.
+        partitions: its partitions.
+        outcomes: acknowledgements for the next fetch.
     """
 
     epoch: int = FIRST_EPOCH
@@ -121,23 +121,23 @@ class _Session:
     outcomes: Outcomes = field(factory=dict)
 
     def count(self) -> None:
-        """A request was taken."""
+        """Increment the epoch after a successful request."""
         self.epoch += 1
 
 
 @define
 class _Worker:
-    """One worker, over its lives.
+    """Worker, across its restarts.
 
     Attributes:
-        life: how often it was started.
-        is_alive: it runs.
-        is_over: it has done all that there was to do.
+        life: number of starts.
+        is_alive: True while it runs.
+        is_over: True when all is done.
         epoch: its member epoch.
-        is_unsure: the answer of its last heartbeat was lost, or an error.
-        assigned: what it may read.
-        sessions: by node.
-        held: what it has got and nothing came of so far.
+        is_unsure: True if the last heartbeat response was lost or an error.
+        assigned: assigned partitions.
+        sessions: share sessions by node.
+        held: acquired records without an outcome.
     """
 
     workers: ShareWorkers
@@ -162,7 +162,7 @@ class _Worker:
 
     @property
     def _is_ending(self) -> bool:
-        """Nothing goes wrong any more, so that all can be done."""
+        """True when no more faults occur, so that all records can be finished."""
         return self._now_ms >= self.stage.start_ms + self.workers.end_ms
 
     @property
@@ -175,14 +175,14 @@ class _Worker:
     # ------------------------------------------------------------ the group
 
     def heart(self) -> Script:
-        """Stay in the group as long as it lives."""
+        """Send heartbeats while the worker runs."""
         group = self.workers.group
         while not self.is_over:
             if not self.is_alive:
                 yield Pause(IDLE_MS)
                 continue
             life = self.life
-            # Who doesn't know what has arrived says all of it, and is told all.
+            # A heartbeat after a lost response repeats all fields, and gets a full response.
             names = self.workers.topics if self.epoch == 0 or self.is_unsure else None
             request = ShareGroupHeartbeat(
                 group, self._member_id, self.epoch, subscribed_topic_names=names, client_id=self._member_id
@@ -208,7 +208,7 @@ class _Worker:
     # ------------------------------------------------------------ records
 
     def hands(self) -> Script:
-        """Fetch, work and acknowledge until all is done, through its deaths and restarts."""
+        """Fetch, process and acknowledge until all is done, across restarts."""
         while not self.is_over:
             self.life += 1
             self.is_alive, self.epoch, self.assigned = True, 0, ()
@@ -244,7 +244,7 @@ class _Worker:
         return is_planned and self._now_ms >= self.stage.start_ms + (restart_ms or 0)
 
     def _by_leader(self) -> dict[int, frozenset[SharePartitionKey]]:
-        """Return what it may read, by the node that leads it."""
+        """Return its assigned partitions by leader."""
         found: dict[int, set[SharePartitionKey]] = {}
         for key in self.assigned:
             topic = self.shared.registry.get_by_id(key.topic_id)
@@ -256,7 +256,7 @@ class _Worker:
     def _fetch(
         self, node_id: int, partitions: frozenset[SharePartitionKey]
     ) -> Generator[AskNode | Pause, Response | None, Outcomes]:
-        """Fetch from a node, and return what it brought, all of which is to be accepted so far."""
+        """Fetch from a node; return the records, as accepted."""
         session, workers = self.sessions.setdefault(node_id, _Session()), self.workers
         said, session.outcomes = session.outcomes, {}
         request = ShareFetch(
@@ -292,7 +292,7 @@ class _Worker:
         return brought
 
     def _work(self, node_id: int, outcomes: Outcomes) -> Script:
-        """Work on records, and say what came of them: at once, or with the next fetch; or die before."""
+        """Process records and acknowledge them, at once or with the next fetch, or crash before."""
         workers = self.workers
         until_ms = self._now_ms + self.chance.randint(*workers.work_ms)
         until_ms += workers.hang_ms if self._strikes(workers.hang_percent) else 0
@@ -338,7 +338,7 @@ class _Worker:
                 self._said(key, outcomes.get(key, {}), result.error_code)
 
     def _said(self, key: SharePartitionKey, outcomes: Mapping[int, AcknowledgeType], error_code: ErrorCode) -> None:
-        """What it has said of records was taken, or not."""
+        """Handle the result of acknowledgements."""
         for offset, kind in outcomes.items():
             if kind is not AcknowledgeType.RENEW:
                 self.held.get(key, set()).discard(offset)
@@ -348,7 +348,7 @@ class _Worker:
     # ------------------------------------------------------------ its ends
 
     def _close(self) -> Script:
-        """Say what is left to say, end the sessions and leave."""
+        """Send the last acknowledgements, end the sessions and leave."""
         for node_id, session in list(self.sessions.items()):
             yield from self._acknowledge(node_id, session.outcomes, is_final=True)
         self.is_alive = False
@@ -356,7 +356,7 @@ class _Worker:
         yield Ask(ShareGroupHeartbeat(self.workers.group, self._member_id, -1), self.workers.group)
 
     def _die(self) -> Script:
-        """Be killed, or be gone with the machine."""
+        """Crash, alone or with the machine."""
         self.is_alive = False
         for key, offsets in self.held.items():
             for offset in sorted(offsets):
@@ -365,7 +365,7 @@ class _Worker:
 
 
 def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[ShareFetchTopic, ...]:
-    """Return partitions of topics, each with what is said of its records."""
+    """Return topics with the acknowledgements of their partitions."""
     topics: dict[object, list[ShareFetchPartition]] = {}
     keys = {key: outcomes.get(key, {}) for key in sorted({*outcomes, *new})}
     for key, offsets in keys.items():
@@ -374,7 +374,7 @@ def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[Share
 
 
 def _batches(offsets: Mapping[int, AcknowledgeType]) -> tuple[AcknowledgementBatch, ...]:
-    """Return what is said of records, those that follow each other together."""
+    """Return acknowledgements as batches of consecutive offsets."""
     runs: list[tuple[int, list[int]]] = []
     for offset, kind in sorted(offsets.items()):
         if runs and runs[-1][0] + len(runs[-1][1]) == offset:

@@ -1,4 +1,4 @@
-"""Applications of Kafka Streams (KIP-1071): instances that share the tasks of a topology and are restarted in turn."""
+"""Kafka Streams applications (KIP-1071): instances that share the tasks of a topology and restart in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from groupcoord.sim.actors.scripted_clients import Application, Ask, Pause, Scri
 INSTANCE = "streams instance"
 
 RETRY_MS = 500
-"""A heartbeat that nobody took is sent again after so long."""
+"""Interval at which a heartbeat without a response is repeated."""
 
 REBALANCE_TIMEOUT_MS = 300_000
 SUBTOPOLOGY_ID = "0"
@@ -32,18 +32,18 @@ _FENCING = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 @frozen(kw_only=True)
 class StreamsApplication(Application):
-    """An application of one subtopology comes, with some instances, and goes at the end.
+    """Application of one subtopology with several instances.
 
     Attributes:
-        threads: so many instances, one after the other, are threads of one process, with one disk.
-        restore_ms: how long it takes to read the whole state of a task; 0: tasks have none.
+        threads: number of consecutive instances that are threads of one process with one disk.
+        restore_ms: time to read the whole state of a task; 0: tasks have none.
     """
 
     threads: int = 1
     restore_ms: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let its instances start."""
+        """Start its instances."""
         counts = [stage.topics.partition_count(topic) or 0 for topic in self.topics]
         tasks = StreamsTasks(max(counts), stage.scheduler.time_ms, self.restore_ms)
         stage.applications[self.group] = tasks
@@ -54,22 +54,22 @@ class StreamsApplication(Application):
             ScriptedClient(stage, INSTANCE, stage.guest(self.group), instance.script())
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Stop measuring: its instances are about to go."""
+        """Stop measuring, before its instances stop."""
         stage.applications[self.group].finish(stage.scheduler.time_ms)
 
     def topology(self) -> Topology:
-        """Return what its members process."""
+        """Return the topology of its members."""
         changelogs = (TopicInfo(f"{self.group}-store-changelog"),) if self.restore_ms else ()
         return Topology(0, (Subtopology(SUBTOPOLOGY_ID, self.topics, state_changelog_topics=changelogs),))
 
 
 @define
 class _Instance:
-    """One instance, over its lives.
+    """Instance, across its restarts.
 
     Attributes:
-        active, standby: the tasks that it believes to have.
-        taken_ms: when it sent the last heartbeat that was accepted.
+        active, standby: its tasks as it knows them.
+        taken_ms: time of the last accepted heartbeat.
         others: the other instances.
     """
 
@@ -84,7 +84,7 @@ class _Instance:
     others: list[_Instance] = field(factory=list)
 
     def script(self) -> Script:
-        """Live, be restarted once, and live until the end."""
+        """Run, restart once, and run until the end."""
         application, start_ms = self.application, self.stage.start_ms
         end_ms = start_ms + application.end_ms
         restart_ms = application.restart_ms(self.index)
@@ -95,7 +95,7 @@ class _Instance:
 
     @property
     def process(self) -> int:
-        """Whose thread it is."""
+        """Number of its process."""
         return self.index // self.application.threads
 
     @property
@@ -111,13 +111,13 @@ class _Instance:
                 if isinstance(answer, StreamsGroupHeartbeatResponse) and answer.error_code in _FENCING:
                     self._have(frozenset(), frozenset())
                     epoch = 0
-                tells = True  # what was told may not have arrived
+                tells = True  # the last response may be lost
                 yield Pause(RETRY_MS)
                 continue
             epoch, self.taken_ms, tells = answer.member_epoch, sent_ms, False
             if answer.active_tasks is not None:
                 self._have(_numbers(answer.active_tasks), _numbers(answer.standby_tasks or ()))
-                tells = True  # at once, so that others may have what it has given up
+                tells = True  # at once, so that others get the revoked tasks
                 continue
             yield Pause(max(1, min(answer.heartbeat_interval_ms, until_ms - self._now_ms)))
         self._have(frozenset(), frozenset())
@@ -138,10 +138,11 @@ class _Instance:
         return request
 
     def _have(self, active: frozenset[int], standby: frozenset[int]) -> None:
-        """Take and give up tasks: what it gives up it gives up first.
+        """Apply an assignment, revocations first.
 
         Raises:
-            LawBrokenError: another instance that can't be put out yet has one of them active, or a copy in its process.
+            LawBrokenError: another instance that can't be expelled yet has one of the tasks active, or a copy in its
+                process.
         """
         now_ms = self._now_ms
         for number in sorted(self.active - active):

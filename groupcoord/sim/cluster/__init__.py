@@ -1,1 +1,1 @@
-"""The simulated cluster: its log, its nodes, and who leads what."""
+"""Simulated cluster: its log, its nodes, and the leaders of log partitions."""

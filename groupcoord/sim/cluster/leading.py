@@ -1,4 +1,4 @@
-"""Who leads the log partitions of the simulated cluster: a controller elects nodes, or replicas share them out."""
+"""Leaders of the log partitions of the simulated cluster: elected by a controller, or shared among replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
 
 
 class LedNode(SharingNode, Protocol):
-    """What a node is to whoever says what it leads."""
+    """Node as seen by the object that assigns leaders."""
 
     name: str
     is_up: bool
@@ -24,34 +24,34 @@ class LedNode(SharingNode, Protocol):
     leaders_known: list[tuple[int, int]]
 
     def leads(self, partition: int) -> bool:
-        """Tell whether it leads a log partition, and has heard so."""
+        """Return whether it leads a log partition and has been notified."""
 
     def hear(self, word: tuple[int, int, int]) -> None:
-        """Hear of a log partition, its leader, and the leader's epoch."""
+        """Receive a log partition, its leader, and the leader epoch."""
 
     def settle_after(self, partition: int) -> None:
-        """Settle after something has happened to a log partition."""
+        """Process the effects of a change of a log partition."""
 
     def failed(self, partition: int) -> None:
-        """A log partition has to be loaded again."""
+        """Schedule another load of a log partition."""
 
 
 Way = NodeLog | SharedWay
-"""One node's way to the log, for as long as its process lives."""
+"""Access of a node to the log, for the lifetime of its process."""
 
 
 class Leading(ABC):
-    """Who leads which log partition, and how that changes.
+    """Leaders of log partitions, and their changes.
 
     Args:
-        log: what is durable.
-        lease_ms: for how long an owner may answer after a look at whose the log is; None: nobody owns anything.
+        log: the durable log.
+        lease_ms: time for which an owner may answer after an ownership check; None: the log has no owner.
 
     Attributes:
-        nodes: all of them, node 1 first.
+        nodes: all nodes, from node 1 on.
         on_change: called with a line about nodes and log partitions.
-        on_look: called with the place of an owner, its epoch, and since when it may answer for longer.
-        place_count: how many things have an owner of their own: log partitions, or the whole log.
+        on_look: called with the place of an owner, its epoch, and the start of its lease.
+        place_count: number of places with an owner: log partitions, or one for the whole log.
     """
 
     place_count = 1
@@ -65,48 +65,48 @@ class Leading(ABC):
 
     @abstractmethod
     def way_of(self, node: LedNode, life: int) -> Way:
-        """Return the way to the log of a node's process."""
+        """Return the access of a node's process to the log."""
 
     @abstractmethod
     def start(self) -> None:
-        """All nodes have started."""
+        """Assign leaders after all nodes have started."""
 
     @abstractmethod
     def move(self, partition: int, node: LedNode) -> None:
-        """Let another node lead a log partition, if it is up."""
+        """Move a log partition to another node if that is up."""
 
     def is_missing(self, node: LedNode, *, is_dead: bool) -> None:  # noqa: B027
-        """A node does not answer: it is dead, or stands still. Replicas find out by themselves."""
+        """Handle a node that crashed or stalled. Replicas detect this themselves."""
 
     def is_back(self, node: LedNode) -> None:  # noqa: B027
-        """A node was started again."""
+        """Handle the restart of a node."""
 
     @abstractmethod
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Let somebody write a record that no coordinator has asked for."""
+        """Write a record that no coordinator requested."""
 
     @abstractmethod
     def owner_of(self, node: LedNode, partition: int) -> int:
-        """Return who leads a log partition, as a node has heard; -1: nobody."""
+        """Return the leader of a log partition that a node knows, or -1."""
 
     @abstractmethod
     def epoch_of(self, node: LedNode, partition: int) -> int:
-        """Return the epoch in which a node owns a log partition, or has owned it; -1: it never has."""
+        """Return the epoch in which a node owns a log partition or last owned it, or -1."""
 
     def has_all(self, node: LedNode, partition: int) -> bool:
-        """Tell whether a node knows all of a log partition though it is not its leader now."""
+        """Return whether a node that does not lead a log partition knows all its records."""
         return False
 
     @abstractmethod
     def place(self, partitions: Collection[int]) -> int | None:
-        """Return whose owner is to answer what is about log partitions; None: each of them has one."""
+        """Return the place whose owner must answer for log partitions, or None if they have several."""
 
 
 class Controlled(Leading):
-    """A controller elects the leaders. Where the log is owned, that is one node, until another takes all of it over.
+    """Leaders elected by a controller. An owned log has one owner, until another node takes over.
 
     Args:
-        seed: decides what is left to chance.
+        seed: determines random choices.
     """
 
     def __init__(self, scheduler: Scheduler, options: ClusterOptions, log: ClusterLog, seed: int) -> None:
@@ -119,20 +119,19 @@ class Controlled(Leading):
         log.on_look = lambda epoch, began_ms: self.on_look(0, epoch, began_ms)
 
     def way_of(self, node: LedNode, life: int) -> Way:
-        """See :class:`Leading`."""
         return NodeLog(
             self.log, node.node_id, node.leads, self._scheduler, node.settle_after, node.failed, self.lease_ms
         )
 
     def start(self) -> None:
-        """Deal the log partitions out in turn; or the first node owns them all."""
+        """Assign log partitions round-robin, or an owned log to the first node."""
         for partition in range(len(self._epochs)):
             self._elect(partition, self.nodes[partition % len(self.nodes) if self.lease_ms is None else 0])
 
     def _elect(self, partition: int, leader: LedNode) -> None:
-        """Make a node the leader of a log partition. The word reaches each node in its own time, after earlier ones.
+        """Elect a leader. The notification reaches each node after its own delay, in order.
 
-        Where the log is owned, nobody tells an owner that it isn't any more, and its successor waits for its lease.
+        The owner of an owned log is not notified of its successor, which waits for its lease.
         """
         self._epochs[partition] = epoch = self._epochs[partition] + 1
         former, lease_ms, node_id = self.log.leaders[partition], self.lease_ms, leader.node_id
@@ -150,7 +149,7 @@ class Controlled(Leading):
         return (node.node_id for node in self.nodes if node.node_id != node_id)
 
     def move(self, partition: int, node: LedNode) -> None:
-        """See :class:`Leading`; where the log is owned, the node takes all of it over."""
+        """Move a log partition, or an owned log as a whole."""
         if node.is_up and self.log.leaders[partition].node_id != node.node_id:
             moved = [partition] if self.lease_ms is None else list(range(len(self._epochs)))
             words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
@@ -159,7 +158,7 @@ class Controlled(Leading):
                 self._elect(index, node)
 
     def is_missing(self, node: LedNode, *, is_dead: bool) -> None:
-        """Others take its log partitions over after a while; of who stands still, if the log is owned."""
+        """Schedule the take-over by other nodes; of a stalled node only if the log is owned."""
         detection_ms = self._options.failure_detection_ms
         if detection_ms is not None and (is_dead or self.lease_ms is not None):
             self._scheduler.at(self._scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
@@ -177,7 +176,7 @@ class Controlled(Leading):
             self._elect(partition, alive[(place + dead.node_id) % len(alive)])
 
     def is_back(self, node: LedNode) -> None:
-        """It leads again what nobody else took over."""
+        """Elect the node again for log partitions that were not taken over."""
         for partition, leader in enumerate(self.log.leaders):
             if leader.node_id == node.node_id or leader == NOBODY:
                 self._elect(partition, node)
@@ -185,29 +184,26 @@ class Controlled(Leading):
                 node.hear((partition, leader.node_id, leader.epoch))
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """See :class:`Leading`."""
         self.log.write_foreign(partition, entry)
 
     def owner_of(self, node: LedNode, partition: int) -> int:
-        """See :class:`Leading`."""
         return node.leaders_known[partition][0]
 
     def epoch_of(self, node: LedNode, partition: int) -> int:
-        """See :class:`Leading`. Where one node owns the whole log, each log partition is of the same owner."""
         return max((epoch for node_id, epoch in node.leaders_known if node_id == node.node_id), default=-1)
 
     def place(self, partitions: Collection[int]) -> int:
-        """Return the only one: it doesn't matter what it is about."""
+        """Return the only place."""
         return 0
 
 
 class Replicated(Leading):
-    """Nodes are replicas, who share the log partitions over an engine, and find out by beats who is to have which.
+    """Leaders among replicas, which share the log partitions over an engine and heartbeats.
 
     Args:
-        network: between the nodes and the engine.
-        options: what replicas are like.
-        seed: decides what is left to chance.
+        network: network between the nodes and the engine.
+        options: options of the replicas.
+        seed: determines random choices.
 
     Attributes:
         slots: the engine.
@@ -229,19 +225,18 @@ class Replicated(Leading):
         self.on_change(f"node {node_id}", f"takes log partition {partition} over")
 
     def way_of(self, node: LedNode, life: int) -> Way:
-        """See :class:`Leading`."""
         name = f"{node.node_id}.{life}"
         way = SharedWay(node, name, self.slots, self.log, self._network, self._scheduler)
         self._ways[node.node_id] = way
         return way
 
     def start(self) -> None:
-        """They share them out among themselves."""
+        """Do nothing: replicas share the log partitions themselves."""
 
     def move(self, partition: int, node: LedNode) -> None:
-        """Let a replica take a log partition over from another that lives; it then finds that it is another's to have.
+        """Let a replica take over a log partition of a live one, to which it will return.
 
-        One that stands still does so when it goes on.
+        A stalled replica does so when it continues.
         """
         if node.is_up:
             self.on_change("somebody", f"lets {node.name} take log partition {partition} over")
@@ -253,23 +248,20 @@ class Replicated(Leading):
             self._ways[node.node_id].seize(partition)
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """See :class:`Leading`."""
         self.slots.write_foreign(partition, entry)
 
     def owner_of(self, node: LedNode, partition: int) -> int:
-        """See :class:`Leading`."""
         return self._ways[node.node_id].owner_of(partition)
 
     def epoch_of(self, node: LedNode, partition: int) -> int:
-        """See :class:`Leading`."""
         return self._ways[node.node_id].epochs.get(partition, -1)
 
     def has_all(self, node: LedNode, partition: int) -> bool:
-        """See :class:`Leading`: only fences of those who want it no more have come after what it knows."""
+        """Return whether only abandoned fences follow the slots that the node knows."""
         return self._ways[node.node_id].has_all(partition)
 
     def place(self, partitions: Collection[int]) -> int | None:
-        """Return the log partition, if it is one."""
+        """Return the log partition if there is only one."""
         return next(iter(partitions)) if len(partitions) == 1 else None
 
 
@@ -279,7 +271,7 @@ def _hear(word: tuple[LedNode, int, int, int]) -> None:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody listens."""
+    """Default callback."""
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""The durable log of the simulated cluster, and each node's way to it: slow, failing or fenced when a fault says so."""
+"""Durable log of the simulated cluster, and each node's access to it: slow, failing or fenced as faults require."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFUSALS: tuple[type[LogStoreError], ...] = (
 
 
 class Leader(NamedTuple):
-    """Who may write to a log partition; ``node_id`` -1: nobody."""
+    """Node that may write to a log partition; ``node_id`` -1: none."""
 
     node_id: int
     epoch: int
@@ -46,13 +46,13 @@ NOBODY = Leader(-1, -1)
 
 @frozen
 class StoreFault:
-    """A time in which the log is slow, refuses to write, or can't be read to its end.
+    """Interval in which the log is slow, refuses writes, or has incomplete reads.
 
     Attributes:
-        start_ms, end_ms: from and until when (milliseconds since the Unix epoch).
-        flush_ms: how rarely it writes meanwhile; longer than the whole time: not until the end.
-        refusal_percent: how many writes in a hundred fail.
-        broken_read_percent: how many reads in a hundred break off halfway.
+        start_ms, end_ms: its bounds, milliseconds since the Unix epoch.
+        flush_ms: interval between writes; longer than the fault: none until its end.
+        refusal_percent: percentage of failing writes.
+        broken_read_percent: percentage of reads that fail halfway.
     """
 
     start_ms: int
@@ -63,39 +63,39 @@ class StoreFault:
 
 
 class Answers(Protocol):
-    """Takes what becomes of appends: :class:`groupcoord.GroupCoordinator` does."""
+    """Receiver of the results of appends, such as :class:`groupcoord.GroupCoordinator`."""
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """The append was written."""
+        """Handle a written append."""
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """The append was refused, or nobody knows."""
+        """Handle a refused append, or one with unknown outcome."""
 
 
 class ClusterLog:
-    """What is durable, whoever wrote it: the log partitions, their leaders, and when they write.
+    """Durable records of all log partitions, their leaders, and the times of writes.
 
     Args:
         scheduler: the clock.
-        partition_count: how many log partitions there are.
-        seed: decides what is left to chance.
-        flush_ms: how often it writes; 0: at once.
-        faults: when it is slow or refuses.
-        leaders: another log's, whose leaders may write to this one, too; None: it has its own.
-        is_compacted: it has a cleaner.
+        partition_count: number of log partitions.
+        seed: determines random choices.
+        flush_ms: interval between writes; 0: immediate.
+        faults: intervals in which it is slow or refuses.
+        leaders: leaders shared with another log, or None for its own.
+        is_compacted: True if it has a cleaner.
 
-    A write is durable at the next flush. When that is depends on the moment alone, not on what others write, so it
-    makes no difference to the rest of the world who else writes or leaves it out.
+    A write is durable at the next flush. The time of a flush depends on the clock alone and not on other writes, so
+    skipped writes change nothing for others.
 
     Attributes:
-        memory: the log itself.
-        leaders: log partition → who may write to it.
-        fresh: log partition → records written since somebody last took them (the laws follow the log with them).
-        on_append: called with the records of each append, before they are durable.
-        on_look: called with the epoch of an owner, when it looks and finds the log its own.
-        late: log partition → what was written last, of which answers may be late: they waited for a look.
-        has_snapshot: the log partitions whose loads begin with a snapshot.
-        unwritten_empties: groups that have become empty, but the record that says so was refused.
+        memory: the records.
+        leaders: by log partition.
+        fresh: by log partition, the records since they were last taken for the laws.
+        on_append: called with the records of each append before they are durable.
+        on_look: called with the epoch of an owner after a successful ownership check.
+        late: by log partition, the last records, whose responses may be late because they wait for an ownership check.
+        has_snapshot: log partitions whose loads begin with a snapshot.
+        unwritten_empties: groups that became empty with a refused record.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ClusterLog:
         self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
 
     def durable_ms(self, now_ms: int) -> int:
-        """Return when a write that is made now is durable; now if the log writes at once."""
+        """Return when a write at this time is durable."""
         flush_ms = self._flush_ms
         active = self._active(now_ms)
         if active:
@@ -135,7 +135,7 @@ class ClusterLog:
         return next_multiple(now_ms, flush_ms) if flush_ms else now_ms
 
     def refusal(self, partition: int, now_ms: int) -> LogStoreError | None:
-        """Return why a flush at this moment fails, or None if it does not."""
+        """Return the error of a flush at this time, or None."""
         percent = max((fault.refusal_percent for fault in self._active(now_ms)), default=0)
         number = mixed(self._chance_key + partition, now_ms) if percent else 0
         if not percent or number % 100 >= percent:
@@ -143,10 +143,10 @@ class ClusterLog:
         return REFUSALS[number // 100 % len(REFUSALS)]("injected")
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return the records of a log partition, in order: as they were written or as a cleaner left them.
+        """Return the records of a log partition in order, as written or as compacted.
 
         Raises:
-            StorageError: while they are walked, if the read breaks off.
+            StorageError: the read fails halfway; while iterating.
         """
         is_compacted = self.is_loaded_compacted(partition)
         entries = self.compacted(partition) if is_compacted else self.memory.read(partition)
@@ -160,7 +160,7 @@ class ClusterLog:
         return [fault for fault in self._faults if fault.start_ms <= now_ms < fault.end_ms] if self._faults else []
 
     def survivors(self, partition: int, count: int) -> int:
-        """Return how many of some writes whose outcome nobody knows are durable: the first so many."""
+        """Return how many of ``count`` writes with unknown outcome are durable, from the first on."""
         return mixed(self._chance_key + partition, ~self._scheduler.time_ms) % (count + 1)
 
     def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
@@ -175,22 +175,22 @@ class ClusterLog:
         return base_offset
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Make a record durable that no coordinator has asked for."""
+        """Make a record durable that no coordinator requested."""
         self.write(partition, Ticket(partition, -1), [entry])
 
     def refused(self, records: Sequence[LogRecord]) -> None:
-        """Remember what is not written: a group that is empty all the same."""
+        """Note a group that became empty with a refused record."""
         for entry in records:
             if isinstance(entry.record, GroupMetadataRecord) and not entry.record.members:
                 self.unwritten_empties.add(entry.record.group_id)
 
     def is_loaded_compacted(self, partition: int) -> bool:
-        """Tell whether the leader of a log partition finds it as a cleaner has left it: every other leader does."""
+        """Return whether a leader reads the log partition compacted, as every second one does."""
         is_left_by_cleaner = self._is_compacted and self.leaders[partition].epoch % 2 == 1
         return is_left_by_cleaner or partition in self.has_snapshot
 
     def compacted(self, partition: int) -> list[LogRecord]:
-        """Return what a cleaner would leave of a log partition, tombstones too."""
+        """Return the compacted records of a log partition, tombstones included."""
         end_offset = self.memory.end_offset(partition)
         known_offset, found = self._compacted.get(partition, (-1, []))
         if known_offset != end_offset:
@@ -205,16 +205,15 @@ def _broken_off(entries: Sequence[LogRecord]) -> Iterator[LogRecord]:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """Default callback."""
 
 
 def next_multiple(now_ms: int, interval_ms: int) -> int:
-    """Return the first multiple of an interval after now."""
     return now_ms - now_ms % interval_ms + interval_ms
 
 
 class Waiting(NamedTuple):
-    """An append that is not durable yet."""
+    """Append that is not durable yet."""
 
     durable_ms: int
     ticket: Ticket
@@ -222,19 +221,19 @@ class Waiting(NamedTuple):
 
 
 class NodeLog:
-    """One node's way to the log (a :class:`groupcoord.LogStore`), for as long as its process lives.
+    """Log store of a node (a :class:`groupcoord.LogStore`), for the lifetime of its process.
 
     Args:
-        log: what all nodes write to.
+        log: the log of all nodes.
         node_id: the node.
-        leads: whether the node may write to a log partition: it leads it, and knows that it does.
-        scheduler: appends that are not durable at once are answered by it.
-        settle: called with a log partition after answers of it were given to the coordinator.
-        failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
+        leads: returns whether the node leads a log partition and has been notified.
+        scheduler: schedules later results.
+        settle: called with a log partition after results were given to the coordinator.
+        failed: called with a log partition whose append has an unknown outcome, so that it must be loaded again.
         lease_ms: see :class:`~groupcoord.sim.cluster.options.ClusterOptions`.
 
     Attributes:
-        tells_late: answers leave as they are made: none has waited for a look, as those of replicas may.
+        tells_late: False: responses do not wait for an ownership check, as those of replicas may.
     """
 
     tells_late = False
@@ -261,11 +260,11 @@ class NodeLog:
 
     @property
     def store(self) -> NodeLog:
-        """The coordinator's log store: this."""
+        """This object."""
         return self
 
     def connect(self, answers: Answers) -> None:
-        """Say who gets the answers."""
+        """Set the receiver of results."""
         self._answers = answers
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
@@ -290,7 +289,7 @@ class NodeLog:
         if waiting is None:
             waiting = self._waiting[partition] = deque()
         if waiting and waiting[-1].durable_ms > durable_ms:
-            # The log has just become faster: what was written before comes first.
+            # The log has become faster, but earlier writes come first.
             durable_ms = waiting[-1].durable_ms
         if not waiting or waiting[-1].durable_ms != durable_ms:
             self._scheduler.at(durable_ms, rank_of_node(self._node_id), self._flush, partition)
@@ -298,13 +297,12 @@ class NodeLog:
         return None
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return the records of a log partition, in order. See :meth:`ClusterLog.read`."""
         if self.lease_ms is not None:
             self.check_ownership()
         return self._log.read(partition)
 
     def check_ownership(self) -> bool:
-        """Look whose the log is. See :class:`groupcoord.log_store.OwnedStore`."""
+        """Check the ownership. See :class:`groupcoord.log_store.OwnedStore`."""
         if not self._leads(0):
             raise self._not_ours()
         self._log.on_look(self._log.leaders[0].epoch, self._scheduler.time_ms)
@@ -316,7 +314,7 @@ class NodeLog:
         return NotLeaderError("another node leads this log partition")
 
     def _flush(self, partition: int) -> None:
-        """Write what is due, and answer. A failed flush fails for all of it."""
+        """Write what is due and report it. A failed flush fails as a whole."""
         waiting, now_ms = self._waiting[partition], self._scheduler.time_ms
         if not waiting or waiting[0].durable_ms > now_ms or self._answers is None:
             return
@@ -325,7 +323,7 @@ class NodeLog:
             if error is not None and error.outcome_unknown:
                 self._lose(partition, error)
                 break
-            # What follows from an answer may be written at once, but not before what waits.
+            # Writes that follow from a result are due, but not before the waiting ones.
             _, ticket, records = waiting.popleft()
             if error is None:
                 self._answers.appended(ticket, self._log.write(partition, ticket, records))
@@ -335,12 +333,12 @@ class NodeLog:
         self._settle(partition)
 
     def _lose(self, partition: int, error: LogStoreError) -> None:
-        """Give up all that waits: whether it is in the log is known when the log partition is loaded again."""
+        """Give up all waiting appends. The next load shows which of them are in the log."""
         assert self._answers is not None
         waiting = self._waiting[partition]
         lost = list(waiting)
         waiting.clear()
-        # Of what somebody writes who leads no more nothing gets past the fence of who does.
+        # Nothing of a former leader gets past the fence of its successor.
         written = self._log.survivors(partition, len(lost)) if self._leads(partition) else 0
         for _, ticket, records in lost[:written]:
             self._log.write(partition, ticket, records)
@@ -348,7 +346,7 @@ class NodeLog:
         self._failed(partition)
 
     def cut(self) -> None:
-        """The process dies: of what was on its way to a log partition, some first part is durable, the rest lost."""
+        """End the process: a first part of the appends in flight is durable, the rest is lost."""
         self._answers = None
         for partition, waiting in self._waiting.items():
             if waiting and self._leads(partition):

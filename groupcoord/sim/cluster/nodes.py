@@ -30,23 +30,23 @@ RELOAD_PAUSE_MS = 1_000
 
 
 class NodeEnvironment:
-    """What all nodes of a cluster share.
+    """Environment of all nodes of a cluster.
 
     Attributes:
         scheduler: the clock.
-        options: what the cluster is like.
-        config: the settings of all coordinators.
-        network: carries requests and answers.
-        log: what is durable.
-        leading: who says which node leads a log partition.
-        topics: the topics that there are.
-        addresses: of all nodes, node 1 first.
-        active: the nodes that may have changed since somebody last emptied this.
-        on_event: called with each thing that happened to a group on a node.
-        on_answer: called with each answer that a node gives, before it travels.
-        verify_transaction: asked before a node takes a transactional commit.
-        create_internal_topics: creates topics that applications of Kafka Streams need.
-        shared: what share groups work on; None: there are none.
+        options: options of the cluster.
+        config: settings of all coordinators.
+        network: carries requests and responses.
+        log: the durable log.
+        leading: assigns the leaders of log partitions.
+        topics: existing topics.
+        addresses: addresses of all nodes, from node 1 on.
+        active: nodes that may have changed since this set was last cleared.
+        on_event: called with each event of a group on a node.
+        on_answer: called with each response before it is sent.
+        verify_transaction: called before a node accepts a transactional commit.
+        create_internal_topics: creates internal topics of Kafka Streams applications.
+        shared: topics with records for share groups, or None.
     """
 
     def __init__(
@@ -91,34 +91,34 @@ class NodeEnvironment:
         self._id_count = 0
 
     def address_of(self, node_id: int) -> Node | None:
-        """Return the address of a node, or None if there is no such one."""
+        """Return the address of a node, or None if it does not exist."""
         return self.addresses[node_id - 1] if 1 <= node_id <= len(self.addresses) else None
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """Return what holds for the members of a consumer group (KIP-848)."""
+        """Return the settings of a consumer group (KIP-848)."""
         return self._own_settings.get(group_id, self._usual_settings)
 
     def new_uuid(self) -> str:
-        """Make an id for a member that joins a consumer group without one."""
+        """Return an id for a member that joins a consumer group without one."""
         return self.new_member_id("member")
 
     def new_member_id(self, prefix: str) -> str:
-        """Make a member id: looks random, comes from the seed."""
+        """Return a member id from the seed."""
         self._id_count += 1
         return f"{prefix}-{mixed(self._id_key, self._id_count):08x}"
 
 
 class CoordinatorNode:
-    """One node. Its coordinator, with all that it remembers, lives from :meth:`start` to :meth:`crash`.
+    """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
     Attributes:
         node_id: 1, 2, …
-        is_up: its process runs.
+        is_up: True while its process runs.
         coordinator: None while it is down.
-        outstanding: requests to it without an answer, oldest first.
-        shares: what it does for share groups; None: there are none, or it is down.
-        touched: the log partitions to which something may have happened since somebody last emptied this.
-        stalled_until_ms: its process does nothing before.
+        outstanding: requests without a response, oldest first.
+        shares: its share server, or None.
+        touched: log partitions that may have changed since this set was last cleared.
+        stalled_until_ms: end of a stall of its process.
     """
 
     def __init__(self, node_id: int, environment: NodeEnvironment) -> None:
@@ -146,7 +146,7 @@ class CoordinatorNode:
     # ------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Start the process, leading nothing yet."""
+        """Start the process, without any log partition."""
         environment = self._environment
         self.is_up, self._life = True, self._life + 1
         self.log = environment.leading.way_of(self, self._life)
@@ -176,7 +176,7 @@ class CoordinatorNode:
         self.log.connect(self.coordinator)
 
     def crash(self) -> None:
-        """Kill the process: its memory is gone and its connections break."""
+        """Kill the process with its memory and its connections."""
         assert self.log is not None
         self._environment.active[self] = None
         self.is_up, self.coordinator, self.stalled_until_ms = False, None, 0
@@ -194,16 +194,16 @@ class CoordinatorNode:
         return self._environment.address_of(self._environment.leading.owner_of(self, partition))
 
     def heard_leader(self, partition: int) -> int:
-        """Return who leads a log partition, as this node has heard; -1: nobody."""
+        """Return the leader of a log partition that this node knows, or -1."""
         return self.leaders_known[partition][0]
 
     def heard_epoch(self, partition: int) -> int | None:
-        """Return the epoch in which this node leads a log partition, as it has heard; None: another one does."""
+        """Return the epoch in which this node leads a log partition, or None if it does not, as far as it knows."""
         node_id, epoch = self.leaders_known[partition]
         return epoch if node_id == self.node_id else None
 
     def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Tell whether the process stands still; then this is done when it goes on, if that is the same process."""
+        """Return whether the process is stalled. If so, the call is repeated when the same process continues."""
         if self._scheduler.time_ms >= self.stalled_until_ms:
             return False
         later = self._life, act, argument
@@ -218,7 +218,7 @@ class CoordinatorNode:
     # ------------------------------------------------------------ requests
 
     def receive(self, exchange: Exchange) -> None:
-        """Take a request; one connection's are worked on one after the other, as Kafka's broker does."""
+        """Receive a request. Requests of one connection are handled one after the other, as in Kafka's broker."""
         if self.is_stalled(self.receive, exchange):
             return
         connection = exchange.connection
@@ -230,7 +230,7 @@ class CoordinatorNode:
             self.settle()
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Hear that a connection is closed on which something hangs: the session of a share consumer."""
+        """Handle a closed connection that belongs to a share session."""
         if self.shares is not None and not self.is_stalled(self.disconnected, connection):
             self.shares.disconnected(connection)
 
@@ -249,15 +249,15 @@ class CoordinatorNode:
         self.coordinator.submit(exchange.request, exchange)
 
     def settle(self) -> None:
-        """Send out what the coordinator has to say, and see when it wants to be called."""
+        """Send the coordinator's responses and schedule its next deadline."""
         coordinator = self.coordinator
         if coordinator is None:
             return
         self._environment.active[self] = None
         unsent: deque[tuple[Exchange, Response | None]] = deque()
         while True:
-            # Answers are judged, then what has happened is told: only after that may one that leaves let the next
-            # request in, whose answer is judged by all of it.
+            # Responses are checked, then events are reported, and only then a response leaves. It may let in the next
+            # request, whose response is checked against all of these.
             for exchange, response in coordinator.take_replies():
                 if response is not None:
                     self._environment.on_answer(self, exchange.request, response)
@@ -275,12 +275,12 @@ class CoordinatorNode:
             self._schedule_tick()
 
     def settle_after(self, partition: int) -> None:
-        """Settle after something has happened to a log partition."""
+        """Process the effects of a change of a log partition."""
         self.touched.add(partition)
         self.settle()
 
     def settle_all(self) -> None:
-        """Settle after something has happened to any log partition."""
+        """Process the effects of a change of any log partition."""
         self._touch_all()
         self.settle()
 
@@ -291,10 +291,10 @@ class CoordinatorNode:
         del self.outstanding[exchange]
         if response is not None:
             self._send(exchange, response)
-        # Else nothing is sent, so the connection stays as it is: the consumer behind it has moved on or gives up.
+        # Otherwise nothing is sent, and the connection stays: its consumer has moved on or gives up.
 
     def _send_answer(self, exchange: Exchange, response: Response) -> None:
-        """Judge and send an answer that isn't the group coordinator's."""
+        """Check and send a response that is not the group coordinator's."""
         self._environment.on_answer(self, exchange.request, response)
         self._send(exchange, response)
 
@@ -306,7 +306,7 @@ class CoordinatorNode:
             self._submit(connection.waiting.popleft())
 
     def _found_out(self, found: ShareCoordinatorAnswered) -> None:
-        """The share coordinator has answered the group coordinator."""
+        """Pass a response of the share coordinator to the group coordinator."""
         if self.coordinator is not None:
             self.coordinator.found_out(found)
             self.settle_after(found.question.partition)
@@ -337,7 +337,7 @@ class CoordinatorNode:
     # ------------------------------------------------------------ topics
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
-        """Hear of topics that have more partitions than before, or that are new."""
+        """Handle new topics, or topics with more partitions."""
         if self.coordinator is not None:
             if are_new:
                 self.coordinator.topics_created(names)
@@ -346,7 +346,7 @@ class CoordinatorNode:
             self.settle_all()
 
     def topic_deleted(self, name: str, topic_id: UUID) -> None:
-        """Hear of a topic that is gone."""
+        """Handle a deleted topic."""
         if self.coordinator is not None:
             self.coordinator.topic_deleted(name, topic_id)
             self.settle_all()
@@ -354,10 +354,10 @@ class CoordinatorNode:
     # ------------------------------------------------------------ leading log partitions
 
     def hear(self, word: tuple[int, int, int]) -> None:
-        """The controller says who leads a log partition; such words can overtake each other.
+        """Receive the leader of a log partition; notifications may arrive out of order.
 
         Args:
-            word: the partition, its leader, and the leader's epoch.
+            word: the partition, its leader, and the leader epoch.
         """
         if self.coordinator is None or self.is_stalled(self.hear, word):
             return
@@ -375,7 +375,7 @@ class CoordinatorNode:
         self.settle_after(partition)
 
     def load_shared(self, partition: int, epoch: int) -> None:
-        """Begin to serve a log partition that was taken over, and announced."""
+        """Load a log partition that was taken over and announced."""
         self.leaders_known[partition] = (self.node_id, epoch)
         self._begin_load(partition, epoch)
 
@@ -386,7 +386,7 @@ class CoordinatorNode:
             self._load_on((self._life, partition))
 
     def _hear_later(self) -> None:
-        """The log is another node's: soon this one knows whose."""
+        """Schedule the notification that another node owns the log."""
         heard_ms = self._scheduler.time_ms + self._environment.options.word_ms
         self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._hear_all, None))
 
@@ -396,16 +396,16 @@ class CoordinatorNode:
                 self.hear((partition, *leader))
 
     def owner_epoch(self, partition: int) -> int:
-        """Return the epoch in which it owns a log partition, or has owned it; -1: it never has."""
+        """Return the epoch in which it owns a log partition or last owned it, or -1."""
         return self._environment.leading.epoch_of(self, partition)
 
     def leads(self, partition: int) -> bool:
-        """Tell whether this node leads a log partition, and has heard so."""
+        """Return whether this node leads a log partition and has been notified."""
         leader = self._environment.log.leaders[partition]
         return leader.node_id == self.node_id and self.leaders_known[partition] == leader
 
     def is_up_to_date(self, partition: int) -> bool:
-        """Tell whether this node serves a log partition and nobody else may have written to it since."""
+        """Return whether this node serves a log partition and no other node may have written to it since."""
         coordinator = self.coordinator
         return (
             coordinator is not None
@@ -422,8 +422,8 @@ class CoordinatorNode:
             return
         if self.coordinator.status(partition) is PartitionStatus.LOADING:
             options = self._environment.options
-            # How long it takes depends on how much is left after compaction: that is the same whether what is replaced
-            # was ever written.
+            # The duration depends on the records left after compaction, which is the same whether replaced records were
+            # written.
             passed = self._loading.get(partition, 0) + options.load_step_records
             is_loaded = passed >= len(self._environment.log.compacted(partition))
             self._loading[partition] = passed
@@ -440,7 +440,7 @@ class CoordinatorNode:
         self.settle_after(partition)
 
     def failed(self, partition: int) -> None:
-        """An append has an unknown outcome, or a load breaks off: it is loaded again in a while, as a host does."""
+        """Schedule another load after an append with unknown outcome or a failed load, as a host does."""
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
 
     def _reload(self, due: tuple[int, int]) -> None:
@@ -458,14 +458,14 @@ class CoordinatorNode:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody listens."""
+    """Default callback."""
 
 
 class KnownGroup(NamedTuple):
-    """A group as its coordinator has it; None: there is none of that name.
+    """Group as its coordinator has it, or None if it does not exist.
 
     Attributes:
-        node: where that is.
+        node: the coordinator's node.
     """
 
     group: Group | None
@@ -473,16 +473,16 @@ class KnownGroup(NamedTuple):
 
 
 class SimulatedCluster:
-    """All that clients talk to.
+    """Cluster that clients connect to.
 
     Args:
-        has_share_groups: records are shared (KIP-932), so topics hold some.
+        has_share_groups: True if topics hold records for share groups (KIP-932).
 
     Attributes:
-        environment: what the nodes share; its ``on_event`` and ``on_answer`` hear of what they do.
-        scheduler, options, config, network, log, leading, topics: of the environment.
-        nodes: node 1 first.
-        shared: what share groups work on; None: there are none.
+        environment: environment of the nodes, with ``on_event`` and ``on_answer``.
+        scheduler, options, config, network, log, leading, topics: those of the environment.
+        nodes: from node 1 on.
+        shared: topics with records for share groups, or None.
         on_crash: called with each node that is killed.
         on_change: called with a line about nodes and log partitions.
     """
@@ -522,7 +522,7 @@ class SimulatedCluster:
         self._partition_of: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start every node, and let them lead the log partitions."""
+        """Start every node and assign the leaders."""
         for node in self.nodes:
             node.start()
         self.leading.start()
@@ -537,7 +537,7 @@ class SimulatedCluster:
         return index
 
     def serving_node(self, group_id: str) -> CoordinatorNode | None:
-        """Return the node that serves a group and knows all of its log, or None while there is none."""
+        """Return the node that serves a group and knows its whole log, or None."""
         index = self.partition_of(group_id)
         for node in self.nodes:
             if node.is_up_to_date(index):
@@ -550,7 +550,7 @@ class SimulatedCluster:
         return None if node is None else node.coordinator
 
     def known_group(self, group_id: str) -> KnownGroup | None:
-        """Return a group as its coordinator has it, and who that is; None while there is no coordinator."""
+        """Return a group with its coordinator's node, or None while no coordinator serves it."""
         coordinator = self.serving(group_id)
         if coordinator is None:
             return None
@@ -560,7 +560,7 @@ class SimulatedCluster:
     # ------------------------------------------------------------ topics
 
     def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
-        """Give a topic more partitions, or create it; return the new ones. Nodes that are up learn of it at once."""
+        """Add partitions to a topic or create it; return the new ones. Running nodes see them at once."""
         is_new = self.topics.partition_count(topic) is None
         added = self.topics.set_partition_count(topic, partition_count)
         if self.shared is not None:
@@ -570,7 +570,7 @@ class SimulatedCluster:
         return added
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
-        """Create topics a moment later, as a controller does."""
+        """Create topics after a delay, as a controller does."""
         for topic in question.topics:
             created_ms = self.scheduler.time_ms + self.options.word_ms
             self.scheduler.at(created_ms, WORLD_RANK, self._create, (topic.name, topic.partition_count))
@@ -583,7 +583,7 @@ class SimulatedCluster:
             self.set_partition_count(name, partition_count)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic. Nodes that are up learn of it at once, and delete the offsets that were committed for it."""
+        """Delete a topic. Running nodes see that at once and delete its committed offsets."""
         topic_id = self.topics.delete(topic)
         if self.shared is not None:
             self.shared.delete_topic(topic)
@@ -591,17 +591,17 @@ class SimulatedCluster:
             node.topic_deleted(topic, topic_id)
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Let somebody write a record that no coordinator has asked for."""
+        """Write a record that no coordinator requested."""
         self.leading.write_foreign(partition, entry)
 
     # ------------------------------------------------------------ who leads
 
     def migrate(self, partition: int, node_id: int) -> None:
-        """Let another node lead a log partition, if it is up; where the log is owned, it takes all of it over."""
+        """Move a log partition, or an owned log as a whole, to another node if that is up."""
         self.leading.move(partition, self.nodes[node_id - 1])
 
     def stall(self, node: CoordinatorNode, until_ms: int) -> None:
-        """Let a node's process stand still."""
+        """Stall the process of a node."""
         if not node.is_up or until_ms <= node.stalled_until_ms:
             return
         self.on_change(node.name, "stands still")
@@ -609,7 +609,6 @@ class SimulatedCluster:
         self.leading.is_missing(node, is_dead=False)
 
     def crash(self, node: CoordinatorNode) -> None:
-        """Kill a node."""
         if not node.is_up:
             return
         self.on_change(node.name, "crashes")

@@ -1,4 +1,4 @@
-"""What a simulated cluster is like."""
+"""Options of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ class ReplicaOptions:
 
 @frozen
 class ClusterOptions:
-    """The cluster's side of a world.
+    """Options of the simulated cluster.
 
     Attributes:
-        node_count: coordinators; they are called node 1, node 2, …
-        config: the settings of all of them; ``offsets_topic_num_partitions`` is how many log partitions there are.
-        least_latency_ms, most_latency_ms: how long messages take, one way.
-        flush_ms: how often the log writes; 0: at once.
-        failure_detection_ms: how long after a node died others take its log partitions over; None: they wait for it.
-        word_ms: how long at most the word of a new leader takes to a node.
-        lease_ms: one node owns the whole log, until another takes it over, and the others stand by: an owner may answer
-            for so long after it has found the log its own, and its successor waits for so long; None: log partitions
-            have leaders, who hear when they aren't any more.
-        replicas: nodes share the log partitions over a slot log, and find out by beats who is to have which; None: a
-            controller says who leads. ``failure_detection_ms``, ``word_ms`` and ``lease_ms`` mean nothing then.
-        group_configs: group id → the settings of its own that a consumer group has (KIP-848), by attribute of
+        node_count: number of nodes with a coordinator: node 1, node 2, …
+        config: settings of the coordinators; ``offsets_topic_num_partitions`` is the number of log partitions.
+        least_latency_ms, most_latency_ms: bounds of the latency of a message, one way.
+        flush_ms: interval between writes of the log; 0: immediate.
+        failure_detection_ms: time after which the log partitions of a crashed node move to others; None: they wait for
+            it.
+        word_ms: largest delay of the notification of a new leader.
+        lease_ms: time for which the owner of the whole log answers after an ownership check, and for which its
+            successor waits; the other nodes stand by. None: log partitions have leaders, which are notified of their
+            successors.
+        replicas: options of nodes that share the log partitions over a slot log; None: a controller elects leaders.
+            ``failure_detection_ms``, ``word_ms`` and ``lease_ms`` do not apply to replicas.
+        group_configs: by group id, the group's own settings (KIP-848), as attributes of
             :class:`~groupcoord.config.group_settings.ConsumerGroupSettings`.
-        load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
+        load_step_records, load_step_ms: records of a step of a load, and its duration.
     """
 
     node_count: int = 1

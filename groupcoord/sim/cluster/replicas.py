@@ -1,7 +1,7 @@
-"""Simulated nodes that share the log as replicas do (:mod:`groupcoord.cluster`): who owns what, they find out by beats.
+"""Simulated nodes that share the log as replicas do (:mod:`groupcoord.cluster`), with ownership from heartbeats.
 
-The engine is a slot log in memory, behind a network: what nodes ask of it takes time, is lost on the way there or back,
-comes twice, or is answered by a replica that lags behind. All that decides is what replicas run in production.
+The engine is a slot log in memory behind a network: operations are delayed, lost in either direction, duplicated, or
+answered by a lagging replica. The deciding code is that of replicas in production.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from groupcoord.storage.log.segment_files import all_records
 T = TypeVar("T")
 
 OPERATION_MS = 1_000
-"""After so long without an answer the engine is asked again."""
+"""Timeout after which an operation of the engine is repeated."""
 
 AGAIN_MS = 100
 LATE_MS = 2_500
 LATE_RECORDS = 2_000
-"""More records are written to no log partition in the time for which an answer may wait for a look."""
+"""Upper bound of the records of a log partition while a response waits for an ownership check."""
 
 NOBODY_S_TAG = bytes(TAG_BYTES)
 
@@ -41,7 +41,7 @@ Result = int | list[Slot] | Unknown | None
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -51,35 +51,35 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Filled(NamedTuple):
-    """A slot that was filled, and what was appended by that."""
+    """Filled slot with the records that it appended."""
 
     slot: int
     appends: list[list[LogRecord]]
 
 
 class Fencer(Protocol):
-    """What a process that puts fences is to the engine."""
+    """Process that puts fences, as seen by the engine."""
 
     node_id: int
 
     def wants(self, partition: int) -> bool:
-        """Tell whether it lives, and owns a log partition or goes on to take it over."""
+        """Return whether it runs, and owns a log partition or is taking it over."""
 
 
 class SharedSlots:
-    """The engine, and what its slots come to.
+    """Engine, and the records in its slots.
 
-    What is in a slot becomes part of the cluster's log when its owner hears that it is filled, or when the next fence
-    is put. Until then nobody can tell whether it is there.
+    The content of a slot joins the cluster's log when its owner learns that it is filled, or when the next fence is
+    put. Until then its outcome is unknown.
 
     Args:
         log: the cluster's log.
         scheduler: the clock.
-        options: what replicas are like.
-        seed: decides what is left to chance.
+        options: options of the replicas.
+        seed: determines random choices.
 
     Attributes:
-        on_look: called with a log partition, its owner's epoch and since when that owner may answer for longer.
+        on_look: called with a log partition, its owner's epoch and the start of that owner's lease.
         on_fence: called with a node and the log partition that it takes over.
     """
 
@@ -94,19 +94,20 @@ class SharedSlots:
         self._fencers: dict[bytes, Fencer] = {}
         self._filled: list[list[Filled]] = [[] for _ in log.leaders]
         self._ends = [0] * len(log.leaders)
-        self._last_fences: list[dict[int, Fencer]] = [{} for _ in log.leaders]  # by slot: after all else that there is
+        self._last_fences: list[dict[int, Fencer]] = [{} for _ in log.leaders]  # by slot, after all other slots
 
     def new_tag(self, fencer: Fencer) -> bytes:
-        """Return a tag that nobody else has, for a process of a node."""
+        """Return a unique tag for a process of a node."""
         tag = (len(self._fencers) + 1).to_bytes(TAG_BYTES, "big")
         self._fencers[tag] = fencer
         return tag
 
     def is_last(self, partition: int, slot: int) -> bool:
-        """Tell whether nothing comes after a slot but fences of those who want the log partition no more.
+        """Return whether only abandoned fences follow a slot.
 
-        Who puts a fence and then dies, or finds that another one is to have the log partition, has told nobody of it.
-        All go on asking whoever had it before; that one knows all that there is, and serves until it is to write.
+        A process that puts a fence and then crashes, or finds that another one should own the log partition, has
+        announced nothing. Clients keep using the previous owner, which knows all records and serves until its next
+        write.
         """
         fences = self._last_fences[partition]
         return slot >= self._ends[partition] - len(fences) - 1 and not any(
@@ -114,12 +115,12 @@ class SharedSlots:
         )
 
     def beat(self, name: str, content: bytes) -> list[Beat]:
-        """Do as :meth:`groupcoord.cluster.slot_log.SlotLog.beat`."""
+        """Implement :meth:`groupcoord.cluster.slot_log.SlotLog.beat`."""
         self._engine.now_ms = self._scheduler.time_ms
         return at_once(self._engine.beat(name, content))
 
     def carry_out(self, partition: int, operation: Operation) -> Result:
-        """Do what an owner wants to have done; nobody knows what comes of it while the log refuses or can't be read."""
+        """Execute an operation; its outcome is unknown while the log refuses or has incomplete reads."""
         now_ms = self._scheduler.time_ms
         error = self._log.refusal(partition, now_ms)
         if error is not None and not (error.outcome_unknown and self._log.survivors(partition, 1)):
@@ -148,7 +149,7 @@ class SharedSlots:
             self._log.has_snapshot.add(partition)
 
     def heard(self, partition: int, last_slot: int) -> None:
-        """An owner knows that its slots are filled, up to this one."""
+        """Note that an owner knows its slots to be filled up to this one."""
         filled, late = self._filled[partition], self._log.late[partition]
         while filled and filled[0].slot <= last_slot:
             for records in filled.pop(0).appends:
@@ -158,7 +159,7 @@ class SharedSlots:
         del late[:-LATE_RECORDS]
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Fill the next slot with a record that no owner has asked for: whoever owns the log partition loses it."""
+        """Fill the next slot with a record that no owner requested, so that the owner loses the log partition."""
         waiting = sum(len(records) for filled in self._filled[partition] for records in filled.appends)
         offset = self._log.memory.end_offset(partition) + waiting
         body = join([encode_batch(offset, [(*entry.encoded(), entry.timestamp_ms)])])
@@ -170,23 +171,23 @@ class SharedSlots:
         return mixed(self._chance_key + partition, self._scheduler.time_ms) % 100 < self.options.stale_percent
 
     def comes_late(self, moment: int) -> bool:
-        """Tell whether a put comes once more."""
+        """Return whether a put arrives a second time."""
         return mixed(self._chance_key, ~moment) % 100 < self.options.late_percent
 
 
 class SharingNode(Protocol):
-    """What a node is to the part of it that shares the log."""
+    """Node as seen by its part that shares the log."""
 
     node_id: int
 
     def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Tell whether the process stands still; then this is done when it goes on."""
+        """Return whether the process is stalled. If so, the call is repeated when it continues."""
 
     def load_shared(self, partition: int, epoch: int) -> None:
-        """Begin to serve a log partition."""
+        """Load a log partition."""
 
     def settle_all(self) -> None:
-        """Send out what there is to say, whatever log partition it is about."""
+        """Process all effects."""
 
 
 class _Flight(NamedTuple):
@@ -197,22 +198,22 @@ class _Flight(NamedTuple):
 
 
 class SharedWay:
-    """One node's way to the slots, for as long as its process lives: what :class:`~groupcoord.cluster.replica.Replica`
-    does in an event loop.
+    """Access of a node to the slots, for the lifetime of its process: :class:`~groupcoord.cluster.replica.Replica`
+    without an event loop.
 
     Args:
         node: the node.
-        name: of this life of it.
+        name: name of the process.
         slots: the engine.
-        log: says when the engine is slow.
-        network: how long messages take, and which are lost.
+        log: decides when the engine is slow.
+        network: decides latencies and losses.
         scheduler: the clock.
 
     Attributes:
         store: the coordinator's log store.
-        node_id: of the node.
-        epochs: of each log partition that this process has ever owned the last epoch.
-        tells_late: answers that leave now may have waited for a look: they tell what was true when they were made.
+        node_id: the node's id.
+        epochs: last epoch of each log partition that this process ever owned.
+        tells_late: True: responses may have waited for an ownership check, and report the state before.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class SharedWay:
         self._key = stable_number("way to the slots", name)
         self._rank = rank_of_node(node.node_id)
         self._sent = 0
-        self._awaited: dict[int, int] = {}  # log partition → key of the flight whose outcome is waited for
+        self._awaited: dict[int, int] = {}  # log partition → key of the operation in flight
         self._beat_number = 0
         self._is_beating = False
         self._is_beat_wanted = False
@@ -242,7 +243,7 @@ class SharedWay:
         self._sharing: Sharing | None = None
 
     def connect(self, coordinator: GroupCoordinator) -> None:
-        """Say whose log store this is, and begin to beat."""
+        """Set the coordinator and start the heartbeats."""
         options = self._slots.options
         count = coordinator.config.offsets_topic_num_partitions
         membership = Membership(self._name, count, options.lease_ms, options.dead_ms)
@@ -252,30 +253,29 @@ class SharedWay:
         self._beat(0)
 
     def cut(self) -> None:
-        """The process dies; what is on its way to the engine arrives."""
+        """End the process; operations in flight arrive."""
         self._is_over = True
 
     @property
     def sharing(self) -> Sharing:
-        """What the node does about log partitions."""
+        """Ownership logic of the node."""
         assert self._sharing is not None, "it was started"
         return self._sharing
 
     def owner_of(self, partition: int) -> int:
-        """Return which node has a log partition, as far as this one has heard; -1: nobody."""
+        """Return the owner of a log partition that this node knows, or -1."""
         owner = self.sharing.owner_of(partition)
         return -1 if owner is None else int(owner.address)
 
     def wants(self, partition: int) -> bool:
-        """See :class:`Fencer`."""
         return not self._is_over and self.store.wants(partition)
 
     def has_all(self, partition: int) -> bool:
-        """Tell whether what this process has written to a log partition, or read there, is all that there is."""
+        """Return whether this process has written or read all slots of a log partition."""
         return self._slots.is_last(partition, self.store.last_slot(partition))
 
     def seize(self, partition: int) -> None:
-        """Take a log partition over, whoever has it."""
+        """Take over a log partition from any owner."""
         self.store.take_over(partition)
 
     # ------------------------------------------------------------ messages
@@ -385,7 +385,7 @@ class SharedWay:
         if self._is_over or self._node.is_stalled(self._done, flight):
             return
         partition = flight.partition
-        # An operation that is sent again is the same one: what came of it the time before is not what comes of it now.
+        # A repeated operation keeps its key, but the result of the earlier attempt does not count for it.
         if self._awaited.get(partition) != flight.key:
             return
         del self._awaited[partition]
@@ -400,4 +400,4 @@ class SharedWay:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """Default callback."""

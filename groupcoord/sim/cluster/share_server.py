@@ -1,7 +1,7 @@
-"""What one simulated node does for share groups (KIP-932): it leads share-partitions, and may be the share coordinator.
+"""Share groups on a simulated node (KIP-932): leader of share-partitions, and share coordinator.
 
-Sessions, fetches that wait and share-partitions are those of the server (:mod:`groupcoord.broker.share`). Between nodes
-requests take their time, and those whose node dies are refused, as if their connection had broken.
+Sessions, waiting fetches and share-partitions are those of the server (:mod:`groupcoord.broker.share`). Requests
+between nodes have latencies. If a node crashes, its requests fail as after a broken connection.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ Found = Callable[[ShareCoordinatorAnswered], None]
 
 
 class HeardLeader(Protocol):
-    """What a node has heard of who leads, and whether its process gets time."""
+    """Leaders that a node knows, and whether its process is stalled."""
 
     node_id: int
 
     def leads(self, partition: int) -> bool:
-        """Tell whether it leads a log partition, and has heard so."""
+        """Return whether it leads a log partition and has been notified."""
 
     def heard_epoch(self, partition: int) -> int | None:
-        """Return the epoch in which it leads a log partition, as it has heard; None: another one does."""
+        """Return the epoch in which it leads a log partition, or None if it does not, as far as it knows."""
 
     def heard_leader(self, partition: int) -> int:
-        """Return who leads a log partition, as it has heard."""
+        """Return the leader of a log partition that it knows."""
 
     def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Tell whether the process stands still; then this is done when it goes on."""
+        """Return whether the process is stalled. If so, the call is repeated when it continues."""
 
 
 @define(eq=False)
 class _Question:
-    """A request to the share coordinator, from whom, and who takes the answer."""
+    """Request to the share coordinator, with its sender and the receiver of the response."""
 
     asker: ShareServer
     request: ShareStateRequest
     token: Token
 
     def answer(self, response: ShareStateResponse) -> None:
-        """Let the answer travel back."""
+        """Send the response back."""
         self.asker.answered_later(self, response)
 
 
 class ShareServer:
-    """What a node does for share groups, for as long as its process lives.
+    """Share groups on a node, for the lifetime of its process.
 
     It is the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator.
 
@@ -78,9 +78,9 @@ class ShareServer:
         node: the node.
         shared: the topics.
         scheduler: the clock.
-        latency: of requests between nodes.
-        answered: sends an answer.
-        found: tells the group coordinator what it has asked for.
+        latency: latency of requests between nodes.
+        answered: sends a response.
+        found: passes results to the group coordinator.
 
     Attributes:
         requests: sessions and share-partitions.
@@ -119,7 +119,7 @@ class ShareServer:
         shared.servers[node.node_id] = self
 
     def crash(self) -> None:
-        """The process is killed: whoever waits for the share coordinator learns that its connection is gone."""
+        """End the process: requests to the share coordinator fail as after a broken connection."""
         self._is_up = False
         self._log.cut()
         self.requests.partitions.close()
@@ -128,7 +128,7 @@ class ShareServer:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def hear(self, partition: int, epoch: int, *, leads: bool) -> None:
-        """The node has heard who leads a log partition."""
+        """Receive the leader of a log partition."""
         if partition == STATES:
             self.states.unload(STATES)
             if leads:
@@ -136,21 +136,21 @@ class ShareServer:
         self.settle()
 
     def start_offset(self, key: SharePartitionKey) -> int:
-        """Return where the records begin that it has not done with, as the leader; -1: it knows none."""
+        """Return the start offset of a share-partition that it leads, or -1 if unknown."""
         known = self.requests.partitions.known(key)
         return -1 if known is None or known.records is None else known.records.start_offset
 
     def topic_deleted(self, topic: Topic) -> None:
-        """A topic is gone."""
+        """Handle a deleted topic."""
         self.states.topic_deleted(topic.topic_id)
         self.settle()
 
     # ------------------------------------------------------------ clients
 
     def submit(self, exchange: Exchange) -> None:
-        """Take a request of a share consumer."""
+        """Handle a request of a share consumer."""
         exchange.connection.is_watched = True
-        # Sessions want to know of a connection only whether it is the same.
+        # Sessions compare connections by identity only.
         connection: Any = exchange.connection
         request: Any = exchange.request
         is_fetch = isinstance(request, ShareFetch)
@@ -163,7 +163,7 @@ class ShareServer:
         self.settle()
 
     def disconnected(self, closed: SimulatedConnection) -> None:
-        """A connection is closed: nobody waits there any more, and its sessions end."""
+        """Handle a closed connection: drop waiting requests and end its sessions."""
         connection: Any = closed
         for exchange in [exchange for exchange in self._works if exchange.connection is connection]:
             self._works.pop(exchange).close()
@@ -171,7 +171,7 @@ class ShareServer:
         self.settle()
 
     def settle(self) -> None:
-        """Go on with whatever can go on, and see when the next thing is due."""
+        """Process all effects and schedule the next deadline."""
         if self._is_settling or not self._is_up:
             return
         self._is_settling = True
@@ -244,7 +244,7 @@ class ShareServer:
             server.take(question)
 
     def take(self, question: _Question) -> None:
-        """Be asked as the share coordinator."""
+        """Handle a request as the share coordinator."""
         self._asked[question] = None
         self._submit_question(question)
 
@@ -254,7 +254,7 @@ class ShareServer:
             self.settle()
 
     def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
-        """An answer is on its way to this node."""
+        """Receive a delayed response."""
         arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.heard_leader(STATES))
         self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
 
@@ -268,7 +268,7 @@ class ShareServer:
         self.settle()
 
     def _failed(self, partition: int) -> None:
-        """A write has an unknown outcome: the log is loaded again in a while, as a host does."""
+        """Schedule another load after a write with unknown outcome, as a host does."""
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, partition)
 
     def _reload(self, partition: int) -> None:
@@ -279,7 +279,7 @@ class ShareServer:
     # ------------------------------------------------------------ the group coordinator
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """Return what holds for a share group."""
+        """Return the settings of a share group."""
         return self._shared.settings
 
     def _latest_offset(self, topic: str, partition: int) -> int | None:
@@ -289,7 +289,7 @@ class ShareServer:
         return self._shared.log(known, partition).end_offset
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Ask the share coordinator; it answers later."""
+        """Send a query to the share coordinator, which answers later."""
 
         def answered(response: ShareStateResponse) -> None:
             ends = known_ends(question.ends_wanted(response), self._latest_offset)

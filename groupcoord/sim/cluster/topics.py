@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 class Topics:
-    """The topics that there are; they come, grow and go (a :class:`~groupcoord.TopicResolver`).
+    """Existing topics, which are created, grow and are deleted (a :class:`~groupcoord.TopicResolver`).
 
-    A topic that comes again has another id.
+    A topic that is created again has another id.
 
-    Regular expressions of consumer groups (KIP-848) are matched by Python's ``re`` where brokers have RE2: write what
-    both read the same way. Everybody may describe every topic.
+    Regular expressions of consumer groups (KIP-848) are matched by Python's ``re``, where brokers use RE2: use
+    expressions with the same meaning in both. Every client may describe every topic.
 
     Attributes:
-        metadata: what brokers tell of them.
+        metadata: the metadata that brokers return.
     """
 
     def __init__(self, partition_counts: Mapping[str, int]) -> None:
@@ -56,29 +56,29 @@ class Topics:
         return sorted(self._partition_counts)
 
     def partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
-        """Return all partitions of those of these topics that exist."""
+        """Return all partitions of those topics that exist."""
         counts = self._partition_counts
         return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
 
     def remembered_names(self) -> list[str]:
-        """Return the names of all topics that there are, or were, sorted."""
+        """Return the names of all present and former topics, sorted."""
         return sorted(self._last_counts)
 
     def remembered_partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
-        """Return all partitions of these topics as they are, or were: clients may not know yet that a topic is gone."""
+        """Return all partitions of present and former topics, since clients may not know of a deletion yet."""
         counts = self._last_counts
         return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
 
     def remembered_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic that has this id, or had it; None if there was never one."""
+        """Return the name of the present or former topic with this id, or None."""
         return self._remembered_names.get(topic_id)
 
     def was_deleted(self, topic: str) -> bool:
-        """Tell whether a topic of this name is gone, or was, before it came again."""
+        """Return whether a topic of this name was ever deleted."""
         return topic in self._deletions
 
     def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
-        """Give a topic more partitions, or create it; return the new ones."""
+        """Add partitions to a topic or create it; return the new ones."""
         old_count = self._partition_counts.get(topic, 0)
         self._partition_counts[topic] = self._last_counts[topic] = partition_count
         self._ids[topic] = topic_id = _id_of(f"{topic}#{self._deletions[topic]}" if topic in self._deletions else topic)
@@ -87,7 +87,7 @@ class Topics:
         return tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
 
     def delete(self, topic: str) -> UUID:
-        """Delete a topic; return the id that it had."""
+        """Delete a topic; return its former id."""
         del self._partition_counts[topic]
         self._deletions[topic] += 1
         topic_id = self._ids.pop(topic)
@@ -98,19 +98,15 @@ class Topics:
     # ------------------------------------------------------------ what a coordinator asks
 
     def partition_count(self, name: str) -> int | None:
-        """See :class:`groupcoord.TopicResolver`."""
         return self._partition_counts.get(name)
 
     def topic_id(self, name: str) -> UUID | None:
-        """See :class:`groupcoord.TopicResolver`."""
         return self._ids.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """See :class:`groupcoord.TopicResolver`."""
         return self._names.get(topic_id)
 
     def problem(self, regex: str) -> str | None:
-        """See :class:`groupcoord.core.topics.RegexResolver`."""
         try:
             re.compile(regex)
         except re.error as error:
@@ -118,12 +114,11 @@ class Topics:
         return None
 
     def matching_topics(self, regex: str, principal: Any = None) -> list[str]:
-        """See :class:`groupcoord.core.topics.RegexResolver`."""
         return [name for name in self.names() if re.fullmatch(regex, name)]
 
 
 def _id_of(topic: str) -> UUID:
-    """Return an id that looks random and is the same in each run, since assignors sort by ids."""
+    """Return an id that is the same in each run, because assignors sort by ids."""
     return uuid5(NAMESPACE_URL, topic)
 
 
@@ -136,49 +131,49 @@ class _PartitionsOfTopic(Protocol):
 
 
 def indices_of(topics: Iterable[_PartitionsOfTopic]) -> set[tuple[UUID, int]]:
-    """Return which partitions topics name, by the topic's id, whatever kind of message or record names them."""
+    """Return topic ids and partition numbers from the topics of a message or record."""
     return {(topic.topic_id, index) for topic in topics for index in topic.partitions}
 
 
 GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
 STATES = 0
-"""The log partition whose leader is the share coordinator, too: all states are in one."""
+"""Log partition whose leader is also the share coordinator, with a single partition of states."""
 
 EpochOf = Callable[[int], int | None]
-"""Returns the epoch in which a node leads a log partition, as it has heard; None: another one does."""
+"""Function that returns the epoch in which a node leads a log partition, or None if it does not, as far as it knows."""
 
 
 class SharingNode(Protocol):
-    """What a node does for share groups, as others see it."""
+    """Share server of a node, as seen by other nodes."""
 
     def take(self, question: Any) -> None:
-        """Be asked as the share coordinator."""
+        """Handle a request as the share coordinator."""
 
     def topic_deleted(self, topic: Topic) -> None:
-        """A topic is gone."""
+        """Handle a deleted topic."""
 
     def start_offset(self, key: SharePartitionKey) -> int:
-        """Return where the records begin that it has not done with, as the leader; -1: it knows none."""
+        """Return the start offset of a share-partition that it leads, or -1 if unknown."""
 
 
 class SharedTopics:
-    """What the nodes of a cluster share of topics: their logs, and the log of the states of share-partitions.
+    """Logs of topics, and the log of the states of share-partitions, for all nodes of a cluster.
 
-    Who leads a partition of a topic is who leads a certain log partition of the groups, so that leaders move and die
-    with these. Logs of topics lose nothing; that of the states has the faults of the groups' log.
+    The leader of a partition is the leader of a certain log partition of the groups, so leaders move and crash with
+    these. Logs of topics lose nothing; that of the states has the faults of the groups' log.
 
     Attributes:
         registry: the topics.
-        data: what they hold.
-        state_log: what is durable of share-partitions.
-        servers: by node, what it does for share groups, while its process runs.
-        settings: what holds for every share group.
-        given_up: by share-partition, the records that nobody gets any more though nobody has accepted them.
-        worked_off: by share-partition, where the partition ended when all of it was accepted, or given up.
-        on_written: called with each share-partition of which something was written, and with what.
-        on_emptied: called with each share-partition of which the log now says that nothing has happened to it yet.
-        written_ms: by topic id and partition, when its records were written, by offset.
+        data: their records.
+        state_log: durable states of share-partitions.
+        servers: share servers of running nodes.
+        settings: settings of every share group.
+        given_up: by share-partition, archived records that were not accepted.
+        worked_off: by share-partition, the end offset when all records were accepted or archived.
+        on_written: called with each share-partition and its new state in the log.
+        on_emptied: called with each share-partition that the log initializes again.
+        written_ms: by topic id and partition, the times of its records, by offset.
     """
 
     def __init__(
@@ -214,7 +209,7 @@ class SharedTopics:
     # ------------------------------------------------------------ topics
 
     def set_partition_count(self, name: str) -> None:
-        """A topic is there, or has grown."""
+        """Create a topic or add partitions."""
         count, topic_id = self._topics.partition_count(name), self._topics.topic_id(name)
         assert count is not None
         with self.registry.edit() as edit:
@@ -224,7 +219,7 @@ class SharedTopics:
                 edit.extend(name, count)
 
     def delete_topic(self, name: str) -> None:
-        """A topic is gone, with all that it held."""
+        """Delete a topic with its records."""
         topic = self.topic(name)
         with self.registry.edit() as edit:
             edit.delete(name)
@@ -233,7 +228,7 @@ class SharedTopics:
             server.topic_deleted(topic)
 
     def topic(self, name: str) -> Topic:
-        """Return a topic that there is."""
+        """Return a topic, which must exist."""
         topic = self.registry.get(name)
         assert topic is not None
         return topic
@@ -243,19 +238,19 @@ class SharedTopics:
         return (stable_number(topic.name) + index) % len(self._log.leaders)
 
     def leader_of(self, topic: Topic, index: int) -> int:
-        """Return the node that leads a partition, be it that it has not heard so yet; -1: none."""
+        """Return the elected leader of a partition, notified or not, or -1."""
         return self._log.leaders[self.log_partition_of(topic, index)].node_id
 
     # ------------------------------------------------------------ records
 
     def log(self, topic: Topic, index: int) -> PartitionLog:
-        """Return what a partition holds."""
+        """Return the log of a partition."""
         log = self.data.log(topic, index)
         assert log is not None
         return log
 
     def produce(self, topic: Topic, index: int, count: int) -> None:
-        """Append a batch of so many records to a partition."""
+        """Append a batch of ``count`` records to a partition."""
         log, now_ms = self.log(topic, index), self._scheduler.time_ms
         records = []
         for place in range(count):
@@ -277,13 +272,13 @@ class SharedTopics:
     # ------------------------------------------------------------ states
 
     def follow(self) -> ShareStates:
-        """Take over what was written of share-partitions since the last time; return what all of it makes."""
+        """Apply the states written since the last call; return all states."""
         fresh: list[LogRecord] = self.state_log.fresh[0]
         for entry in fresh:
             record: Any = entry.record
             self._states.apply(record, entry.offset)
             if isinstance(record, ShareSnapshot) and _is_blank(record):
-                # Asked for again by who had no answer, as in Kafka: the group begins anew there.
+                # A request repeated after a lost response initializes the share-partition again, as in Kafka.
                 self.worked_off.pop(record.key, None)
                 self.on_emptied(record.key)
             if isinstance(record, ShareSnapshot | ShareUpdate):
@@ -295,12 +290,12 @@ class SharedTopics:
         return self._states
 
     def end_offset(self, key: SharePartitionKey) -> int:
-        """Return where a partition ends; one that is gone holds nothing."""
+        """Return the end offset of a partition; 0 if the topic was deleted."""
         topic = self.registry.get_by_id(key.topic_id)
         return 0 if topic is None else self.log(topic, key.partition).end_offset
 
     def unfinished(self, key: SharePartitionKey, end_offset: int) -> int | None:
-        """Return the first record before an offset that was neither accepted nor given up; None: there is none."""
+        """Return the first offset before ``end_offset`` that was neither accepted nor archived, or None."""
         if self.registry.get_by_id(key.topic_id) is None:
             return None
         state = self.follow().states.get(key)
@@ -312,13 +307,13 @@ class SharedTopics:
         return offset if offset < end_offset else None
 
     def start_offset(self, key: SharePartitionKey) -> int:
-        """Return where the records begin that the leader of a share-partition has not done with; -1: it knows none."""
+        """Return the start offset of a share-partition at its leader, or -1 if unknown."""
         topic = self.registry.get_by_id(key.topic_id)
         server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
         return -1 if server is None else server.start_offset(key)
 
     def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
-        """Return the share-partitions of a group in those of some topics that there are."""
+        """Return the share-partitions of a group in those topics that exist."""
         topics = [topic for topic in map(self.registry.get, names) if topic is not None]
         return [
             SharePartitionKey(group_id, topic.topic_id, index)
@@ -328,20 +323,20 @@ class SharedTopics:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """Default callback."""
 
 
 def _is_blank(snapshot: ShareSnapshot) -> bool:
-    """Tell whether a share-partition is as it is initialized: to be begun where the policy says, or at the start."""
+    """Return whether a share-partition is as initialized, without any delivery."""
     return not snapshot.state_batches and snapshot.start_offset <= 0 and snapshot.delivery_complete_count <= 0
 
 
 class HeardData(TopicData):
-    """What topics hold, as one node has it: only what it leads, as far as it has heard.
+    """Topic data of one node: only the partitions that it leads and has been notified of.
 
     Args:
-        shared: what all nodes share.
-        epoch_of: knows what the node has heard.
+        shared: topics of all nodes.
+        epoch_of: returns the epoch that the node knows.
     """
 
     def __init__(self, shared: SharedTopics, epoch_of: EpochOf) -> None:
@@ -351,7 +346,7 @@ class HeardData(TopicData):
         self._epoch_of = epoch_of
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        """See :class:`~groupcoord.broker.records.topic_data.TopicData`.
+        """Return a log. See :class:`~groupcoord.broker.records.topic_data.TopicData`.
 
         Raises:
             NotLeaderError: another node leads it.

@@ -1,1 +1,1 @@
-"""Virtual time, chance that a seed decides, a network between clients and servers, and a trace of what happened."""
+"""Kernel of the simulator: virtual time, randomness from a seed, a network, and a trace of events."""

@@ -1,4 +1,4 @@
-"""Connections between clients and nodes: in order within one, in any order across them, until they break."""
+"""Connections between clients and nodes: messages in order within a connection, until it breaks."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from groupcoord.sim.kernel.randomness import Chance, Latency, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_arrival
 
 BURST_MAX = 100
-"""So many requests of one connection may arrive in one millisecond.
+"""Most requests of a connection in one millisecond.
 
-Without a bound time would stand still where messages take no time and a consumer tries again at once, as Java's does
-after MEMBER_ID_REQUIRED and UNKNOWN_MEMBER_ID.
+Without it virtual time would stop when latencies are zero and a consumer retries at once, as Java's does after
+MEMBER_ID_REQUIRED and UNKNOWN_MEMBER_ID.
 """
 
 
 class Client(Protocol):
-    """A consumer, as the network sees it."""
+    """Client as seen by the network."""
 
     def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """An answer has come."""
+        """Handle a response."""
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """A connection is gone, and all that was on its way on it."""
+        """Handle a lost connection, with the loss of all messages in flight."""
 
 
 class Server(Protocol):
-    """A node, as the network sees it."""
+    """Node as seen by the network."""
 
     node_id: int
     is_up: bool
 
     def receive(self, exchange: Exchange) -> None:
-        """A request has come."""
+        """Handle a request."""
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """A connection is closed, which is told of those alone that something hangs on."""
+        """Handle the end of a watched connection."""
 
 
 class Exchange:
-    """A request on a connection, and what its answer belongs to."""
+    """Request on a connection, to which its response belongs."""
 
     __slots__ = ("connection", "correlation_id", "request", "response")
 
@@ -53,19 +53,19 @@ class Exchange:
 
 
 class SimulatedConnection:
-    """One connection of a consumer to a node.
+    """Connection of a client to a node.
 
     Attributes:
-        client_number: tells its consumer from others.
-        key: what latencies on it depend on.
-        rank: of its requests' arrivals; one more is that of the answers'.
-        is_listening: the consumer still wants what comes on it.
-        is_dead: the node's end is gone: requests find nobody.
-        is_watched: something hangs on it at the node, so that it is told when the connection ends.
-        is_silent: nothing gets through any more, and nobody was told: who waits finds out by waiting too long.
-        waiting: requests that have arrived while the node still works on an earlier one.
-        is_busy: the node works on a request.
-        burst: how many requests arrive in the same millisecond as the last one but it.
+        client_number: unique number of the client.
+        key: key of its latencies.
+        rank: rank of arriving requests; responses have the next one.
+        is_listening: True while the client wants responses.
+        is_dead: True once the node's end is closed: requests fail.
+        is_watched: True if the node must be notified of its end.
+        is_silent: True if messages are lost without notification, so that only timeouts detect it.
+        waiting: requests that wait for the response of an earlier one.
+        is_busy: True while the node handles a request.
+        burst: number of requests in the present millisecond.
     """
 
     __slots__ = (
@@ -103,14 +103,14 @@ class SimulatedConnection:
 
 
 class Network:
-    """Carries messages.
+    """Network between clients and nodes.
 
-    How long one takes depends on its connection and the moment alone. While a consumer is cut off from a node, messages
-    between them vanish, and so does what their connection would carry later.
+    A latency depends on the connection and the time alone. While a client is cut off from a node, messages between them
+    are lost, and later ones on the same connection, too.
 
     Attributes:
-        cut_off: (consumer's number, node id) of all pairs that do not reach each other.
-        loss: the chance that a message breaks its connection; None: it does not happen now.
+        cut_off: pairs of client number and node id without a connection.
+        loss: chance that a message breaks its connection, or None.
     """
 
     def __init__(self, scheduler: Scheduler, seed: int, latency: Latency) -> None:
@@ -121,12 +121,12 @@ class Network:
         self._seed = seed
 
     def connect(self, client: Client, client_number: int, server: Server) -> SimulatedConnection:
-        """Open a connection. Nothing tells whether the node is there until the first request is sent."""
+        """Open a connection. A missing node is noticed with the first request."""
         key = stable_number(self._seed, client_number, server.node_id, self._scheduler.time_ms)
         return SimulatedConnection(client, client_number, server, key)
 
     def send(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
-        """Carry a request to the node, or lose it and the connection."""
+        """Send a request to the node, or lose it with the connection."""
         if self._gets_through(connection):
             now_ms = self._scheduler.time_ms
             arrival_ms = now_ms + self.latency.at(connection.key, now_ms)
@@ -146,7 +146,7 @@ class Network:
             connection.server.receive(exchange)
 
     def answer(self, exchange: Exchange, response: Response) -> None:
-        """Carry an answer back to the consumer."""
+        """Send a response to the client."""
         connection = exchange.connection
         if self._gets_through(connection):
             exchange.response = response
@@ -180,7 +180,7 @@ class Network:
         return not connection.is_dead
 
     def reset(self, connection: SimulatedConnection) -> None:
-        """Break a connection: what is on its way to the consumer is lost, and it is told."""
+        """Break a connection: responses in flight are lost, and the client is notified."""
         if not connection.is_dead:
             connection.is_dead = True
             now_ms = self._scheduler.time_ms
@@ -195,7 +195,7 @@ class Network:
             connection.client.disconnected(connection)
 
     def close(self, connection: SimulatedConnection) -> None:
-        """The consumer hangs up. Requests that are on their way still arrive and count; nobody hears the answers."""
+        """Close a connection by the client. Requests in flight still arrive; their responses are discarded."""
         connection.is_listening = False
         if connection.is_watched and self._gets_through(connection):
             now_ms = self._scheduler.time_ms

@@ -1,6 +1,6 @@
-"""Chance that depends on the seed alone: streams by name, and latencies that depend on the moment.
+"""Randomness that depends on the seed alone: named streams, and latencies that depend on the time.
 
-Nothing here uses Python's ``hash``: a seed means the same in every process.
+Python's ``hash`` is not used, so a seed has the same result in every process.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ MASK = 2**64 - 1
 
 
 def stable_number(*names: object) -> int:
-    """Return a number of 64 bits that stands for ``names`` (by their text), the same in every process."""
+    """Return a 64-bit number for ``names`` (their text), the same in every process."""
     return int.from_bytes(blake2b("\0".join(map(str, names)).encode(), digest_size=8).digest(), "big")
 
 
 def stream(seed: int, *names: object) -> random.Random:
-    """Return a source of chance of its own for ``names``: drawing from it disturbs no other."""
+    """Return a random generator for ``names``, independent of all others."""
     return random.Random(stable_number(seed, *names))
 
 
 def mixed(key: int, moment: int) -> int:
-    """Return a number of 32 bits that looks drawn at random, for ``key`` (64 bits) at ``moment``.
+    """Return a pseudo-random 32-bit number for ``key`` (64 bits) and ``moment``.
 
-    Whoever asks for the same gets the same, however often others asked in between.
+    The result does not depend on other calls.
     """
     x = (moment * 0x9E3779B97F4A7C15 + key) & MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
@@ -33,10 +33,10 @@ def mixed(key: int, moment: int) -> int:
 
 
 class Chance:
-    """Something that happens with a probability that is asked for the moment.
+    """Event that occurs with a probability at each time.
 
     Args:
-        key: a number of 64 bits, see :func:`stable_number`.
+        key: 64-bit number, see :func:`stable_number`.
         probability: 0 … 1.
     """
 
@@ -47,12 +47,12 @@ class Chance:
         self._threshold = int(probability * 2**32)
 
     def strikes(self, moment: int) -> bool:
-        """Tell whether it happens at ``moment``."""
+        """Return whether it occurs at ``moment``."""
         return mixed(self._key, moment) < self._threshold
 
 
 class Latency:
-    """How long messages take: mostly near the low end, now and then much longer.
+    """Latency of messages: mostly near the low end, sometimes much longer.
 
     Args:
         least_ms: the shortest.
@@ -68,5 +68,5 @@ class Latency:
         self._table = tuple(least_ms + round(spread * (n / 255) ** 6) for n in range(256))
 
     def at(self, key: int, moment_ms: int) -> int:
-        """Return how long a message takes that ``key`` sends at ``moment_ms``, in milliseconds."""
+        """Return the latency of a message with ``key`` at ``moment_ms``, in milliseconds."""
         return self._table[mixed(key, moment_ms) & 255]

@@ -8,24 +8,24 @@ from heapq import heappop, heappush
 from typing import Any
 
 Action = Callable[[Any], None]
-"""What happens; called with the argument that was scheduled beside it."""
+"""Scheduled function; called with its argument."""
 
 WORLD_RANK = 0
-"""Faults come first."""
+"""Rank of faults, which come first."""
 
 
 def rank_of_node(node_id: int) -> int:
-    """Return the rank of what a node does by itself."""
+    """Return the rank of a node's own actions."""
     return node_id
 
 
 def rank_of_arrival(client_number: int) -> int:
-    """Return the rank of a consumer's request that reaches a node; the next rank is that of answers."""
+    """Return the rank of a client's requests that reach a node; responses have the next one."""
     return _FIRST_CLIENT + 4 * client_number
 
 
 def rank_of_deadline(client_number: int) -> int:
-    """Return the rank of what a consumer does by itself."""
+    """Return the rank of a client's own deadlines."""
     return _FIRST_CLIENT + 4 * client_number + 2
 
 
@@ -33,15 +33,15 @@ _FIRST_CLIENT = 1_000
 
 
 class Scheduler:
-    """A heap of what is to happen; a clock for everybody in the world (see :class:`groupcoord.Clock`).
+    """Heap of scheduled actions, and the clock of a run (see :class:`groupcoord.Clock`).
 
-    What is due at the same millisecond happens in the order of ranks, and among equals in the order in which it was
-    scheduled. Whoever acts has ranks of its own, so that the order does not depend on how early others made up their
-    minds. Nothing is ever taken out: who no longer wants to be called looks when it is.
+    Actions of the same millisecond run in the order of their ranks, and of equal ranks in the order in which they were
+    scheduled. Every actor has its own ranks, so the order does not depend on how early others scheduled. Actions can't
+    be cancelled; they check whether they still apply.
 
     Attributes:
-        time_ms: now, in milliseconds since the Unix epoch.
-        executed: how much has happened so far.
+        time_ms: current time, in milliseconds since the Unix epoch.
+        executed: number of executed actions.
     """
 
     __slots__ = ("_heap", "_sequence", "executed", "time_ms")
@@ -57,20 +57,20 @@ class Scheduler:
         return self.time_ms
 
     def at(self, time_ms: int, rank: int, action: Action, argument: Any = None) -> None:
-        """Let ``action(argument)`` happen at ``time_ms``, or now if that is in the past.
+        """Schedule ``action(argument)`` at ``time_ms``, or now if that is in the past.
 
         Args:
-            time_ms: when, in milliseconds since the Unix epoch.
-            rank: whose turn comes first at the same time: :data:`WORLD_RANK` and others here.
-            action: what to do.
-            argument: what it is called with.
+            time_ms: the time, in milliseconds since the Unix epoch.
+            rank: order among actions of the same time: :data:`WORLD_RANK` and other ranks of this module.
+            action: the function.
+            argument: its argument.
         """
         self._sequence = sequence = self._sequence + 1
         now_ms = self.time_ms
         heappush(self._heap, (time_ms if time_ms > now_ms else now_ms, rank, sequence, action, argument))
 
     def run_until(self, end_ms: int, after_each: Callable[[], None] | None = None) -> None:
-        """Let everything up to and including ``end_ms`` happen, ``after_each`` after each of it."""
+        """Execute all actions up to and including ``end_ms``, with ``after_each`` after each one."""
         heap = self._heap
         executed = 0
         try:
@@ -89,15 +89,15 @@ MILLION = 1_000_000
 
 
 class LocalClock:
-    """What a consumer takes for the time.
+    """Clock of a consumer.
 
     Args:
-        start_ms: when the world began.
-        offset_ms: how far the clock is ahead at that moment; below 0: behind.
-        drift_ppm: how much faster than the world it runs, in millionths; below 0: slower.
+        start_ms: start of the run.
+        offset_ms: initial offset; negative: behind.
+        drift_ppm: deviation of its rate, in millionths; negative: slower.
 
     Attributes:
-        skipped_ms: time that passed in the world but not on this clock (see :mod:`groupcoord.sim.actors.fast_forward`).
+        skipped_ms: time that does not pass on this clock (see :mod:`groupcoord.sim.actors.fast_forward`).
     """
 
     __slots__ = ("_drift_ppm", "_offset_ms", "_start_ms", "skipped_ms")
@@ -110,18 +110,18 @@ class LocalClock:
 
     @property
     def keeps_time(self) -> bool:
-        """True if it runs as fast as the world."""
+        """True if its rate is exact."""
         return not self._drift_ppm
 
     def at(self, world_ms: int) -> int:
-        """Return what this clock says at a moment of the world."""
+        """Return the local time at a virtual time."""
         local_ms = world_ms + self._offset_ms - self.skipped_ms
         if self._drift_ppm:
             local_ms += (world_ms - self._start_ms) * self._drift_ppm // MILLION
         return local_ms
 
     def world_at(self, local_ms: int) -> int:
-        """Return the first moment of the world at which this clock says at least ``local_ms``."""
+        """Return the first virtual time at which this clock shows at least ``local_ms``."""
         world_ms = local_ms - self._offset_ms + self.skipped_ms
         if self._drift_ppm:
             passed_ms = world_ms - self._start_ms
@@ -129,21 +129,21 @@ class LocalClock:
         return world_ms
 
     def jump(self, duration_ms: int) -> None:
-        """Let the clock jump forward."""
+        """Move the clock forward."""
         self._offset_ms += duration_ms
 
 
 LineSink = Callable[[str], None]
-"""Takes one line of the trace, without its end."""
+"""Receiver of lines of the trace, without line ends."""
 
 
 class Trace:
-    """Writes down what happens in a run.
+    """Trace of the events of a run.
 
     Attributes:
-        start_ms: when the run began; times in lines count from here.
-        line_count: how many lines there are.
-        tail: the last lines, which show how a run came to its end.
+        start_ms: start of the run, from which times in lines count.
+        line_count: number of lines.
+        tail: the last lines, for reports of failures.
     """
 
     def __init__(self, start_ms: int, sink: LineSink | None = None) -> None:
@@ -157,9 +157,9 @@ class Trace:
         """Add a line.
 
         Args:
-            now_ms: when, in milliseconds since the Unix epoch.
-            who: a node, a consumer, a group, ``world``.
-            what: what happened; no line breaks.
+            now_ms: the time, in milliseconds since the Unix epoch.
+            who: a node, a consumer, a group, or ``world``.
+            what: the event, without line breaks.
         """
         line = f"{format_time(now_ms - self.start_ms)} {who:<10} {what}"
         self.line_count += 1
@@ -172,16 +172,16 @@ class Trace:
             self._sink(line)
 
     def conclude(self, durable_state: str) -> None:
-        """Let what is durable in the end count in the digest."""
+        """Add the final durable state to the digest."""
         self._digest.update(durable_state.encode())
 
     def digest(self) -> str:
-        """Return the digest: it is the same for two runs in which the same happened."""
+        """Return the digest, which is equal for runs with equal events."""
         return self._digest.hexdigest()
 
 
 def format_time(duration_ms: int) -> str:
-    """Return a time since the start as hours, minutes, seconds and milliseconds."""
+    """Return a duration as hours, minutes, seconds and milliseconds."""
     seconds, milliseconds = divmod(duration_ms, 1_000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)

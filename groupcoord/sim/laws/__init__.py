@@ -1,1 +1,1 @@
-"""What must hold in every simulated run, as only the world around coordinators and consumers can see it."""
+"""Laws of every simulated run, as far as only the world around coordinators and consumers can check them."""

@@ -40,11 +40,11 @@ STATES_BY_TYPE: dict[str, set[str]] = {
 }
 
 IsKnown = Callable[[str], bool | None]
-"""Whether the log has a group; None if it need not, or if the node that answers need not know."""
+"""Function that returns whether the log has a group; None if neither log nor node must know."""
 
 
 def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
-    """Every group is listed once, in a state that there is, and the log knows it."""
+    """Check that every group is listed once, in a valid state, and is in the log."""
     names = [group.group_id for group in response.groups]
     require(len(names) == len(set(names)), f"a group is listed twice: {names}")
     for group in response.groups:
@@ -53,7 +53,7 @@ def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
 
 
 def check_described(group: DescribedGroup, gone: set[str]) -> None:
-    """A group's members are all different, none of them is out, and within a generation a partition has one owner."""
+    """Check that members are distinct and still in the group, and that a partition has one owner in a generation."""
     if group.error_code is not ErrorCode.NONE:
         return
     require(group.group_state in STATES, f"described is {group!r}")
@@ -69,7 +69,7 @@ def check_described(group: DescribedGroup, gone: set[str]) -> None:
 
 
 def check_deleted(response: DeleteGroupsResponse, has_just_removed: Callable[[str], bool]) -> None:
-    """A group that counts as deleted is gone from the log."""
+    """Check that groups reported as deleted are deleted in the log."""
     for result in response.results:
         require(
             result.error_code is not ErrorCode.NONE or has_just_removed(result.group_id),
@@ -78,7 +78,7 @@ def check_deleted(response: DeleteGroupsResponse, has_just_removed: Callable[[st
 
 
 def assignment_in(hard: HardState, group_id: str, member_id: str) -> ConsumerGroupCurrentMemberAssignmentRecord | None:
-    """Return what the log has given to a member of a consumer group; None if it is no member."""
+    """Return the current assignment of a member in the log, or None if it is no member."""
     key = ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)
     _, record = hard.groups.get(group_id, {}).get(key, (None, None))
     return record if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord) else None
@@ -89,15 +89,15 @@ def check_told(
     request: ConsumerGroupHeartbeat,
     response: ConsumerGroupHeartbeatResponse,
 ) -> None:
-    """A member is told no epoch and no partition that is not durable.
+    """Check that a heartbeat response holds only durable epochs and partitions.
 
     Args:
-        records: what the log gives to the member, or gave to it at this moment.
-        request: a member's heartbeat.
-        response: its answer, which is about to leave.
+        records: current assignments of the member in the log, now and at this time.
+        request: the heartbeat.
+        response: its response, before it is sent.
 
     Raises:
-        LawBrokenError: it is.
+        LawBrokenError: it holds others.
     """
     member_id = response.member_id or ""
     if response.error_code is not ErrorCode.NONE or response.member_epoch <= 0:
@@ -111,10 +111,10 @@ def check_told(
 
 
 def check_described_consumer_group(group: DescribedConsumerGroup) -> None:
-    """Members are all different, no epoch is ahead of what it follows, and a partition has one owner.
+    """Check that members are distinct, no epoch exceeds the one it follows, and a partition has one owner.
 
     Raises:
-        LawBrokenError: it isn't so.
+        LawBrokenError: the description is inconsistent.
     """
     if group.error_code is not ErrorCode.NONE:
         return
@@ -135,18 +135,18 @@ def check_described_consumer_group(group: DescribedConsumerGroup) -> None:
 
 
 Shares = dict[str, frozenset[tuple[UUID, int]]]
-"""Member id → the partitions that the member is to have."""
+"""Target partitions by member id."""
 
 TARGET_OF_MEMBER, _ = ConsumerGroupTargetAssignmentMemberRecord.key_of("")
 
 
 class TargetLaws:
-    """Follows the targets of the groups of one log partition.
+    """Laws of the target assignments of a log partition.
 
-    The uniform assignor is judged where all members subscribe to the same topics and nobody asks for another assignor.
+    The uniform assignor is checked where all members subscribe to the same topics and none requests another assignor.
 
     Args:
-        assignor: which one groups use that ask for none.
+        assignor: the default assignor of groups.
     """
 
     def __init__(self, assignor: str) -> None:
@@ -155,19 +155,19 @@ class TargetLaws:
         self._now: dict[str, Shares] = {}
 
     def take(self, record: GroupRecord | GroupTombstone, hard: HardState) -> None:
-        """Take the next record about a group.
+        """Check the next record of a group.
 
         Args:
-            record: what is in the log now.
-            hard: what the log makes with it.
+            record: the record.
+            hard: hard state with the record.
 
         Raises:
-            LawBrokenError: a new target is uneven, or moves what could have stayed.
+            LawBrokenError: a new target is unbalanced, or moves a partition without need.
         """
         group_id = record.group_id
         if isinstance(record, ConsumerGroupTargetAssignmentMemberRecord):
             share = frozenset((topic_id, index) for topic_id, indexes in record.topic_partitions for index in indexes)
-            # Who has had no target before begins with this one: somebody new, or who has taken a static member's place.
+            # New members, and replacements of static ones, have this target as their first.
             self._before.setdefault(group_id, {}).setdefault(record.member_id, share)
             self._now.setdefault(group_id, {})[record.member_id] = share
         elif isinstance(record, ConsumerGroupTargetAssignmentMetadataRecord):
@@ -186,15 +186,15 @@ class TargetLaws:
 
 
 def check_shares(group_id: str, before: Mapping[str, frozenset[object]], now: Mapping[str, frozenset[object]]) -> None:
-    """Shares are even, and nobody is given something in place of what it could have kept.
+    """Check that a target is balanced and moves no partition without need.
 
     Args:
         group_id: the group.
-        before: what the members of now were to have; who is new has what it is given now.
-        now: what they are to have.
+        before: previous targets of the present members; for new ones the present target.
+        now: the new target.
 
     Raises:
-        LawBrokenError: it isn't so.
+        LawBrokenError: it is not.
     """
     sizes = [len(share) for share in now.values()]
     require(max(sizes, default=0) - min(sizes, default=0) <= 1, f"targets of {group_id!r} have the sizes {sizes}")

@@ -1,4 +1,4 @@
-"""The laws of the log: what may follow what in it, and what all of it makes."""
+"""Laws of the log: legal successions of records, and the state that they add up to."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ ASSIGNMENT, _ = ConsumerGroupCurrentMemberAssignmentRecord.key_of("")
 
 
 class LogLaws:
-    """Follows what is written to the log.
+    """Laws of all records written to the log.
 
     Attributes:
-        replayed: log partition → the hard state that its records make.
-        ledgers: log partition → the committed offsets that they make, in the plainest way there is.
-        newest_generations: group id → the highest generation or epoch of any group of that name.
-        classic_generations: id of a consumer group → the last generation of the classic group that became it.
-        group_records: group id → how many records were written about it, offsets apart.
-        is_calm: nothing is to happen any more, so nothing new is written about groups.
+        replayed: hard state of each log partition.
+        ledgers: committed offsets of each log partition, computed in the simplest way.
+        newest_generations: by group id, the highest generation or epoch ever.
+        classic_generations: by id of a consumer group, the last generation of the classic group that was converted.
+        group_records: by group id, the number of records without offsets.
+        is_calm: True when no more events occur, so that no more records of groups may be written.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -67,7 +67,7 @@ class LogLaws:
         self._ended: dict[tuple[int, int], int] = {}
 
     def follow(self, partition: int) -> HardState:
-        """Take over what was written to a log partition since the last time; return what all of it makes."""
+        """Check the records of a log partition since the last call; return the hard state."""
         hard, ledger, fresh = self.replayed[partition], self.ledgers[partition], self._fresh[partition]
         if not fresh:
             return hard
@@ -106,14 +106,14 @@ class LogLaws:
         return hard
 
     def _check_generation(self, record: GroupMetadataRecord) -> None:
-        """A group's generation only grows for as long as the group lives."""
+        """Check that a group's generation only increases during its life."""
         last = self._generations.get(record.group_id, 0)
         require(record.generation_id >= last, f"the generation of {record.group_id!r} only grows in the log")
         self._generations[record.group_id] = record.generation_id
         self._reach(record.group_id, record.generation_id)
 
     def _check_commit(self, partition: int, record: OffsetCommitRecord) -> None:
-        """Metadata is as short as it must be, and no transaction goes on after its marker."""
+        """Check the length of metadata, and that no transaction continues after its marker."""
         require(
             len(record.metadata) <= self._metadata_max,
             f"{record!r} has metadata of more than {self._metadata_max} characters",
@@ -126,13 +126,13 @@ class LogLaws:
         self.newest_generations[group_id] = max(generation_id, self.newest_generations.get(group_id, 0))
 
     def _count(self, record: GroupRecord | GroupTombstone) -> None:
-        """When nothing happens any more, no record is written but those of expressions that are matched again."""
+        """Count a record; at rest only records of regular expressions may be written."""
         self.group_records[record.group_id] += 1
         is_refresh = isinstance(record, ConsumerGroupRegularExpressionRecord | GroupTombstone)
         require(is_refresh or not self.is_calm, f"all is at rest, and yet {record!r} is written")
 
     def _check_removal(self, tombstone: OffsetTombstone, hard: HardState) -> None:
-        """Offsets of a topic that a live group subscribes to are neither expired nor deleted, unless the topic is."""
+        """Check that offsets of subscribed topics are neither expired nor deleted, unless the topic was."""
         if self._topics.was_deleted(tombstone.topic):
             return
         if hard.has_consumer_group(tombstone.group_id):
@@ -146,13 +146,13 @@ class LogLaws:
         require(not is_subscribed, f"{tombstone!r} is of a topic that {group!r} subscribes to")
 
     def _written_now(self, partition: int) -> Iterator[LogRecord]:
-        """Walk what was written at this moment or is not followed yet: what answers that leave now may tell of."""
+        """Yield records of this time and later ones, which responses may already report."""
         if self._followed_ms == self._scheduler.time_ms:
             yield from self._followed.get(partition, ())
         yield from self._fresh[partition]
 
     def missing(self, partition: int, group_id: str, commits: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return those commits (by topic and partition) that were not written just now, or are told of late."""
+        """Return commits that are neither in the log at this time nor reported late."""
         for entry in chain(reversed([*self._written_now(partition)]), reversed(self._log.late[partition])):
             record = entry.record
             if type(record) is OffsetCommitRecord and record.group_id == group_id:
@@ -166,9 +166,9 @@ class LogLaws:
     def assignments_told(
         self, partition: int, group_id: str, member_id: str
     ) -> list[ConsumerGroupCurrentMemberAssignmentRecord]:
-        """Return what the log gives to a member of a consumer group, and what it gave to it at this moment.
+        """Return the current assignment of a member in the log, and those at this time.
 
-        One write lets the next one go: what that changes may be in the log before the answers to the first have left.
+        A completed write starts the next one, whose records may be in the log before the responses of the first leave.
         """
         now = assignment_in(self.follow(partition), group_id, member_id)
         is_new = self._followed_ms == self._scheduler.time_ms
@@ -176,7 +176,7 @@ class LogLaws:
         return before if now is None else [*before, now]
 
     def has_member(self, partition: int, group_id: str, member_id: str) -> bool:
-        """Tell whether somebody is a member of a group, of whatever kind, by what is in the log."""
+        """Return whether the log has a member of a group of any type."""
         hard = self.follow(partition)
         record = hard.classic_record(group_id)
         members = () if record is None else record.members
@@ -184,14 +184,14 @@ class LogLaws:
         return is_in_classic_group or assignment_in(hard, group_id, member_id) is not None
 
     def has_just_removed(self, partition: int, group_id: str) -> bool:
-        """Tell whether the tombstone of a group was written just now."""
+        """Return whether the tombstone of a group was written at this time."""
         return any(
             isinstance(entry.record, GroupTombstone) and entry.record.group_id == group_id
             for entry in chain(self._written_now(partition), self._log.late[partition])
         )
 
     def describe(self) -> str:
-        """Return all that is durable in the end, without log offsets: what is left out of the log leaves no gap."""
+        """Return the durable state without log offsets, so that skipped records leave no gap."""
         lines = []
         for hard in self.replayed:
             for group_id, records in sorted(hard.groups.items()):

@@ -1,8 +1,8 @@
-"""The laws that hold at every moment of every run, and the state of rest that follows when nothing goes wrong any more.
+"""Laws that hold throughout every run, and the state of rest after the last fault.
 
-What a coordinator can prove about itself it does (:meth:`GroupCoordinator.check`); here is what only the world around
-it can see. Cheap laws are looked at with each event. The others cost as much as the state is large: ``interval_ms``
-says how much virtual time passes between two looks; 0: after every event of a node.
+What a coordinator can check about itself is in :meth:`GroupCoordinator.check`. Cheap laws are checked with each event.
+The others cost in proportion to the state: ``interval_ms`` is the virtual time between two checks; 0: after every event
+of a node.
 """
 
 from __future__ import annotations
@@ -81,22 +81,22 @@ from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 OF_NO_OWNER = (FindCoordinator, ListGroups, ShareFetch, ShareAcknowledge)
-"""Who doesn't own the log may answer these, too."""
+"""Requests that nodes answer without owning the log."""
 
 REBUILD_INTERVAL_MS = 30_000
-"""So rarely hard state is compared with what a snapshot and a compacted log make."""
+"""Interval at which hard state is compared with a snapshot and a compacted log."""
 
 
 class RunLaws:
-    """Judges a run (an :class:`~groupcoord.sim.actors.environment.OwnershipObserver`).
+    """Laws of a run (an :class:`~groupcoord.sim.actors.environment.OwnershipObserver`).
 
     Attributes:
-        shares: the laws of share groups, where there are some.
+        shares: laws of share groups, if there are any.
 
     Args:
-        cluster: what is judged.
-        interval_ms: how much virtual time passes between two looks at the costly laws; 0: after every event of a node.
-        transactions: what became of them.
+        cluster: the cluster.
+        interval_ms: virtual time between two checks of the costly laws; 0: after every event of a node.
+        transactions: outcomes of transactions.
     """
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:
@@ -126,11 +126,11 @@ class RunLaws:
     # ------------------------------------------------------------ what members see
 
     def assigned(self, claim: Claim, key: PartitionOfGroup) -> None:
-        """A consumer was given a partition, which nobody else has: see :meth:`_check_claims`."""
+        """Check that an assigned partition has no other owner: see :meth:`_check_claims`."""
         claims = self._claims.setdefault(key[0], {}).setdefault(key, {})
         before = claims.get(claim.consumer)
         if before is not None and before.is_stale and claim.protocol is GroupProtocol.CLASSIC:
-            claim = claim._replace(is_stale=before.member_id == claim.member_id)  # until it gives that up
+            claim = claim._replace(is_stale=before.member_id == claim.member_id)  # until it revokes the partition
         claims[claim.consumer] = claim
         self._has_new_claims = True
         if len(claims) > 1:
@@ -139,18 +139,18 @@ class RunLaws:
                     self._check_claims(other, claim, key)
 
     def _begins_anew(self, group_id: str, member_id: str) -> None:
-        """A member's life in a group begins: what it has is of an earlier one, and others can be given it."""
+        """Start a new life of a member: its partitions belong to the earlier one and may be assigned to others."""
         for claims in self._claims.get(group_id, {}).values():
             for name, claim in claims.items():
                 if claim.member_id == member_id:
                     claims[name] = claim._replace(is_stale=True)
 
     def _check_claims(self, before: Claim, now: Claim, key: PartitionOfGroup) -> None:
-        """Of two that believe to own a partition, one must be about to learn that it is out of date.
+        """Check that of two owners of a partition one is out of date.
 
-        Where members assign, the two have been told in different generations. Where the coordinator does, one of them
-        is no member any more: the earlier one; or the one that only now has done all that it was told before it was
-        fenced, of which it has not heard.
+        With client-side assignment they have different generations. With server-side assignment one of them is no
+        member any more: the earlier one, or one that was fenced, has not been notified, and only now has finished
+        earlier steps.
         """
         group_id = key[0]
         if before.protocol is now.protocol is GroupProtocol.CLASSIC:
@@ -170,30 +170,30 @@ class RunLaws:
         )
 
     def _is_out_of_date(self, group_id: str, claim: Claim) -> bool:
-        """Tell whether it is of an earlier generation of the classic group that became a consumer group.
+        """Return whether a claim is of an earlier generation of a converted classic group.
 
-        What the last generation had is taken over, though this member never heard of that: its answer was lost, or the
-        log first seemed to have refused it.
+        The last generation's assignments are converted, even if this member never received its own: the response was
+        lost, or the write seemed to fail.
         """
         is_classic = claim.protocol is GroupProtocol.CLASSIC
         return is_classic and claim.generation_id < self.log.classic_generations.get(group_id, 0)
 
     def _may_be_of_another_topic(self, before: Claim, now: Claim, topic: str) -> bool:
-        """Tell whether the two may own partitions of different topics of one name.
+        """Return whether the partitions may belong to different topics of one name.
 
-        Assignments of the classic protocol have names alone.
+        Assignments of the classic protocol have names only.
         """
         is_by_id = before.protocol is now.protocol is GroupProtocol.CONSUMER
         return before.topic_id != now.topic_id if is_by_id else self._cluster.topics.was_deleted(topic)
 
     def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
-        """A consumer does not believe any more that it owns a partition."""
+        """Note that a consumer no longer believes to own a partition."""
         self._claims.get(key[0], {}).get(key, {}).pop(consumer, None)
 
     def joined(self, group_id: str, generation_id: int) -> None:
-        """A member was told its assignment: the log knows that generation, or epoch."""
+        """Check that the log has the generation or epoch that a member received."""
         hard = self.log.follow(self._cluster.partition_of(group_id))
-        # While no expression of its members has been matched, no record says the epoch of a consumer group.
+        # Until a regular expression is matched, no record holds the epoch of a consumer group.
         first = FIRST_EPOCH if hard.has_consumer_group(group_id) else 0
         newest = max(first, self.log.newest_generations.get(group_id, 0))
         require(
@@ -204,44 +204,45 @@ class RunLaws:
     # ------------------------------------------------------------ what nodes do
 
     def on_event(self, node: CoordinatorNode, event: Event) -> None:
-        """Remember who is gone, and see that only the log's owner says so."""
+        """Note removed members, and check that only the log's owner reports them."""
         self._check_owner(node, event, [event.group_id])
         gone = self._gone[node.node_id]
         if isinstance(event, GroupRemoved | GroupLoaded):
-            # Who loses the log before it could say that a group is gone from it says only that all of it is lost.
+            # A node that loses the log before the deletion is durable reports only the loss.
             gone.pop(event.group_id, None)
         if isinstance(event, GroupRemoved):
             self._remembered[node.node_id].discard(event.group_id)
             if event.cause is not Cause.UNLOAD:
-                # The next group of this name counts its generations anew.
+                # The next group of this name starts with new generations.
                 for claims in self._claims.get(event.group_id, {}).values():
                     for name in [name for name, c in claims.items() if c.protocol is GroupProtocol.CLASSIC]:
                         del claims[name]
         elif isinstance(event, MemberAdded):
-            # Members of consumer groups keep their ids when they come back.
+            # Members of consumer groups keep their ids when they rejoin.
             gone.get(event.group_id, set()).discard(event.member_id)
-            # One of the classic protocol may have been out meanwhile, and not know.
+            # A classic member may have been removed in between without a notification.
             self._begins_anew(event.group_id, event.member_id)
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
-            # A replacement that the log refuses, or takes too long for, is taken back: then the other id is gone.
+            # If the log refuses a replacement, or takes too long, the replacement is undone and the other id is
+            # removed.
             ids = gone.setdefault(event.group_id, set())
             if event.member_id in ids:
                 self._taken_back.add(event.old_member_id)
             ids.add(event.old_member_id)
             ids.discard(event.member_id)
-            # Its successor is told of; a conversion may follow at once, by which the group begins anew.
+            # Its replacement is reported next; a conversion may follow at once and start the group again.
             fenced = (node, event.group_id, event.old_member_id)
             self._fenced = [entry for entry in self._fenced if entry != fenced]
 
     def crashed(self, node: CoordinatorNode) -> None:
-        """A node forgot everything."""
+        """Forget a crashed node."""
         self._gone[node.node_id].clear()
         self._remembered[node.node_id].clear()
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
-        """Look at an answer before it travels; ``is_clean``: there is no error in it."""
+        """Check a response before it is sent; ``is_clean``: it holds no error."""
         if not isinstance(request, OF_NO_OWNER):
             self._check_owner(node, response, _groups_of(request))
         if not is_clean and ErrorCode.FENCED_INSTANCE_ID in error_codes(response):
@@ -257,7 +258,7 @@ class RunLaws:
                 if request.member_epoch > 0:
                     self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
                 elif is_clean and request.member_epoch == 0:
-                    # It may have come late, on a connection that was given up: after its repetition, and what followed.
+                    # The request may be late, from an abandoned connection, after its retry and later requests.
                     self._begins_anew(request.group_id, request.member_id)
                 partition = self._cluster.partition_of(request.group_id)
                 if node.is_up_to_date(partition):
@@ -286,7 +287,7 @@ class RunLaws:
                 check_deleted(response, self._has_just_removed)
 
     def _check_owner(self, node: CoordinatorNode, said: Response | Event, group_ids: Sequence[str]) -> None:
-        """Who says something owns the log, or the log partition that it is about; of several see others."""
+        """Check that the sender owns the log, or the log partition concerned; others are checked elsewhere."""
         if self._owners:
             place = self._leading.place({self._cluster.partition_of(group_id) for group_id in group_ids})
             if place is not None:
@@ -294,24 +295,24 @@ class RunLaws:
                 self._owners[place].told(epoch, said, self._cluster.scheduler.time_ms)
 
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
-        """Who is out of its group is told so."""
+        """Check that heartbeats of removed members fail."""
         require(
             member_id not in self._gone[node.node_id].get(group_id, ()) or error_code is not ErrorCode.NONE,
             f"{member_id} is out of {group_id!r}, and yet its heartbeat is taken",
         )
 
     def _note_fenced(self, node: CoordinatorNode, request: Request) -> None:
-        """Remember who is fenced, though the log has it as a member: its node is about to tell who has come after."""
+        """Note a member that is fenced although the log has it: the event of its replacement follows."""
         group_id, member_id = getattr(request, "group_id", None) or "", getattr(request, "member_id", "")
         partition = self._cluster.partition_of(group_id)
         if node.is_up_to_date(partition) and self.log.has_member(partition, group_id, member_id):
             self._fenced.append((node, group_id, member_id))
 
     def _check_fenced(self) -> None:
-        """Who is fenced has a successor, which was taken in where it was fenced.
+        """Check that each fenced member has a replacement on the same node.
 
-        Not so who was told an id that the log has not heard of yet (:func:`~groupcoord.laws.membership.check_fenced`).
-        While something is on its way to the log, the successor may be in that: it is told when that is written.
+        Ids that the log does not have yet are exempt (:func:`~groupcoord.laws.membership.check_fenced`). A replacement
+        in flight is reported once it is written.
         """
         fenced, self._fenced = self._fenced, []
         for node, group_id, member_id in fenced:
@@ -325,9 +326,9 @@ class RunLaws:
             self._fenced.append((node, group_id, member_id))
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
-        """Tell whether the log has a group; None if it need not, or if the node need not know.
+        """Return whether the log has a group; None if neither log nor node must know.
 
-        A group that was made by a commit of which the group refused every partition is in memory alone (as in Kafka).
+        A group whose first commit failed for every partition exists in memory only (as in Kafka).
         """
         partition = self._cluster.partition_of(group_id)
         is_in_log = group_id in self.log.follow(partition).groups
@@ -344,7 +345,9 @@ class RunLaws:
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
         is_clean: bool,
     ) -> None:
-        """An acknowledged commit is in the log. One that its group refuses altogether leaves the group in memory."""
+        """Check that an acknowledged commit is in the log. A commit that fails as a whole leaves
+        the group in memory.
+        """
         accepted = {
             (topic.name or "", sent.partition_index): sent.committed_offset
             for topic in request.topics
@@ -363,7 +366,7 @@ class RunLaws:
             require(not missing, f"the commit of {missing} for {group_id!r} is acknowledged, but not in the log")
 
     def _check_fetch(self, node: CoordinatorNode, group: FetchedGroup, require_stable: bool) -> None:
-        """What a node that is up to date tells of committed offsets is what the log says."""
+        """Check that a node that is up to date returns the committed offsets in the log."""
         group_id = group.group_id
         partition = self._cluster.partition_of(group_id)
         if group.error_code is not ErrorCode.NONE or not node.is_up_to_date(partition):
@@ -372,7 +375,7 @@ class RunLaws:
         served = node.coordinator.partition(partition)
         assert served is not None
         if group_id not in served.groups:
-            # It is about to be deleted, and has nothing to say any more.
+            # The group is about to be deleted and returns no offsets.
             require(all(p.committed_offset == -1 for t in group.topics for p in t.partitions), f"{group!r} is no more")
             return
         self.log.follow(partition)
@@ -390,7 +393,7 @@ class RunLaws:
                     self._transactions.check_read(group_id, found.metadata)
 
     def _check_append(self, entries: Sequence[LogRecord]) -> None:
-        """Look at what is about to be written; what expiry leaves of a group is told by the node that swept it."""
+        """Check records before they are written; the node reports groups that expiry empties."""
         records = [entry.record for entry in entries]
         check_append(records)
         if any(isinstance(record, OffsetTombstone | GroupTombstone) for record in records):
@@ -401,7 +404,7 @@ class RunLaws:
     # ------------------------------------------------------------ the costly ones
 
     def after_event(self) -> None:
-        """Look at who was fenced, and at every node that has done something, if it is time."""
+        """Check fenced members, and changed nodes if the interval is over."""
         self._check_fenced()
         if self._environment.active:
             now_ms = self._cluster.scheduler.time_ms
@@ -410,7 +413,7 @@ class RunLaws:
                 self.look()
 
     def look(self) -> None:
-        """Look at every node and log partition that has done something since last time: the others are as before."""
+        """Check every node and log partition that has changed since the last check."""
         self.looks += 1
         now_ms = self._cluster.scheduler.time_ms
         rebuilds = now_ms >= self._next_rebuild_ms
@@ -421,7 +424,7 @@ class RunLaws:
             self._look_at(node, rebuilds)
 
     def _check_consumers(self, coordinator: GroupCoordinator, group_id: str) -> None:
-        """Consumers of a consumer group have nothing that others can be given."""
+        """Check that owned partitions of a consumer group can't be assigned to others."""
         owned: dict[str, set[tuple[UUID, int]]] = {}
         epochs: dict[str, int] = {}
         for (_, topic, index), claims in self._claims.get(group_id, {}).items():
@@ -437,18 +440,18 @@ class RunLaws:
             check_member_sees_what_is_durable(coordinator, group_id, member_id, epochs[member_id], partitions)
 
     def begin_calm(self, members: Mapping[str, Collection[str]]) -> None:
-        """All is at rest, and stays so.
+        """Start the state of rest.
 
         Args:
-            members: group id → the ids of its consumers that are alive and may be in it.
+            members: by group id, the ids of live consumers that may be members.
 
         Raises:
-            LawBrokenError: it is not: a consumer group is not as it should be then.
+            LawBrokenError: a consumer group is not at rest.
         """
         for group_id, member_ids in members.items():
             coordinator = self._cluster.serving(group_id)
             if coordinator is None or not coordinator.may_answer():
-                continue  # a lease that is shorter than the way to the engine is over now and then
+                continue  # a lease shorter than the latency of the engine ends from time to time
             if consumer_group_of(coordinator, group_id) is not None:
                 check_consumer_group_is_served(coordinator, group_id, member_ids)
         for partition in range(self._cluster.partition_count):
@@ -456,7 +459,7 @@ class RunLaws:
         self.log.is_calm = True
 
     def conclude(self) -> None:
-        """Look at everything in the end."""
+        """Check everything at the end."""
         for partition in range(self._cluster.partition_count):
             self.log.follow(partition)
             check_epochs_grow(self._cluster.log.memory, partition)
@@ -495,7 +498,7 @@ class RunLaws:
         self._look_at_modern_groups(node, coordinator, rebuilds)
 
     def _look_at_modern_groups(self, node: CoordinatorNode, coordinator: GroupCoordinator, rebuilds: bool) -> None:
-        """Look at the groups of a node whose state is in the log, unless they are as they were the last time."""
+        """Check changed groups of a node whose state is in the log."""
         groups = [
             group
             for index in range(self._cluster.partition_count)
@@ -519,7 +522,7 @@ class RunLaws:
 
 
 def _groups_of(request: Request) -> list[str]:
-    """Return the groups that a request is about, if it names them."""
+    """Return the group ids of a request."""
     if isinstance(request, OffsetFetch):
         return [group.group_id for group in request.groups if group.group_id is not None]
     group_id: str | None = getattr(request, "group_id", None)
@@ -527,6 +530,6 @@ def _groups_of(request: Request) -> list[str]:
 
 
 def _is_refused_for_metadata(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> bool:
-    """Tell whether a group has refused an offset since its metadata is too long."""
+    """Return whether an offset failed because its metadata is too long."""
     results = (result for topic in response.topics for result in topic.partitions)
     return any(result.error_code is ErrorCode.OFFSET_METADATA_TOO_LARGE for result in results)

@@ -1,4 +1,4 @@
-"""The laws of share groups (KIP-932) in a simulated world, as members are told: who has which record, and how often."""
+"""Laws of share groups (KIP-932) in a simulated world: owners of records, delivery counts, outcomes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 class ShareLaws:
-    """Follows what members of share groups are told, and what is durable of that.
+    """Laws of responses to members of share groups, and of their durable state.
 
-    Answers of a node that doesn't lead a partition any more, and hasn't heard so, count as deliveries alone.
+    Responses of a former leader that has not been notified count only as deliveries.
 
     Args:
-        shared: what groups work on.
-        batch_max: the longest batch of records that is written.
+        shared: topics of share groups.
+        batch_max: most records of a batch.
     """
 
     def __init__(self, shared: SharedTopics, batch_max: int) -> None:
@@ -48,18 +48,18 @@ class ShareLaws:
         return ledger
 
     def _written(self, key: SharePartitionKey, batches: tuple[StateBatch, ...]) -> None:
-        """What is written of records is written of such that nobody has."""
+        """Check that written states are of records that no member has acquired."""
         for first, last, *_ in batches:
             self._ledger(key).let_go(range(first, last + 1))
 
     def _emptied(self, key: SharePartitionKey) -> None:
-        """The log has forgotten what was said of records: whoever leads the partition next gives them out again."""
+        """Forget outcomes that the log has lost: the next leader delivers these records again."""
         ledger = self._ledger(key)
         ledger.accepted.clear()
         ledger.archived.clear()
 
     def _current(self, node: CoordinatorNode, key: SharePartitionKey) -> LedPartition | None:
-        """Return a share-partition as its leader has it, if the node is that; else None."""
+        """Return a share-partition at its leader, or None if the node is not the leader."""
         topic = self._shared.registry.get_by_id(key.topic_id)
         if topic is None or node.shares is None:
             return None
@@ -69,7 +69,7 @@ class ShareLaws:
     # ------------------------------------------------------------ answers
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
-        """Look at an answer before it travels."""
+        """Check a response before it is sent."""
         asked: Any = request
         if isinstance(asked, ShareFetch | ShareAcknowledge):
             self._shared.follow()
@@ -92,7 +92,7 @@ class ShareLaws:
         now_ms: int,
         until_ms: int,
     ) -> None:
-        """Who is given records has them alone, not too often, and nobody was told that they are finished."""
+        """Check that acquired records have one owner, are within the delivery limit, and are not finished."""
         led, ledger = self._current(node, key), self._ledger(key)
         if led is None:
             ledger.delivered.update(offset for first, last, _ in acquired for offset in range(first, last + 1))
@@ -105,7 +105,7 @@ class ShareLaws:
     def _check_taken(
         self, node: CoordinatorNode, key: SharePartitionKey, kinds: dict[int, AcknowledgeType], until_ms: int
     ) -> None:
-        """What counts as accepted, or given up, is so in the log of states, or the leader had done with it before."""
+        """Check that accepted and rejected records are so in the log of states, or finished at the leader before."""
         led, ledger = self._current(node, key), self._ledger(key)
         for offset, kind in kinds.items():
             if kind is AcknowledgeType.RENEW:
@@ -131,7 +131,7 @@ class ShareLaws:
     # ------------------------------------------------------------ the costly ones
 
     def look_at(self, node: CoordinatorNode) -> None:
-        """Look at all that a node does for share groups."""
+        """Check all share-partitions of a node."""
         shares = node.shares
         if shares is None:
             return
@@ -145,7 +145,7 @@ class ShareLaws:
                 check_share_partition(led.records, self._ledger(led.key), locks_max)
 
     def conclude(self) -> None:
-        """In the end nothing was lost: each record was delivered, and then accepted or given up."""
+        """Check that each record was delivered, and then accepted or archived."""
         self._shared.follow()
         for key, end_offset in self._shared.worked_off.items():
             unfinished, ledger = self._shared.unfinished(key, end_offset), self._ledger(key)
@@ -157,7 +157,7 @@ class ShareLaws:
 def _taken(
     request: ShareFetch | ShareAcknowledge, response: ShareFetchResponse | ShareAcknowledgeResponse
 ) -> Iterator[tuple[SharePartitionKey, dict[int, AcknowledgeType]]]:
-    """Yield what a member has said of records and was taken."""
+    """Yield acknowledgements that succeeded."""
     results: dict[tuple[object, int], ErrorCode] = {}
     for topic in response.responses:
         for result in topic.partitions:
