@@ -98,15 +98,19 @@ class Topics:
     # ------------------------------------------------------------ what a coordinator asks
 
     def partition_count(self, name: str) -> int | None:
+        """Return the number of partitions, or None if the topic does not exist."""
         return self._partition_counts.get(name)
 
     def topic_id(self, name: str) -> UUID | None:
+        """Return the id of a topic, or None if it does not exist."""
         return self._ids.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with an id, or None."""
         return self._names.get(topic_id)
 
     def problem(self, regex: str) -> str | None:
+        """Return the error of a regular expression, or None if it is valid."""
         try:
             re.compile(regex)
         except re.error as error:
@@ -114,6 +118,7 @@ class Topics:
         return None
 
     def matching_topics(self, regex: str, principal: Any = None) -> list[str]:
+        """Return the names of matching topics."""
         return [name for name in self.names() if re.fullmatch(regex, name)]
 
 

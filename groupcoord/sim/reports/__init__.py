@@ -1,1 +1,1 @@
-"""What came of simulated runs: measures over many seeds, a picture of the moment, a page."""
+"""Reports of simulated runs: measures over many seeds, timelines, HTML pages."""

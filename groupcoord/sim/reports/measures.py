@@ -1,4 +1,4 @@
-"""Figures over many seeds: distributions of what users ask about."""
+"""Measures of simulated runs, declared once, and their distributions over many seeds."""
 
 from __future__ import annotations
 
@@ -156,18 +156,18 @@ UNOWNED, DONE = (next(each for each in MEASURES if each.key == key) for key in (
 
 @frozen
 class Scale:
-    """The one unit in which all values of a row stand.
+    """Common unit of the values of a row.
 
     Attributes:
-        name: of the unit, or what is counted.
-        divisor: what a value is divided by.
+        name: the unit, or what is counted.
+        divisor: divisor of the values.
     """
 
     name: str
     divisor: int
 
     def format(self, value: float) -> str:
-        """Return a value without its unit, with as many decimals as matter."""
+        """Return a value without its unit, with the decimals that matter."""
         scaled = value / self.divisor
         if self.divisor > 1 and scaled:
             return f"{scaled:,.{1 if abs(scaled) >= 1 else 2 if abs(scaled) >= 0.1 else 3}f}"
@@ -175,7 +175,7 @@ class Scale:
 
 
 def scale_of(measure: Measure, values: Iterable[float]) -> Scale:
-    """Return the unit that fits the largest of the values of a measure."""
+    """Return the unit that fits the largest value of a measure."""
     if measure.unit != "ms":
         return Scale(measure.unit, 1)
     largest = max((abs(value) for value in values), default=0)
@@ -183,17 +183,17 @@ def scale_of(measure: Measure, values: Iterable[float]) -> Scale:
 
 
 _SCALES = ((1_000, Scale("ms", 1)), (600_000, Scale("s", 1_000)), (36_000_000, Scale("min", 60_000)))
-"""What is below so many milliseconds is told like this."""
+"""Units of durations, with the upper bounds of their use in milliseconds."""
 
 
 @frozen
 class Distribution:
-    """Many values in a few numbers.
+    """Summary of many values.
 
     Attributes:
-        count: how many there are.
-        least, mean, most: of them.
-        percentiles: percentage → the value that so many are not above.
+        count: number of values.
+        least, mean, most: minimum, mean and maximum.
+        percentiles: values by percentage.
     """
 
     count: int
@@ -204,7 +204,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Distribution:
-        """Return the distribution of values; all zero if there are none."""
+        """Return the distribution of values; all zero without values."""
         if not values:
             return cls(0, 0, 0, 0, dict.fromkeys(PERCENTILES, 0))
         ordered = sorted(values)
@@ -212,7 +212,7 @@ class Distribution:
         return cls(len(ordered), ordered[0], sum(ordered) / len(ordered), ordered[-1], percentiles)
 
     def to_json(self) -> dict[str, float]:
-        """Return it as JSON's values."""
+        """Return the distribution as JSON values."""
         return {
             "count": self.count,
             "min": self.least,
@@ -223,16 +223,16 @@ class Distribution:
 
 
 Bin = tuple[int, int, int]
-"""The first value of a bin, its last one, and how many there are."""
+"""First and last value of a bin, and the number of values in it."""
 
 
 def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int, int] | None = None) -> list[Bin]:
-    """Return bins of equal width that cover all values; nothing without values.
+    """Return bins of equal width that cover all values; none without values.
 
     Args:
-        values: what is counted.
-        bin_count_max: so many bins at most.
-        bounds: the least and the most of what the bins cover, if that is more than the values.
+        values: the values.
+        bin_count_max: most bins.
+        bounds: bounds of the bins, if wider than the values.
     """
     if not values:
         return []

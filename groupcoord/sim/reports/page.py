@@ -1,4 +1,4 @@
-"""HTML pages of simulations: the report of one fleet, and variants beside each other."""
+"""HTML pages of simulations: the report of one fleet, and the comparison of variants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DISTRIBUTION_HEAD = ("@measure", "@unit", "#values", "#least", "#p50", "#p90", 
 
 
 def describe_seeds(report: FleetReport) -> str:
-    """Return how many seeds there are, and which."""
+    """Return the number of seeds and their range."""
     seeds = [run.seed for run in report.runs]
     if len(seeds) == 1:
         return f"1 seed ({seeds[0]})"
@@ -24,11 +24,11 @@ def describe_seeds(report: FleetReport) -> str:
 
 
 def report_page(report: FleetReport, command: str) -> str:
-    """Return the whole page.
+    """Return the page of a report.
 
     Args:
-        report: what came of the seeds.
-        command: runs a seed again if it is followed by ``--seed`` and the seed.
+        report: the report.
+        command: the command that runs a seed again when followed by ``--seed`` and the seed.
     """
     figures = report.to_json()
     told = (
@@ -40,7 +40,7 @@ def report_page(report: FleetReport, command: str) -> str:
 
 
 def result_of(report: FleetReport, command: str) -> Html:
-    """Return whether every law held, and how to see the seeds again where one did not."""
+    """Return whether every law held, and the command to repeat each seed that failed."""
     if not report.failed:
         return paragraph("Every law held in every seed.", style="note good")
     items = [
@@ -57,7 +57,7 @@ def _distributions(report: FleetReport) -> Html:
 
 
 def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -> Html:
-    """Return a row for each measure that has values, linked to its plot if there is one."""
+    """Return a row for each measure with values, linked to its plot if there is one."""
     rows = []
     for measure in MEASURES:
         found = distributions[measure.key]
@@ -69,24 +69,26 @@ def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -
 
 
 def distribution_row(measure: Measure, found: Distribution) -> tuple[str, tuple[str, ...]]:
-    """Return the unit of a measure's row, and in it the least, percentiles, the most and the mean."""
+    """Return the unit of a measure's row, and its minimum, percentiles, maximum and mean."""
     values = (found.least, *found.percentiles.values(), found.most, found.mean)
     scale = scale_of(measure, values)
     return unit_of(measure, scale), tuple(scale.format(value) for value in values)
 
 
 def unit_of(measure: Measure, scale: Scale) -> str:
-    """Return what the values of a row are, and of what: ``s per partition``."""
+    """Return the unit of a row: ``s per partition``."""
     return f"{scale.name} per {measure.each}".strip()
 
 
 def compared(report: FleetReport) -> list[tuple[str, ...]]:
-    """Return a row for each measure that has values: its title, unit, and for each group its middle and most."""
+    """Return a row for each measure with values: title, unit, and the median and 99th percentile of each group."""
     return middles_and_mosts([report.distributions(group_id) for group_id in report.compared_ids()])
 
 
 def middles_and_mosts(found: Sequence[dict[str, Distribution]]) -> list[tuple[str, ...]]:
-    """Return a row for each measure that has values: its title, unit, and of each what half and 99 % are not above."""
+    """Return a row for each measure with values: title, unit, and the median and 99th percentile of
+    each distribution.
+    """
     rows = []
     for measure in MEASURES:
         each = [distributions[measure.key] for distributions in found]
@@ -109,7 +111,7 @@ def _compared(report: FleetReport) -> Html:
 
 
 def causes_table(report: FleetReport) -> Html:
-    """Return what started how many rebalances."""
+    """Return the numbers of rebalances by cause."""
     rows = [(cause, f"{count:,}") for cause, count in report.causes().items()]
     return layout.table(("@cause", "#rebalances"), rows) if rows else _NONE
 
@@ -154,15 +156,15 @@ _SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
     ("clients", "What clients did", _clients),
     ("groups", "Groups", _groups),
 )
-"""Name, title, and what makes the section of a report; nothing if there is nothing to tell."""
+"""Id, title and function of each section of a report; a section without content is left out."""
 
 
 def comparison_page(comparison: Comparison, command: str) -> str:
-    """Return the whole page: which variant costs least, what happened in one seed, then tables and distributions.
+    """Return the page of a comparison: the verdict, timelines of one seed, tables and distributions.
 
     Args:
         comparison: the variants.
-        command: runs a seed again if it is followed by ``--seed`` and the seed.
+        command: the command that runs a seed again when followed by ``--seed`` and the seed.
     """
     first = comparison.reports[0]
     names = [report.variant for report in comparison.reports]
@@ -183,11 +185,11 @@ def comparison_page(comparison: Comparison, command: str) -> str:
 
 
 LESS = {UNOWNED.key: "less without owner per partition", DONE.key: "less per record until it is done"}
-"""What a variant costs less of, by the measure by which variants are compared."""
+"""Text for a saving, by the measure by which variants are ranked."""
 
 
 def format_verdict(comparison: Comparison) -> str:
-    """Return in a sentence or two which variant costs least; nothing if no seed tells."""
+    """Return the best variant in one or two sentences; empty if no seed has values."""
     verdict = comparison.verdict()
     if verdict is None:
         return ""
@@ -206,15 +208,15 @@ def format_verdict(comparison: Comparison) -> str:
 
 
 def beside_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return a row for each measure: its title, unit, and for each variant what half and 99 % are not above."""
+    """Return a row for each measure: title, unit, and the median and 99th percentile of each variant."""
     return middles_and_mosts([report.distributions() for report in comparison.reports])
 
 
 def difference_rows(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """Return a row for each measure with values: its title, unit, and how each variant but the first one differs.
+    """Return a row for each measure with values: title, unit, and the difference of each variant from the first one.
 
-    That is a mean difference with its confidence interval, and a style: ``better``, ``worse``, or nothing where the
-    interval has 0 in it.
+    A difference is a mean with its confidence interval, and a style: ``better``, ``worse``, or empty if the interval
+    contains 0.
     """
     others = [{each.measure.key: each for each in comparison.differences(report)} for report in comparison.reports[1:]]
     rows = []
@@ -229,7 +231,7 @@ def difference_rows(comparison: Comparison) -> list[tuple[str, str, list[tuple[s
 
 
 def style_of(difference: Difference) -> str:
-    """Return whether a variant is clearly ``better`` or ``worse``; nothing if neither."""
+    """Return whether a difference is clearly ``better`` or ``worse``; empty if neither."""
     if not difference.is_clear:
         return ""
     return "better" if difference.mean < 0 else "worse"
@@ -248,7 +250,7 @@ def _signed(scale: Scale, value: float) -> str:
 
 
 def _answer(comparison: Comparison) -> list[Html]:
-    """Return which variant costs least, and for each but the first in what it is better and worse."""
+    """Return the verdict, and for each variant but the first the measures that are better and worse."""
     told = format_verdict(comparison)
     first = comparison.reports[0].variant
     items = []
@@ -306,7 +308,7 @@ def _causes(comparison: Comparison) -> Html:
 
 
 def _timelines_of_variants(comparison: Comparison) -> Html:
-    """Return the time lines of all variants, over the same span of time."""
+    """Return the timelines of all variants over the same span."""
     span = span_of([timeline for report in comparison.reports for timeline in report.runs[0].timelines])
     return joined(
         draw_timeline(timeline, span, report.variant)

@@ -21,12 +21,12 @@ _STEPS_MS = (
 
 
 def ticks(least: float, most: float, count_max: int, *, is_time: bool) -> list[int]:
-    """Return whole round numbers from ``least`` to ``most``, at most so many and at least one.
+    """Return round whole numbers from ``least`` to ``most``, at least one.
 
     Args:
-        least, most: the ends of the axis.
-        count_max: how many there is room for, 2 or more.
-        is_time: they are milliseconds: steps are those of a clock.
+        least, most: ends of the axis.
+        count_max: most ticks, 2 or more.
+        is_time: True for milliseconds, whose steps are those of a clock.
     """
     step = _step((most - least) / max(count_max - 1, 1), is_time=is_time)
     found = list(range(ceil(least / step) * step, floor(most / step) * step + 1, step))
@@ -49,17 +49,17 @@ X_TICKS_MAX, Y_TICKS_MAX = 5, 4
 
 
 def format_value(measure: Measure, value: float) -> str:
-    """Return a value with its unit, as people read it."""
+    """Return a value with its unit."""
     if measure.unit == "ms":
         return format_duration(value) if value > -0.5 else f"-{format_duration(-value)}"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
-    """Return the histograms of a measure, one below the other; nothing without values.
+    """Return the histograms of a measure, one below the other; empty without values.
 
     Args:
-        measure: what is measured.
+        measure: the measure.
         series: names and values; a name may be empty.
     """
     every = list(chain.from_iterable(values for _, values in series))
@@ -81,7 +81,7 @@ def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
 
 
 def _picture(measure: Measure, name: str, bins: Sequence[Bin], highest: int) -> Html:
-    """Return one histogram. The heights are how many values fall into each bin; the least can be seen too."""
+    """Return one histogram; even the smallest bin stays visible."""
     floor, top = HEIGHT - BOTTOM, TOP + 6
     width = min((WIDTH - LEFT - RIGHT) / len(bins), BAR_WIDTH_MAX)
     parts = _grid(highest, floor, top)
@@ -97,7 +97,7 @@ def _picture(measure: Measure, name: str, bins: Sequence[Bin], highest: int) -> 
 
 
 def _grid(highest: int, floor: int, top: int) -> list[Html]:
-    """Return lines that tell how many values a height stands for."""
+    """Return grid lines with numbers of values."""
     parts = []
     for count in ticks(0, highest, Y_TICKS_MAX, is_time=False):
         y = floor - (floor - top) * count / highest

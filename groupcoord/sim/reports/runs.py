@@ -24,15 +24,15 @@ from groupcoord.sim.scenarios.faults import WorldOptions
 from groupcoord.sim.world import Outcome, World
 
 COMPARED_MAX = 6
-"""Up to so many groups are set beside each other."""
+"""Most groups that a report compares."""
 
 OptionsOf = Callable[[int], WorldOptions]
-"""The world of a seed."""
+"""Function that returns the world of a seed."""
 
 
 @frozen
 class GroupFigures:
-    """What one group went through in one seed; values by the keys of ``MEASURES``."""
+    """Figures of a group in one seed, by the keys of ``MEASURES``."""
 
     group_id: str
     values: dict[str, tuple[int, ...]]
@@ -41,16 +41,16 @@ class GroupFigures:
 
 @frozen
 class Run:
-    """One seed.
+    """Result of one seed.
 
     Attributes:
-        seed: which.
-        outcome: how it ended; None if it failed.
-        groups: its figures, none if it failed.
-        operations: how often clients did what, none if it failed.
-        failure: what went wrong: a law that does not hold, or an exception.
-        tail: the last lines of the trace of a run that failed.
-        timelines: what happened to each group over time, if that was asked for.
+        seed: the seed.
+        outcome: its outcome, or None if it failed.
+        groups: figures, empty if it failed.
+        operations: counts of operations, empty if it failed.
+        failure: the broken law or the exception.
+        tail: last lines of the trace of a failed run.
+        timelines: timelines of the groups, if requested.
     """
 
     seed: int
@@ -63,11 +63,11 @@ class Run:
 
 
 def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None, *, keeps_timeline: bool = False) -> Run:
-    """Let the world of a seed run. Whatever goes wrong in it is part of the result."""
+    """Run the world of a seed. A failure is part of the result."""
     world = World(seed, options, sink)
     try:
         outcome = world.run()
-    except Exception as error:  # a broken invariant anywhere is what the simulator looks for
+    except Exception as error:  # any broken invariant is a result of the simulator
         return Run(seed, None, failure=f"{type(error).__name__}: {error}", tail=tuple(world.trace.tail[-40:]))
     timelines = tuple(timelines_of(world)) if keeps_timeline else ()
     return Run(seed, outcome, tuple(_figures_of(world)), dict(world.stage.operations), timelines=timelines)
@@ -90,11 +90,10 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
 
 
 def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Iterator[Run]:
-    """Run seeds, in processes of their own if ``jobs`` is above 1; results come in the order of the seeds.
+    """Run seeds, in ``jobs`` processes if above 1; yield results in the order of the seeds.
 
-    The first one keeps its time lines.
-
-    With processes, ``options_of`` must be something that can be pickled, or the world of each seed is made here.
+    The first one keeps its timelines. With processes, ``options_of`` is called in this process, and its results are
+    pickled.
     """
     if jobs <= 1:
         for seed in seeds:
@@ -110,7 +109,7 @@ def _run_one(first_seed: int, seed: int, options: WorldOptions) -> Run:
 
 
 def _end_with_parent() -> None:
-    """Let this process end when its parent does, however that came about, and not by itself at Ctrl-C."""
+    """End this process when its parent ends for any reason, but not at Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = parent_process()
@@ -125,12 +124,12 @@ def _end_with_parent() -> None:
 
 @define
 class FleetReport:
-    """What came of all seeds.
+    """Results of all seeds.
 
     Attributes:
-        name: the scenario's.
+        name: name of the scenario.
         runs: by seed.
-        variant: which of several it is, when they are compared.
+        variant: name of the variant in a comparison.
     """
 
     name: str
@@ -139,7 +138,7 @@ class FleetReport:
 
     @property
     def failed(self) -> list[Run]:
-        """The seeds that broke a law."""
+        """Seeds that broke a law."""
         return [run for run in self.runs if run.failure is not None]
 
     def values(self, key: str, group_id: str | None = None) -> list[int]:
@@ -153,16 +152,16 @@ class FleetReport:
         ]
 
     def group_ids(self) -> list[str]:
-        """Return the groups, in the order of the scenario."""
+        """Return the groups in the order of the scenario."""
         return list(dict.fromkeys(group.group_id for run in self.runs for group in run.groups))
 
     def compared_ids(self) -> list[str]:
-        """Return the groups that a report sets beside each other; none if there is one, or if there are too many."""
+        """Return the groups that a report compares; none if there is one, or too many."""
         group_ids = self.group_ids()
         return group_ids if 2 <= len(group_ids) <= COMPARED_MAX else []
 
     def causes(self) -> dict[str, int]:
-        """Return how many rebalances each cause has started, most frequent first."""
+        """Return the number of rebalances by cause, most frequent first."""
         counts: Counter[str] = Counter()
         for run in self.runs:
             for group in run.groups:
@@ -170,7 +169,7 @@ class FleetReport:
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def operations(self) -> dict[ClientOperation, int]:
-        """Return how often clients did what; of each thing, the most frequent outcome first."""
+        """Return the counts of operations; of each operation, the most frequent outcome first."""
         counts: Counter[ClientOperation] = Counter()
         for run in self.runs:
             counts.update(run.operations)
@@ -181,7 +180,7 @@ class FleetReport:
         return {measure.key: Distribution.of(self.values(measure.key, group_id)) for measure in MEASURES}
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON's values."""
+        """Return the report as JSON values."""
         clients: dict[str, dict[str, dict[str, int]]] = {}
         for operation, count in self.operations().items():
             clients.setdefault(operation.client, {}).setdefault(operation.name, {})[operation.outcome] = count
@@ -212,7 +211,7 @@ def _json_of(distributions: dict[str, Distribution]) -> dict[str, Any]:
 
 
 def collect(name: str, runs: Iterable[Run], on_run: Callable[[Run], None], variant: str = "") -> FleetReport:
-    """Return the report of runs; ``on_run`` is told of each."""
+    """Return the report of runs; ``on_run`` is called with each run."""
     report = FleetReport(name, variant=variant)
     for run in runs:
         report.runs.append(run)
@@ -225,18 +224,18 @@ _T_95 = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""Student's t for 95 % of both sides, for 1 to 30 degrees of freedom; beyond, 1.96 and a little more."""
+"""Student's t for a two-sided 95 % interval, for 1 to 30 degrees of freedom; beyond, about 1.96."""
 
 
 @frozen
 class Difference:
-    """By how much a measure is another in one variant than in the first.
+    """Difference of a measure between a variant and the first one.
 
     Attributes:
-        measure: which.
-        seeds: in how many seeds both have values.
-        mean: of the differences of the seeds' means; above 0: it is more than in the first variant.
-        least, most: the bounds of its 95 % confidence interval; None for fewer than two seeds.
+        measure: the measure.
+        seeds: number of seeds with values in both.
+        mean: mean of the differences of the seeds' means; above 0: higher than in the first variant.
+        least, most: bounds of its 95 % confidence interval; None for fewer than two seeds.
     """
 
     measure: Measure
@@ -247,24 +246,24 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """The interval has 0 outside."""
+        """True if the interval does not contain 0."""
         return self.least is not None and self.most is not None and (self.least > 0 or self.most < 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON's values."""
+        """Return the difference as JSON values."""
         bounds = [None if bound is None else round(bound, 3) for bound in (self.least, self.most)]
         return {"seeds": self.seeds, "mean": round(self.mean, 3), "confidence_interval_95": bounds}
 
 
 @frozen
 class Verdict:
-    """Which variant costs least: by how long partitions are without owner, or records take until they are done.
+    """Best variant: the one with the least time without owner, or until records are done.
 
     Attributes:
-        best: the variant with the least.
-        other: what it is compared with: the first variant, or the next best if the first one is the best.
-        difference: of the best from the other one.
-        equals: the variants whose difference from the best isn't clear, the other one left out.
+        best: the best variant.
+        other: the first variant, or the second best if the first one is the best.
+        difference: difference of the best from the other one.
+        equals: further variants without a clear difference from the best.
     """
 
     best: FleetReport
@@ -275,17 +274,17 @@ class Verdict:
 
 @frozen
 class Comparison:
-    """Reports of variants that ran with the same seeds; the first one is what the others are compared with."""
+    """Reports of variants with the same seeds; the others are compared with the first one."""
 
     reports: tuple[FleetReport, ...]
 
     def differences(self, report: FleetReport) -> list[Difference]:
-        """Return the differences of a variant from the first one, of the measures that both have values of."""
+        """Return the differences of a variant from the first one, for measures with values in both."""
         found = (difference_of(measure, report, self.reports[0]) for measure in MEASURES)
         return [difference for difference in found if difference is not None]
 
     def verdict(self) -> Verdict | None:
-        """Return which variant costs least; None if no seed tells it of two of them."""
+        """Return the best variant, or None if no seed has values of two variants."""
         has_owners = any(report.values(UNOWNED.key) for report in self.reports)
         measure = UNOWNED if has_owners else DONE
         means = [fmean(_means(report.runs, measure.key).values() or (inf,)) for report in self.reports]
@@ -301,7 +300,7 @@ class Comparison:
         return Verdict(best, other, difference, equals)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all reports, and the differences, as JSON's values."""
+        """Return all reports and differences as JSON values."""
         first, *others = self.reports
         differences = {
             report.variant: {each.measure.key: each.to_json() for each in self.differences(report)} for report in others
@@ -311,7 +310,7 @@ class Comparison:
 
 
 def difference_of(measure: Measure, report: FleetReport, base: FleetReport) -> Difference | None:
-    """Return by how much a measure is another than in ``base``; None if no seed has values of both."""
+    """Return the difference of a measure from ``base``, or None if no seed has values in both."""
     before = _means(base.runs, measure.key)
     own = _means(report.runs, measure.key)
     differences = [own[seed] - before[seed] for seed in sorted(own.keys() & before.keys())]
@@ -327,7 +326,7 @@ def _means(runs: Sequence[Run], key: str) -> dict[int, float]:
 
 
 def _interval(differences: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95 % confidence interval of their mean (Student's t, paired)."""
+    """Return the 95 % confidence interval of the mean (Student's t, paired)."""
     freedom = len(differences) - 1
     if not freedom:
         return None, None

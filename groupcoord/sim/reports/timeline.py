@@ -18,20 +18,20 @@ WIDTH, LEFT, RIGHT = 1040, 120, 16
 ROW, TOP, BOTTOM = 12, 30, 24
 ROWS_MAX, SPANS_MAX = 48, 4_000
 MARGIN = 0.04
-"""How much of what is shown lies before the first and after the last thing that happened."""
+"""Part of the shown span before the first and after the last event."""
 
 
 @frozen
 class Timeline:
-    """One group in one seed; moments are milliseconds from the start of the run.
+    """Timeline of a group in one seed; times are milliseconds since the start of the run.
 
     Attributes:
         group_id: the group.
-        duration_ms: of the run.
-        measured_from_ms: from when on what happens is counted.
-        rebalances: begin and end of each.
-        rows: partitions, each with who had it from when until when; no more than fit into a picture.
-        partition_count: how many there are in all.
+        duration_ms: duration of the run.
+        measured_from_ms: start of measuring.
+        rebalances: start and end of each.
+        rows: partitions with their owners' spans, as many as fit into a picture.
+        partition_count: number of all partitions.
     """
 
     group_id: str
@@ -42,7 +42,7 @@ class Timeline:
     partition_count: int
 
     def happenings(self) -> Iterator[int]:
-        """Return the moments at which something is counted that the run's own end didn't bring about."""
+        """Yield the times of events, except those that the end of the run causes."""
         for start_ms, end_ms in self.rebalances:
             if end_ms > self.measured_from_ms:
                 yield from (max(start_ms, self.measured_from_ms), end_ms)
@@ -52,7 +52,7 @@ class Timeline:
 
 
 def timelines_of(world: World) -> Iterator[Timeline]:
-    """Return what happened to each group of a world that has run."""
+    """Yield the timeline of each group after a run."""
     duration_ms = world.scheduler.time_ms - START_MS
     for group in world.groups:
         seen = group.observations
@@ -67,7 +67,7 @@ def timelines_of(world: World) -> Iterator[Timeline]:
 
 
 def span_of(timelines: Sequence[Timeline]) -> tuple[int, int]:
-    """Return from when until when something happens in time lines, with a margin; all of it if nothing does."""
+    """Return the span of events in timelines, with a margin, or the whole run without events."""
     end_ms = max((timeline.duration_ms for timeline in timelines), default=0)
     moments = [at_ms for timeline in timelines for at_ms in timeline.happenings()]
     if not moments:
@@ -81,9 +81,9 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
     """Return the picture of a group: a row of rebalances, and a row for each partition.
 
     Args:
-        timeline: what happened.
-        span: from when until when it is shown, in milliseconds from the start of the run.
-        title: stands before the group's name.
+        timeline: the timeline.
+        span: the shown span, in milliseconds since the start of the run.
+        title: text before the group's name.
     """
     if not timeline.rows:
         return EMPTY
@@ -121,18 +121,18 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
 
 @frozen
 class _Axis:
-    """The part of a run that is shown, from left to right."""
+    """Horizontal axis for the shown span."""
 
     start_ms: int
     end_ms: int
 
     def x(self, at_ms: int) -> float:
-        """Return where a moment is; what lies outside is at the end that is nearer."""
+        """Return the position of a time, limited to the ends of the axis."""
         shown_ms = min(max(at_ms, self.start_ms), self.end_ms) - self.start_ms
         return LEFT + shown_ms * (WIDTH - LEFT - RIGHT) / max(self.end_ms - self.start_ms, 1)
 
     def bar(self, start_ms: int, end_ms: int, y: float, style: str, told: str, width_min: float = 0) -> list[Html]:
-        """Return a bar from a moment to another one; nothing if all of it lies outside."""
+        """Return a bar between two times; empty if outside the span."""
         if end_ms < self.start_ms or start_ms > self.end_ms:
             return []
         left, right = self.x(start_ms), self.x(end_ms)
@@ -140,7 +140,7 @@ class _Axis:
 
 
 def _told(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
-    """Return in words what the picture shows, and what it leaves out."""
+    """Return the caption of the picture."""
     shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
     told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is a partition without owner."]
     if left_out := timeline.partition_count - len(timeline.rows):

@@ -1,1 +1,1 @@
-"""What a simulated world is like and what happens in it: written in a file, or drawn from a seed."""
+"""Scenarios of the simulator: options of a world and its events, from a file or drawn from a seed."""

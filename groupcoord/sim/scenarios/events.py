@@ -42,17 +42,17 @@ from groupcoord.sim.scenarios.faults import (
 from groupcoord.sim.scenarios.table_reader import TableReader
 
 Make = Callable[[Random, int], list[Fault]]
-"""From chance and the moment, the faults that an event comes to."""
+"""Function that returns the faults of an event from a random generator and the start time."""
 
 
 @frozen
 class EventTargets:
-    """What events can happen to.
+    """Targets of events.
 
     Attributes:
         cluster, topics, groups: as in :class:`~groupcoord.sim.scenarios.faults.WorldOptions`.
-        simple_groups: for which simple consumers commit; some may have no other consumers.
-        producer_ids: those of the producers to come.
+        simple_groups: groups of simple consumers, with or without other consumers.
+        producer_ids: ids of the next producers.
     """
 
     cluster: ClusterOptions
@@ -75,7 +75,7 @@ def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
     """Return the group of consumers that an event names.
 
     Raises:
-        ScenarioError: there is none of that name.
+        ScenarioError: no group has this name.
     """
     groups = {group.group_id: group for group in targets.groups}
     name = table.text("group")
@@ -84,7 +84,7 @@ def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
 
 
 def _rolling_restart(protocol: GroupProtocol | None = None) -> Callable[[TableReader, EventTargets], Make]:
-    """Return what reads a rolling restart, after which all consumers of a group use a protocol if one is given."""
+    """Return a reader of rolling restarts, optionally with a change of the protocol."""
 
     def parse(table: TableReader, targets: EventTargets) -> Make:
         group = group_of(table, targets)
@@ -139,7 +139,7 @@ def _busy_consumer(table: TableReader, targets: EventTargets) -> Make:
 
 
 def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Callable[[TableReader, EventTargets], Make]:
-    """Return what reads a fault that a node has from its start to its end."""
+    """Return a reader of a fault of a node with start and end."""
 
     def parse(table: TableReader, targets: EventTargets) -> Make:
         node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
@@ -263,12 +263,12 @@ FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "create-topic": _create_topic,
     "delete-topic": _delete_topic,
 }
-"""The kinds of events by name."""
+"""Readers of events by name."""
 
 
 SIMPLE_CONSUMER = "simple-consumer"
 STREAMS_APPLICATION, SHARE_WORKERS = PROGRAMS = ("streams-application", "share-workers")
-"""What comes as a group of its own: a fleet may be nothing else."""
+"""Events with a group of their own; a fleet may consist of these alone."""
 
 
 def _transactional_producer(table: TableReader, targets: EventTargets) -> Make:
@@ -328,7 +328,7 @@ def _simple_consumer(table: TableReader, targets: EventTargets) -> Make:
 
 
 def _application(table: TableReader, targets: EventTargets) -> Callable[[Random, int], dict[str, Any]]:
-    """Read the keys that programs with instances have in common; return what draws the arguments of one."""
+    """Read the common keys of programs with instances; return a function that draws the arguments of one."""
     group, topics = table.text("group"), table.names("topics")
     for topic in topics:
         table.require_known("topics", topic, targets.topics)
@@ -449,4 +449,4 @@ CLIENT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "remove-member": _remove_member,
     "foreign-record": _foreign_record,
 }
-"""The kinds of events by name."""
+"""Readers of events by name."""

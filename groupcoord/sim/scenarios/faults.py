@@ -19,20 +19,20 @@ SETTLE_MS = 900_000
 
 @frozen
 class WorldOptions:
-    """A world, before anything has happened in it.
+    """Options of a simulated world.
 
     Attributes:
         cluster: nodes, network and log.
-        topics: name → number of partitions.
-        groups: the consumers.
-        faults: what goes wrong, and when.
-        duration_ms: how long the run goes on; all faults end before.
-        measure_from_ms: from when on what happens is counted; 0: from the start.
-        settle_ms: how long everything may take at most to come to rest after that.
-        calm_ms: how long nothing may happen once it has.
-        law_interval_ms: how much time passes between two looks at the costly laws; 0: after every event of a node.
-        fast_forwards: what steady groups repeat is skipped; never where nodes are replicas, whose appends go together
-            with those that come at the same time.
+        topics: numbers of partitions by name.
+        groups: the groups of consumers.
+        faults: planned faults and clients.
+        duration_ms: duration of the run; all faults end before.
+        measure_from_ms: start of measuring; 0: the start of the run.
+        settle_ms: longest time until all is at rest after the run.
+        calm_ms: time without events after that.
+        law_interval_ms: interval of checks of the costly laws; 0: after every event of a node.
+        fast_forwards: True to skip repetitions of steady groups; not with replicas, where simultaneous appends share a
+            put.
     """
 
     cluster: ClusterOptions
@@ -49,99 +49,92 @@ class WorldOptions:
 
 @frozen(kw_only=True)
 class NodeCrash(Fault):
-    """A node is killed, and started again in the end."""
+    """Crash of a node, with a restart at the end."""
 
     node_id: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Kill the node."""
         stage.cluster.crash(stage.cluster.nodes[self.node_id - 1])
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Start it again."""
         stage.cluster.restart(stage.cluster.nodes[self.node_id - 1])
 
 
 @frozen(kw_only=True)
 class NodeStall(Fault):
-    """A node's process stands still for a while, and then goes on as if nothing had been."""
+    """Stall of a node's process, which then continues."""
 
     node_id: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it stand still until the end."""
         until_ms = stage.scheduler.time_ms + self.end_ms - self.start_ms
         stage.cluster.stall(stage.cluster.nodes[self.node_id - 1], until_ms)
 
 
 @frozen(kw_only=True)
 class Migration(Fault):
-    """A log partition moves to another node."""
+    """Move of a log partition to another node."""
 
     partition: int
     node_id: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let the controller move it."""
         stage.cluster.migrate(self.partition, self.node_id)
 
 
 @frozen(kw_only=True)
 class CutOff(Fault):
-    """Some consumers do not reach some nodes, nor these them."""
+    """Network partition between some consumers and some nodes."""
 
     consumers: tuple[int, ...]
     node_ids: tuple[int, ...]
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Cut them off."""
         stage.record(f"{_names(population, self.consumers)} cut off from {_nodes(self.node_ids)}")
         stage.cluster.network.cut_off |= {(c, n) for c in self.consumers for n in self.node_ids}
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Let them reach each other again."""
         stage.record(f"{_names(population, self.consumers)} reach {_nodes(self.node_ids)} again")
         stage.cluster.network.cut_off -= {(c, n) for c in self.consumers for n in self.node_ids}
 
 
 @frozen(kw_only=True)
 class LossyNetwork(Fault):
-    """Each message may break its connection."""
+    """Network in which each message may break its connection."""
 
     probability: float
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Begin to lose messages."""
         stage.record(f"the network loses {self.probability:.1%} of all messages")
         stage.cluster.network.loss = Chance(stable_number(stage.seed, "loss", self.start_ms), self.probability)
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Lose none any more."""
         stage.record("the network loses nothing any more")
         stage.cluster.network.loss = None
 
 
 @frozen(kw_only=True)
 class LogTrouble(Fault):
-    """The log is slow, refuses to write, can't be read (see :class:`groupcoord.sim.cluster.log.StoreFault`)."""
+    """Trouble of the log: slow, refused writes, incomplete reads (see
+    :class:`groupcoord.sim.cluster.log.StoreFault`).
+    """
 
     flush_ms: int = 0
     refusal_percent: int = 0
     broken_read_percent: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Say so; the log knows by itself."""
+        """Add a line to the trace; the log has its own schedule."""
         broken = f", {self.broken_read_percent} % of reads break off" if self.broken_read_percent else ""
         stage.record(f"the log writes every {self.flush_ms} ms and refuses {self.refusal_percent} %{broken}")
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Say so."""
         stage.record("the log is well again")
 
 
 @frozen(kw_only=True)
 class ConsumerFault(Fault):
-    """Something that happens to one consumer.
+    """Fault of one consumer.
 
     Attributes:
         consumer: its number.
@@ -163,43 +156,39 @@ class ConsumerFault(Fault):
 
 @frozen(kw_only=True)
 class ConsumerCrash(ConsumerFault):
-    """A consumer's process is killed, and started again in the end; if there is an end."""
+    """Crash of a consumer, with a restart at the end if there is an end."""
 
     stays_dead: bool = False
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Kill it."""
         self.of(population).crash()
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Start it again."""
         if not self.stays_dead:
             self.of(population).start()
 
 
 @frozen(kw_only=True)
 class ConsumerStop(ConsumerFault):
-    """A consumer is closed as it should be, and started again in the end."""
+    """Regular close of a consumer, with a restart at the end."""
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Close it."""
         self.of(population).close()
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Start it again; what is not closed by then is killed."""
+        """Restart the consumer; one that has not finished closing is killed."""
         self.of(population).crash()
         self.of(population).start()
 
 
 @frozen(kw_only=True)
 class ProtocolChange(ConsumerFault):
-    """A consumer is closed as it should be, or killed, and started again with another ``group.protocol`` (KIP-848)."""
+    """Restart of a consumer, closed or killed, with another ``group.protocol`` (KIP-848)."""
 
     protocol: GroupProtocol
     is_graceful: bool = True
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Close or kill it."""
         consumer = self.of(population)
         if self.is_graceful:
             consumer.close()
@@ -207,7 +196,7 @@ class ProtocolChange(ConsumerFault):
             consumer.crash()
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Start it anew; what is not closed by then is killed."""
+        """Restart the consumer; one that has not finished closing is killed."""
         consumer = self.of(population)
         consumer.crash()
         consumer.protocol = self.protocol
@@ -217,92 +206,82 @@ class ProtocolChange(ConsumerFault):
 
 @frozen(kw_only=True)
 class ConsumerPause(ConsumerFault):
-    """A consumer's process stands still, as in a long garbage collection."""
+    """Pause of a consumer's process, as in a long garbage collection."""
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Stop it."""
         self.of(population).freeze()
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Let it go on."""
         self.of(population).thaw()
 
 
 @frozen(kw_only=True)
 class BusyApplication(ConsumerFault):
-    """A consumer's application works for long and does not poll."""
+    """Application of a consumer that works for long and does not poll."""
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it work."""
         self.of(population).work()
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Let it poll."""
         self.of(population).poll_again()
 
 
 @frozen(kw_only=True)
 class BrokenConnections(ConsumerFault):
-    """A consumer's connections break."""
+    """Loss of a consumer's connections."""
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Break them."""
         self.of(population).break_connections()
 
 
 @frozen(kw_only=True)
 class ClockJump(ConsumerFault):
-    """A consumer's clock jumps forward."""
+    """Jump of a consumer's clock forward."""
 
     duration_ms: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it jump."""
         self.of(population).jump(self.duration_ms)
 
 
 @frozen(kw_only=True)
 class TopicGrowth(Fault):
-    """A topic gets more partitions; consumers learn of it at once."""
+    """New partitions of a topic; consumers see them at once."""
 
     topic: str
     partition_count: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Let it grow."""
         population.grow(self.topic, self.partition_count)
 
 
 @frozen(kw_only=True)
 class TopicCreation(Fault):
-    """There is a new topic; nodes and consumers learn of it at once."""
+    """New topic; nodes and consumers see it at once."""
 
     topic: str
     partition_count: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Create it."""
         population.grow(self.topic, self.partition_count)
 
 
 @frozen(kw_only=True)
 class TopicDeletion(Fault):
-    """A topic is deleted; in the end there is another one of its name, with another id.
+    """Deletion of a topic, with another one of its name and another id at the end.
 
     Attributes:
         topic: its name.
-        partition_count: how many partitions the other one has; 0: there is none.
+        partition_count: partitions of the other one; 0: none is created.
     """
 
     topic: str
     partition_count: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Delete it."""
         population.delete(self.topic)
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Create the other one."""
         if self.partition_count:
             population.grow(self.topic, self.partition_count)
 
@@ -331,12 +310,12 @@ def rolling_restart(
     Args:
         group_id: the group.
         numbers: its consumers.
-        start_ms: when it begins.
-        at_once: so many consumers are stopped together.
-        step_ms: the next are stopped so long after.
-        down_ms: how long each is down.
-        is_graceful: they are closed as they should be, not killed.
-        protocol: what they use from then on, if that changes (KIP-848): an upgrade, or the way back.
+        start_ms: start of the first stop.
+        at_once: number of consumers that stop together.
+        step_ms: interval between stops.
+        down_ms: downtime of each consumer.
+        is_graceful: True if consumers are closed, not killed.
+        protocol: protocol after the restart, if it changes (KIP-848): an upgrade or a downgrade.
     """
     kind: Callable[..., Fault] = ConsumerStop if is_graceful else ConsumerCrash
     if protocol is not None:

@@ -36,18 +36,18 @@ GROUP_KEYS = (
 )
 
 Planned = Callable[[Random], list[Fault]]
-"""An event of the file: what it comes to is drawn from the seed."""
+"""Event of the file, whose faults are drawn from the seed."""
 
 
 @frozen
 class Scenario:
-    """A described fleet and what happens to it.
+    """Fleet with its events.
 
     Attributes:
-        name: for reports.
-        variant: which variant of the file it is; empty if there are none.
+        name: name for reports.
+        variant: name of the variant, or empty.
         options: the world without its faults.
-        events: what happens.
+        events: the events.
     """
 
     name: str
@@ -62,19 +62,19 @@ class Scenario:
 
 
 def parse_scenario(text: str) -> Scenario:
-    """Return the scenario that a file's text describes.
+    """Return the scenario in the text of a file.
 
     Raises:
-        ScenarioError: the text is no TOML, or does not describe one; the message names key and line.
+        ScenarioError: the text is not TOML, or not a scenario; the message holds key and line.
     """
     return scenario_of(load_toml(text), line_numbers(text))
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Return the values of a text in TOML.
+    """Return the values of a TOML text.
 
     Raises:
-        ScenarioError: it is none.
+        ScenarioError: it is not TOML.
     """
     try:
         return parse_toml(text)
@@ -83,14 +83,14 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenario:
-    """Return the scenario that the values of a file describe.
+    """Return the scenario in the values of a file.
 
     Args:
-        values: as TOML has them.
-        lines: which line each key stands on.
+        values: the TOML values.
+        lines: lines of the keys.
 
     Raises:
-        ScenarioError: they describe none; the message names key and line.
+        ScenarioError: they are not a scenario; the message holds key and line.
     """
     root = TableReader(values, (), lines)
     root.expect(
@@ -205,7 +205,7 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
 
 
 def _group_config(table: TableReader, config: Config) -> dict[str, int]:
-    """Return the settings of its own that a consumer group has, by attribute."""
+    """Return the own settings of a consumer group, by attribute."""
     settings = table.table("config", {})
     bounds = bounds_of(GroupType.CONSUMER, config)
     own: dict[str, int] = {}
@@ -224,7 +224,7 @@ def _group_config(table: TableReader, config: Config) -> dict[str, int]:
 
 
 def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
-    """Return how many of a group's consumers use the consumer protocol (KIP-848)."""
+    """Return the number of a group's consumers with the consumer protocol (KIP-848)."""
     protocol = table.text("protocol", GroupProtocol.CLASSIC.value)
     names = [*(each.value for each in GroupProtocol), MIXED]
     if protocol not in names:
@@ -237,7 +237,7 @@ def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
 
 
 def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str, ...], str]:
-    """Return the topics that a group subscribes to, and the expression that they match if it subscribes by one."""
+    """Return the topics that a group subscribes to, and the regular expression if it has one."""
     regex = table.text("regex", "")
     if not regex:
         wanted = table.names("topics")
@@ -254,7 +254,7 @@ def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str
 
 
 def _named(table: TableReader, message: str) -> str | None:
-    """Return which key of a table of settings a complaint is about (the first it names), None if it names none."""
+    """Return the first key of a table of settings that an error message names, or None."""
     places = {key: message.find(f"'{key}'") for key in table.properties()}
     named = [key for key, place in places.items() if place >= 0]
     return min(named, key=places.__getitem__, default=None)
@@ -270,7 +270,7 @@ def _topics(table: TableReader) -> dict[str, int]:
 def _groups(
     root: TableReader, topics: dict[str, int], config: Config
 ) -> tuple[tuple[GroupOptions, ...], dict[str, dict[str, int]]]:
-    """Return the groups, and by id the settings of their own that they have at their coordinator."""
+    """Return the groups, and by id their settings at the coordinator."""
     groups: list[GroupOptions] = []
     group_configs: dict[str, dict[str, int]] = {}
     for table in root.tables("groups", []):
@@ -291,7 +291,7 @@ def _groups(
 
 
 def _assignor(table: TableReader, config: Config) -> str | None:
-    """Return the coordinator's assignor that consumers ask for."""
+    """Return the server-side assignor that consumers request."""
     name = table.text("assignor", "")
     if name and name not in (known := assignors_of(config)):
         table.fail("assignor", f"must be one of {', '.join(known)}, not {name!r}")
@@ -299,10 +299,10 @@ def _assignor(table: TableReader, config: Config) -> str | None:
 
 
 def assignors_of(config: Config) -> dict[str, Assignor]:
-    """Return the assignors that a coordinator with these settings has, by name.
+    """Return the assignors of a coordinator with these settings, by name.
 
     Raises:
-        ConfigError: a setting names what is no assignor.
+        ConfigError: a setting is not an assignor.
     """
     return choose_assignors(config.group_consumer_assignors, ())
 
@@ -310,7 +310,7 @@ def assignors_of(config: Config) -> dict[str, Assignor]:
 def _group(table: TableReader, topics: dict[str, int], config: Config) -> GroupOptions:
     consumer_count = table.number("members", at_least=1, at_most=LARGEST_FLEET)
     consumer_protocol_count = _consumer_protocol_count(table, consumer_count)
-    # Settings that only the classic protocol knows have no effect where nobody uses it from the start.
+    # Settings of the classic protocol alone have no effect if no consumer starts with it.
     is_consumer = consumer_protocol_count == consumer_count
     wanted, regex = _subscription(table, topics)
     return GroupOptions(
@@ -343,18 +343,18 @@ def _event(table: TableReader, targets: EventTargets, duration_ms: int) -> Plann
 
 EVERY = "*"
 OF_KAFKA = ("config", "member")
-"""Tables whose keys are Kafka's, with dots in them."""
+"""Tables with Kafka's dotted keys."""
 
 
 def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list[Scenario]:
-    """Return the scenarios that a file's text describes: one for each of its variants, or the one that it is.
+    """Return the scenarios in the text of a file: one for each variant, or a single one.
 
     Args:
-        text: the file's.
-        settings: keys that are set otherwise in all of them, as :func:`read_setting` reads them.
+        text: the text.
+        settings: keys set in all of them, as :func:`read_setting` returns them.
 
     Raises:
-        ScenarioError: the text is no TOML, or does not describe a scenario; the message names key and line.
+        ScenarioError: the text is not TOML, or not a scenario; the message holds key and line.
     """
     values = load_toml(text)
     root = TableReader(values, (), line_numbers(text))
@@ -383,7 +383,7 @@ def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list
 
 
 def _error_of(values: Mapping[str, Any], root: TableReader) -> str:
-    """Return what is wrong with the scenario without its variants; empty if nothing is."""
+    """Return the error of the scenario without its variants, or an empty string."""
     try:
         scenario_of(values, root.lines)
     except ScenarioError as error:
@@ -392,7 +392,7 @@ def _error_of(values: Mapping[str, Any], root: TableReader) -> str:
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """Return key and value of ``KEY=VALUE``; the value is TOML, or else the text that it is.
+    """Return key and value of ``KEY=VALUE``; the value is TOML, or else plain text.
 
     Raises:
         ScenarioError: there is no key.
@@ -418,7 +418,7 @@ def _unset(values: dict[str, Any], key: str, told: str) -> None:
     """Remove a key wherever it is set.
 
     Raises:
-        ScenarioError: it is set nowhere.
+        ScenarioError: it is not set.
     """
     places = [(table, name) for table, name in _places(values, key.split("."), told) if name in table]
     for table, name in places:
@@ -430,7 +430,7 @@ def _unset(values: dict[str, Any], key: str, told: str) -> None:
 def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each table that a path leads to, with the key there.
 
-    A path has keys; for an array of tables a table's name, its number, or ``*`` for all of them.
+    A path has keys; for an array of tables a table's name, its number, or ``*`` for all.
     """
     key, *rest = path
     if not rest:

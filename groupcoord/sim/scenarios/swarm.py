@@ -1,4 +1,4 @@
-"""Small worlds in which everything may go wrong: drawn from a seed, each with its own choice of troubles."""
+"""Swarm scenarios: small worlds drawn from a seed, each with its own choice of faults."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ASSIGNORS = (
 
 
 def swarm_options(seed: int) -> WorldOptions:
-    """Return the small world of a seed: which troubles it knows is part of the draw, so that none hides another."""
+    """Return the small world of a seed. The choice of faults is drawn, too, so that none hides another."""
     chance = stream(seed, "swarm")
     topics = {f"topic{number}": chance.randint(1, 8) for number in range(chance.randint(1, 3))}
     groups = tuple(_group(chance, number, tuple(topics)) for number in range(chance.randint(1, 3)))
@@ -75,7 +75,7 @@ def swarm_options(seed: int) -> WorldOptions:
     changes = _protocol_changes(seed, duration_ms, topics, groups)
     faults += changes + _topic_deletions(seed, duration_ms, topics)
     cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
-    if faults:  # where nothing goes wrong nobody comes and goes
+    if faults:  # without faults no consumers start or stop
         faults += _comings_and_goings(seed, duration_ms, cluster.config, groups)
     cluster, stalls = _owned(seed, duration_ms, cluster)
     faults += stalls
@@ -93,14 +93,14 @@ def swarm_options(seed: int) -> WorldOptions:
         groups=groups,
         faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
         duration_ms=duration_ms,
-        # Workers that few are left of have a queue to work off, and of what was bad once they get one record at a time.
+        # A few remaining workers have to process a queue, and after a bad batch they get one record at a time.
         settle_ms=8 * SETTLE_MS if workers else SETTLE_MS,
         law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
 
 
 def _with_broken_reads(seed: int, faults: list[Fault]) -> list[Fault]:
-    """Return the faults; while a log refuses to write, reads of it may break off as well."""
+    """Return the faults; while a log refuses writes, reads may fail halfway, too."""
     chance = stream(seed, "swarm", "reads")
     return [
         evolve(fault, broken_read_percent=chance.choice((0, 50, 100)))
@@ -113,7 +113,7 @@ def _with_broken_reads(seed: int, faults: list[Fault]) -> list[Fault]:
 def _others(
     seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int], groups: tuple[GroupOptions, ...]
 ) -> list[Fault]:
-    """Return who comes besides the consumers, and when: in two worlds of three somebody does."""
+    """Return the other clients, which two of three worlds have."""
     chance = stream(seed, "swarm", "others")
     kinds = [kind for kind in OTHERS if chance.random() < 0.5]
     found: list[Fault] = []
@@ -135,7 +135,7 @@ def _group(chance: Random, number: int, topics: tuple[str, ...]) -> GroupOptions
         is_static=chance.random() < 0.3,
         member=MemberConfig(
             session_timeout_ms=session_timeout_ms,
-            # Members that hear of a rebalance only after its time-out never all join the same one, in Kafka too.
+            # Members that learn of a rebalance only after its timeout never all join the same one, in Kafka too.
             heartbeat_interval_ms=min(heartbeat_interval_ms, max_poll_interval_ms // 2),
             max_poll_interval_ms=max_poll_interval_ms,
             partition_assignment_strategy=chance.choice(ASSIGNORS),
@@ -183,7 +183,7 @@ def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> G
 def _protocol_changes(
     seed: int, duration_ms: int, topics: dict[str, int], groups: tuple[GroupOptions, ...]
 ) -> list[Fault]:
-    """Return what groups and their topics become: upgrades and downgrades of groups, and new topics."""
+    """Return changes of groups and topics: upgrades, downgrades, and new topics."""
     chance = stream(seed, "swarm", "protocol changes")
     found: list[Fault] = []
     first = 0
@@ -213,7 +213,7 @@ def _protocol_changes(
 
 
 def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> list[Fault]:
-    """Return which topics go, in one world of four: for good, or until there is another one of that name."""
+    """Return deletions of topics, in one world of four, some with a topic of the same name later."""
     chance = stream(seed, "swarm", "topic deletions")
     found: list[Fault] = []
     for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 2))):
@@ -225,9 +225,9 @@ def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> lis
 
 
 def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tuple[GroupOptions, ...]) -> list[Fault]:
-    """Return who comes and goes, in one troubled world of two: one of a group closes again soon after it has started.
+    """Return late starts, in one faulty world of two: a consumer closes again soon after its start.
 
-    What others are to give up for it is theirs again before they have given it up, if they are busy meanwhile.
+    Partitions that others should revoke for it are theirs again before they have done so, if they are busy.
     """
     chance = stream(seed, "swarm", "comings and goings")
     several = [group for group in groups if group.consumer_count > 1]
@@ -255,7 +255,7 @@ def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tup
 def _with_consumer_groups(
     seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...], *, is_mixed: bool
 ) -> ClusterOptions:
-    """Return the cluster with settings of consumer groups. Under some the two protocols can't meet in one group."""
+    """Return the cluster with settings of consumer groups. Some of them keep the two protocols apart."""
     chance = stream(seed, "swarm", "consumer groups")
     is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
     policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)
@@ -268,7 +268,7 @@ def _with_consumer_groups(
         group_consumer_migration_policy=chance.choice(policies),
     )
     if is_mixed:
-        # A consumer group with more members than a classic one may have could not become one again.
+        # A consumer group with more members than a classic one may have could not be converted back.
         config = evolve(config, group_max_size=1_000)
     elif chance.random() < 0.15:
         largest_group = max(group.consumer_count for group in groups)
@@ -277,7 +277,7 @@ def _with_consumer_groups(
 
 
 def _owned(seed: int, duration_ms: int, cluster: ClusterOptions) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster as one whose log is owned by one node at a time, in one world of six; nodes stall there."""
+    """Return the cluster with a log that one node owns, in one world of six, where nodes stall."""
     chance = stream(seed, "swarm", "owners")
     if chance.random() >= 1 / 6:
         return cluster, []
@@ -297,9 +297,9 @@ def _stalls(chance: Random, duration_ms: int, cluster: ClusterOptions) -> list[F
 def _replicated(
     seed: int, duration_ms: int, cluster: ClusterOptions, *, has_shares: bool
 ) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster as one of replicas, which stall, in one world of four that has no owner of the whole log.
+    """Return the cluster with replicas, which stall, in one world of four without an owner of the whole log.
 
-    Replicas know nothing of the states of share groups.
+    Replicas do not support the states of share groups.
     """
     chance = stream(seed, "swarm", "replicas")
     if has_shares or cluster.lease_ms is not None or chance.random() >= 1 / 4:
@@ -319,7 +319,7 @@ def _replicated(
 def _with_applications(
     seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int]
 ) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with settings of streams groups, and applications of Kafka Streams in one world of three."""
+    """Return the cluster with settings of streams groups, and Kafka Streams applications in one world of three."""
     chance = stream(seed, "swarm", "streams")
     if chance.random() >= 1 / 3:
         return cluster, []
@@ -349,7 +349,7 @@ def _with_applications(
 def _with_workers(
     seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int]
 ) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with settings of share groups, and workers of one or two in one world of three."""
+    """Return the cluster with settings of share groups, and one or two groups of workers in one world of three."""
     chance = stream(seed, "swarm", "shares")
     if chance.random() >= 1 / 3:
         return cluster, []
@@ -392,7 +392,7 @@ def _with_workers(
 
 
 def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
-    """Return settings of members of groups of a kind: when their sessions end, and heartbeats that come before."""
+    """Return session timeout and a shorter heartbeat interval of groups of a type."""
     session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     return {
         f"group_{kind}_min_session_timeout_ms": 1_000,
@@ -403,7 +403,7 @@ def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
 
 
 def _extent(chance: Random, start_ms: int, duration_ms: int, topics: dict[str, int]) -> dict[str, Any]:
-    """Return until when an application is there, in how many instances, and what it reads."""
+    """Return the end of an application, its number of instances, and its topics."""
     return {
         "end_ms": chance.randint(start_ms + 10_000, duration_ms - 1_000),
         "instances": chance.randint(1, 4),
@@ -412,7 +412,7 @@ def _extent(chance: Random, start_ms: int, duration_ms: int, topics: dict[str, i
 
 
 def _restarts(chance: Random, start_ms: int) -> dict[str, Any]:
-    """Return whether the instances of an application are restarted, how often and how."""
+    """Return the restarts of an application's instances."""
     return {
         "restart_from_ms": chance.choice((None, start_ms + chance.randint(0, 40_000))),
         "restart_every_ms": chance.choice((500, 5_000, 20_000)),
@@ -422,7 +422,7 @@ def _restarts(chance: Random, start_ms: int) -> dict[str, Any]:
 
 
 def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:
-    """Return a cluster like this one that, in some worlds, allows no more than what is there, or less."""
+    """Return the cluster with limits that, in some worlds, equal what exists or are lower."""
     chance = stream(seed, "swarm", "limits")
     config = cluster.config
     session_timeouts_ms = [group.member.session_timeout_ms for group in groups]
@@ -441,7 +441,7 @@ def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]
 
 
 class Draw:
-    """What a fault is drawn from."""
+    """Input of random faults."""
 
     def __init__(
         self,
@@ -460,16 +460,16 @@ class Draw:
         self.groups = groups
 
     def node_id(self) -> int:
-        """Return one node."""
+        """Return a random node."""
         return self.chance.randint(1, self.cluster.node_count)
 
     def consumers(self) -> list[tuple[int, str]]:
-        """Return (number, group id) of all consumers."""
+        """Return number and group id of all consumers."""
         names = [group.group_id for group in self.groups for _ in range(group.consumer_count)]
         return list(enumerate(names))
 
     def consumer(self) -> tuple[int, str]:
-        """Return (number, group id) of one consumer."""
+        """Return number and group id of a random consumer."""
         return self.chance.choice(self.consumers())
 
 
@@ -515,7 +515,7 @@ def _crash_consumer(draw: Draw) -> list[Fault]:
 def _meanwhile(
     fault: type[ConsumerStop] | type[ConsumerPause] | type[BusyApplication],
 ) -> Callable[[Draw], list[Fault]]:
-    """Return what draws a fault that one consumer has from its start to its end."""
+    """Return a function that draws a fault of a consumer with start and end."""
 
     def drawn(draw: Draw) -> list[Fault]:
         number, group = draw.consumer()
@@ -593,4 +593,4 @@ def _write_foreign(draw: Draw) -> list[Fault]:
 
 
 OTHERS: tuple[Callable[[Draw], list[Fault]], ...] = (_produce, _administer, _commit_from_outside, _write_foreign)
-"""Who comes besides the consumers."""
+"""Other clients."""

@@ -11,7 +11,7 @@ from groupcoord.analysis.report.text import parse_duration
 from groupcoord.errors import GroupcoordError
 
 Path = tuple[str | int, ...]
-"""The way to a value: keys, and for arrays of tables the number of the table, from 0 on."""
+"""Path of a value: keys, and for arrays of tables the index of the table."""
 
 _TABLE = re.compile(r"\s*\[(?P<array>\[)?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _NAME = r"""(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)"""
@@ -20,9 +20,9 @@ _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*\.?""")
 
 
 def line_numbers(text: str) -> dict[Path, int]:
-    """Return the line of every table and key, from 1 on, of a text that is valid TOML.
+    """Return the line of every table and key, from 1 on, of a valid TOML text.
 
-    Values over several lines are fine as long as none of their lines looks like a key or a table.
+    Values over several lines are supported as long as none of their lines looks like a key or a table.
     """
     lines: dict[Path, int] = {}
     counts: dict[Path, int] = {}
@@ -44,7 +44,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _resolve(parts: list[str], counts: dict[Path, int], *, is_array: bool) -> Path:
-    """Return the path of a table's heading; one below an array of tables belongs to the last of them."""
+    """Return the path of a table's heading; one below an array of tables belongs to the last table of the array."""
     path: Path = ()
     for place, part in enumerate(parts):
         path = (*path, part)
@@ -56,15 +56,15 @@ def _resolve(parts: list[str], counts: dict[Path, int], *, is_array: bool) -> Pa
 
 
 REQUIRED: Any = object()
-"""The default of what must be there."""
+"""Default of required values."""
 
 
 class ScenarioError(GroupcoordError):
-    """A scenario file can't be used. The message says where and why.
+    """Invalid scenario file. The message holds the place and the reason.
 
     Attributes:
-        key: the key that is wrong, such as ``groups[0].members``; empty for the file as a whole.
-        line: its line, from 1 on; None if it has none.
+        key: the invalid key, such as ``groups[0].members``; empty for the file as a whole.
+        line: its line, from 1 on, or None.
     """
 
     def __init__(self, message: str, key: str = "", line: int | None = None) -> None:
@@ -75,12 +75,12 @@ class ScenarioError(GroupcoordError):
 
 
 class TableReader:
-    """One table of the file. Say what you :meth:`expect` first; or take every key that is known, then :meth:`finish`.
+    """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`.
 
     Args:
         values: the table.
-        path: the way to it.
-        lines: which line each key stands on.
+        path: its path.
+        lines: lines of the keys.
     """
 
     def __init__(self, values: Mapping[str, Any], path: Path, lines: Mapping[Path, int]) -> None:
@@ -91,11 +91,11 @@ class TableReader:
 
     @property
     def lines(self) -> Mapping[Path, int]:
-        """Which line each key of the file stands on."""
+        """Lines of the keys of the file."""
         return self._lines
 
     def fail(self, key: str | None, message: str) -> NoReturn:
-        """Complain about a key, or (None) about the table.
+        """Raise an error for a key, or for the table (None).
 
         Raises:
             ScenarioError: always.
@@ -108,17 +108,17 @@ class TableReader:
         raise ScenarioError(message, format_path(path), line)
 
     def require_known(self, key: str, name: str, known: Iterable[str]) -> None:
-        """Complain about a key whose value should be a name that the file has introduced.
+        """Check that a value is one of the known names.
 
         Raises:
-            ScenarioError: it is another one.
+            ScenarioError: it is not.
         """
         names = list(known)
         if name not in names:
             self.fail(key, f"there is no {key.removesuffix('s')} {name!r}; there are {', '.join(names)}")
 
     def take(self, key: str, default: Any = REQUIRED) -> Any:
-        """Return a value as it stands there."""
+        """Return a value without conversion."""
         self._known.append(key)
         if key in self._values:
             return self._values[key]
@@ -127,28 +127,28 @@ class TableReader:
         return default
 
     def number(self, key: str, default: int = REQUIRED, *, at_least: int = 0, at_most: int = 1_000_000) -> int:
-        """Return a whole number."""
+        """Return an integer."""
         value = self.take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
             self.fail(key, f"must be a whole number from {at_least} to {at_most}, not {value!r}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return true or false."""
+        """Return a boolean."""
         value = self.take(key, default)
         if not isinstance(value, bool):
             self.fail(key, f"must be true or false, not {value!r}")
         return value
 
     def text(self, key: str, default: str = REQUIRED) -> str:
-        """Return a text that is not empty."""
+        """Return a non-empty string."""
         value = self.take(key, default)
         if not isinstance(value, str) or (not value and default is REQUIRED):
             self.fail(key, f"must be a text, not {value!r}")
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, at least one."""
+        """Return a non-empty list of strings."""
         value = self.take(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
             self.fail(key, f"must be a list of names, not {value!r}")
@@ -159,14 +159,14 @@ class TableReader:
         return self._to_duration(key, self.take(key, default))
 
     def positive_duration(self, key: str, default: str = REQUIRED) -> int:
-        """Return a duration in milliseconds that is not 0."""
+        """Return a duration above 0 in milliseconds."""
         duration_ms = self.duration(key, default)
         if not duration_ms:
             self.fail(key, "must not be 0")
         return duration_ms
 
     def duration_range(self, key: str, default: Any = REQUIRED) -> tuple[int, int]:
-        """Return the bounds of a duration that the seed decides: a list of two, or one duration for both."""
+        """Return the bounds of a random duration: a list of two, or one duration for both."""
         value = self.take(key, default)
         bounds = value if isinstance(value, list) else [value, value]
         if len(bounds) != 2:
@@ -199,29 +199,29 @@ class TableReader:
         return [TableReader(entry, (*self._path, key, place), self._lines) for place, entry in enumerate(value)]
 
     def all_keys(self) -> list[str]:
-        """Return all keys of the table, which are known by that."""
+        """Return all keys of the table, and mark them as known."""
         self._known += self._values
         return list(self._values)
 
     def properties(self) -> dict[str, Any]:
-        """Return all of it as Kafka's dotted keys, also where TOML takes the dots for tables."""
+        """Return all values under Kafka's dotted keys, also where TOML takes the dots for tables."""
         self._known += self._values
         return dict(flattened("", self._values))
 
     def expect(self, *keys: str) -> None:
-        """Say which keys there may be.
+        """Check that the table holds only these keys.
 
         Raises:
-            ScenarioError: there is another one.
+            ScenarioError: it holds another one.
         """
         self._known += keys
         self.finish()
 
     def finish(self) -> None:
-        """Complain about a key that nobody knows.
+        """Check that all keys were taken.
 
         Raises:
-            ScenarioError: there is one.
+            ScenarioError: a key is unknown.
         """
         for key in self._values:
             if key not in self._known:
@@ -239,7 +239,7 @@ def flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def format_path(path: Path) -> str:
-    """Return a path as people write it: ``groups[0].members``."""
+    """Return a path as text: ``groups[0].members``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
