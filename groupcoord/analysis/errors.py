@@ -62,18 +62,7 @@ TRANSIENT = frozenset(
 
 
 def check_error(number: int, topic: str, permission: str) -> None:
-    """Raise what an error code of an answer means.
-
-    Args:
-        number: the error code.
-        topic: what was asked about.
-        permission: what a user needs to be answered.
-
-    Raises:
-        AccessError: the user lacks the permission.
-        TransientClusterError: it may be over soon.
-        ClusterError: any other error.
-    """
+    """Raise what an error code of an answer means."""
     if number == ErrorCode.NONE:
         return
     if number == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

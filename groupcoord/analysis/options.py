@@ -12,11 +12,7 @@ from groupcoord.analysis.errors import InputError
 
 
 def _patterns(expressions: Iterable[str | Pattern[str]]) -> tuple[Pattern[str], ...]:
-    """Return compiled expressions.
-
-    Raises:
-        InputError: one is not a regular expression.
-    """
+    """Return compiled expressions."""
     found = []
     for one in expressions:
         try:
@@ -37,9 +33,6 @@ class Selection:
     Attributes:
         partitions: these log partitions; all if empty.
         excluded_groups: regular expressions of Python; groups whose whole name matches one are left out.
-
-    Raises:
-        InputError: an expression is invalid.
     """
 
     partitions: frozenset[int] = field(default=frozenset(), converter=_numbers)

@@ -64,9 +64,6 @@ _ROWS_MAX = 4_096
 class TableFiles:
     """Writes tables.
 
-    Args:
-        results: where.
-
     Attributes:
         counts: by name of a table, how many rows it has.
     """
@@ -113,10 +110,6 @@ class TableFiles:
 class FinishedTables:
     """The tables of an analysis in its directory.
 
-    Args:
-        results: the directory.
-        counts: how many rows each table has; one that isn't named does not exist.
-
     Attributes:
         results: as given.
         counts: likewise.
@@ -133,13 +126,7 @@ class FinishedTables:
     def batches(
         self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a table; none if there is no such table.
-
-        Args:
-            name: of the table.
-            columns: which of its columns; all if empty.
-            groups: the rows of these groups alone.
-        """
+        """Yield the rows of a table; none if there is no such table."""
         if not self.counts.get(name):
             return
         file_system, _ = self.results.place("tables")

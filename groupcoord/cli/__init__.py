@@ -36,12 +36,7 @@ EXTRAS = {"hypothesis": "testing", "nats": "cluster", "psycopg": "postgres", "sc
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Args:
-        arguments: the words after ``groupcoord``; those of this process by default. Only with these are its signals
-            taken as well (:mod:`groupcoord.cli.interrupts`): a program that runs a command keeps its own.
-    """
+    """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_server = arguments is None and _subcommand(words) == "serve"
     if arguments is None:

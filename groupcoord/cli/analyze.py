@@ -204,10 +204,8 @@ def analyze(
 
 
 def local_bytes_max(cores: int) -> float:
-    """Return up to how many bytes of logs one process is done before Spark is, which starts late and then shares them.
-
-    Args:
-        cores: of this machine, which are all Spark's.
+    """Return up to how many bytes of logs one process is done before Spark is, which starts late
+    and then shares them.
     """
     gained_s_per_gib = LOCAL_S_PER_GIB - SPARK_CORE_S_PER_GIB / cores
     return SPARK_START_S / gained_s_per_gib * GIB_BYTES if gained_s_per_gib > 0 else inf
@@ -446,16 +444,7 @@ def _print_verification(console: Console, report: Report) -> None:
 
 
 def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
-    """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
-
-    Args:
-        following: what to run.
-        out: where the results go.
-        collector: exports the metrics of each update.
-
-    Raises:
-        PipelineError: a file can't be read or written.
-    """
+    """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way."""
     from groupcoord.cli.console import open_console
 
     stop, console = StopRequest(), open_console()
@@ -495,17 +484,7 @@ PROBLEMS_SHOWN_MAX = 10
 
 
 def run_polling(polling: Polling, out: str, interval_s: float | None, collector: GroupCollector | None = None) -> None:
-    """Poll once, or until SIGINT or SIGTERM; a second signal does not wait for the poll that is under way.
-
-    Args:
-        polling: what to do.
-        out: where the results go.
-        interval_s: from the end of a poll to the next; None: there is only one.
-        collector: shows figures.
-
-    Raises:
-        PipelineError: the cluster does not answer, or refuses the log-in.
-    """
+    """Poll once, or until SIGINT or SIGTERM; a second signal does not wait for the poll that is under way."""
     from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 

@@ -343,14 +343,7 @@ def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFa
 
 
 def print_report(console: Console, report: Report, unexpected: list[Transcript], *, verbose: bool) -> None:
-    """Print failures, counts by area, reasons, and the sum.
-
-    Args:
-        console: where.
-        report: what.
-        unexpected: transcripts that were expected to fail, and passed.
-        verbose: print every transcript, and whole bodies.
-    """
+    """Print failures, counts by area, reasons, and the sum."""
     from groupcoord.conformance import causes_of
 
     if verbose:

@@ -37,9 +37,6 @@ def open_console(*, is_for_errors: bool = False) -> Console:
 
     On a terminal long lines are folded to its width. In a file or a pipe nothing is folded or cut: who reads that is a
     program, or a person who scrolls.
-
-    Args:
-        is_for_errors: print to stderr instead of stdout.
     """
     console = _EscapingConsole(stderr=is_for_errors, highlight=False, markup=False)
     if console.is_terminal:
@@ -53,12 +50,7 @@ LINE_INTERVAL_S = 10.0
 
 @contextmanager
 def progress_bar(*columns: ProgressColumn, is_wanted: bool = True) -> Iterator[Progress]:
-    """Give a bar as long as the context lasts. Where no terminal is, a line says now and then how far it is.
-
-    Args:
-        columns: what the bar consists of.
-        is_wanted: whether it is shown at all.
-    """
+    """Give a bar as long as the context lasts. Where no terminal is, a line says now and then how far it is."""
     console = open_console(is_for_errors=True)
     with ExitStack() as stack:
         stack.enter_context(BeforeTheEnd(show_cursor))

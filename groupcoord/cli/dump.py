@@ -132,11 +132,7 @@ def _open(
 
 
 def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all: Callable[[Iterator[Any]], int]) -> int:
-    """Print what is made of the input; return how many lines or rows there were.
-
-    Raises:
-        Exit: something could not be read, or the reader of the output has closed it.
-    """
+    """Print what is made of the input; return how many lines or rows there were."""
     with progress_of(source.size_bytes) as progress:
         try:
             for note in source.notes:

@@ -73,12 +73,7 @@ class DumpInput(NamedTuple):
 
 
 def open_cluster(address: ClusterAddress, topic: str, partitions: Collection[int]) -> DumpInput:
-    """Return the batches of a topic, up to its present end.
-
-    Raises:
-        DumpError: the topic is empty.
-        PipelineError: the cluster can't be read.
-    """
+    """Return the batches of a topic, up to its present end."""
     with connection(address, begins_run=True) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         check_readable(cluster, patience, ends)
@@ -91,11 +86,7 @@ def open_cluster(address: ClusterAddress, topic: str, partitions: Collection[int
 def open_files(
     paths: Iterable[Path], topic: str, partitions: Collection[int], *, by_partition: bool = False
 ) -> DumpInput:
-    """Return the batches of segment files, in the order of the paths, or one partition after the other.
-
-    Raises:
-        DumpError: a path does not exist, or there is no segment in it.
-    """
+    """Return the batches of segment files, in the order of the paths, or one partition after the other."""
     segments = [one for one in find_segments(paths, topic) if not partitions or one.partition in partitions]
     if not segments:
         raise DumpError("none of the paths holds the log partitions asked for")
@@ -113,9 +104,6 @@ def find_segments(paths: Iterable[Path], topic: str = OFFSETS_TOPIC) -> list[Seg
     """Return the segment files that the paths stand for: files, folders of segments, and whole data directories.
 
     Log partitions are in order of their numbers, segments in order of their offsets, paths in the order given.
-
-    Raises:
-        DumpError: a path does not exist, or there is no segment in it.
     """
     found = found_in_some(lambda path: _segments_of(path, topic), paths, _NoPartitionsError)
     return [segment for segments in found for segment in segments]
@@ -152,11 +140,7 @@ def _segment(path: Path) -> Segment:
 
 
 def read_segment(segment: Segment) -> Iterator[SoundBatch | Damage]:
-    """Yield the sound batches of a segment as it was when it was found, and the damage between them.
-
-    Raises:
-        OSError: the file can't be read.
-    """
+    """Yield the sound batches of a segment as it was when it was found, and the damage between them."""
     with open(segment.path, "rb", opener=open_file) as file:
 
         def read_at(position: int, size: int) -> bytes:

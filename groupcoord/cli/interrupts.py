@@ -34,9 +34,6 @@ def take_signals(status: int | None = None) -> None:
     """Let signals end this process from now on.
 
     Those that the process was told to ignore, as by ``nohup``, stay ignored.
-
-    Args:
-        status: the exit status; 128 and the signal's number if None.
     """
     global _status
     _status = status
@@ -56,11 +53,8 @@ def ignore_signals() -> None:
 
 
 class BeforeTheEnd:
-    """As long as the context lasts, something is done before a signal ends the process; what came last is done first.
-
-    Args:
-        deed: does it. It runs wherever the main thread happens to be: it must not wait for locks that the main thread
-            may hold, and not for long.
+    """As long as the context lasts, something is done before a signal ends the process; what came
+    last is done first.
     """
 
     def __init__(self, deed: Callable[[], object]) -> None:
@@ -79,9 +73,6 @@ class AtTheFirstSignal:
 
     SIGINT and SIGTERM do so even where they were ignored, as a shell's background jobs ignore SIGINT: who sends one to
     a server means it.
-
-    Args:
-        request: asks; called wherever the main thread happens to be.
     """
 
     def __init__(self, request: Callable[[], object]) -> None:

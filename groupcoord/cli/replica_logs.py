@@ -38,15 +38,7 @@ def is_of_replicas(path: str) -> bool:
 
 
 def as_files(paths: Iterable[str], context: typer.Context) -> list[str]:
-    """Return the paths, with a folder in place of each URL: a copy of that log, until the command ends.
-
-    Args:
-        paths: of files, and URLs.
-        context: of the command.
-
-    Raises:
-        PipelineError: a log can't be copied.
-    """
+    """Return the paths, with a folder in place of each URL: a copy of that log, until the command ends."""
     return [_copied(path, context) if is_of_replicas(path) else path for path in paths]
 
 
@@ -62,12 +54,7 @@ def _copied(url: str, context: typer.Context) -> str:
 
 
 def slot_log_at(url: str) -> PostgresSlotLog | NatsSlotLog:
-    """Return the slot log at a URL, behind whose ``#`` its name may be; it opens nothing yet.
-
-    Raises:
-        ModuleNotFoundError: what asks this engine isn't installed.
-        ValueError: the URL or the name is none.
-    """
+    """Return the slot log at a URL, behind whose ``#`` its name may be; it opens nothing yet."""
     where, _, name = url.partition("#")
     name = name or "groupcoord"
     if url.startswith(_NATS):
@@ -98,13 +85,6 @@ def without_secrets(url: str) -> str:
 class SharedLog:
     """A log that several nodes share, by its URL.
 
-    Args:
-        url: of the engine; behind a ``#`` may be the log's name in it.
-        node_id: of this node.
-
-    Raises:
-        CommandError: there is no engine for such a URL, or the name is none.
-
     Attributes:
         place: which it is, in words without secrets.
         documents: what all nodes must know.
@@ -133,11 +113,7 @@ class SharedLog:
         return slot_log
 
     def open(self) -> None:
-        """Read what all nodes know.
-
-        Raises:
-            CommandError: the engine can't be asked.
-        """
+        """Read what all nodes know."""
         from groupcoord.cluster.slot_log import SlotLogError
 
         try:
@@ -150,12 +126,7 @@ class SharedLog:
         self.documents.close()
 
     def node(self, storage: Storage, clock: Clock, node: Node, sockets: Sockets) -> ClusterNode:
-        """Return this node.
-
-        Args:
-            storage, clock, sockets: see :class:`~groupcoord.host.cluster_node.ClusterNode`.
-            node: with the address that clients are told.
-        """
+        """Return this node."""
         from groupcoord.host.cluster_node import ClusterNode
 
         own = node._replace(node_id=self._node_id)

@@ -392,14 +392,6 @@ OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 class Opening:
     """Opens what the server keeps its data in: on disk anew in each of its lives, in memory once.
 
-    Args:
-        data_dir: where it is on disk; None: in memory.
-        config: the settings.
-        is_set: the number of offsets partitions is among those that were given.
-        topics: those that shall exist.
-        clock: where time comes from.
-        security: who may connect.
-
     Attributes:
         clock, data_dir: as given.
     """
@@ -422,11 +414,7 @@ class Opening:
         self._in_memory: Storage | None = None
 
     def storage(self) -> Storage:
-        """Return it.
-
-        Raises:
-            CommandError: it can't be used as asked.
-        """
+        """Return it."""
         if self._in_memory is not None:
             return self._in_memory
         data_dir = self.data_dir
@@ -450,14 +438,7 @@ class Opening:
         return storage
 
     def for_cluster(self, documents: SlotDocuments) -> Storage:
-        """Return what a node keeps its data in that shares a log with others; the first one makes the topics.
-
-        Args:
-            documents: what all nodes must know; open.
-
-        Raises:
-            CommandError: it can't be used as asked.
-        """
+        """Return what a node keeps its data in that shares a log with others; the first one makes the topics."""
         registry = TopicRegistry(documents)
         while True:
             refusals = documents.refusals

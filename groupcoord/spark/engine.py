@@ -119,9 +119,6 @@ class SparkEngine:
     """Does the work of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark.
 
     Each table is written once and read back, so that nothing is decoded twice.
-
-    Args:
-        spark: any session. It may be set later, before the pipeline runs: input and output are checked without Spark.
     """
 
     def __init__(self, spark: SparkSession | None = None) -> None:
@@ -238,12 +235,6 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
     """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
 
     Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
-
-    Args:
-        table: what to write.
-        path: where Spark finds the folder.
-        by: columns that have a folder for each of their values.
-        mode: what to do if there is something already, as ``DataFrameWriter.mode`` takes it.
     """
     counted = Observation()
     rows = with_times(table).observe(counted, F.count(F.lit(1)).alias("rows"))
@@ -282,11 +273,7 @@ class OutputDirectory(ResultDirectory):
     """
 
     def check_reach(self, spark: SparkSession) -> None:
-        """Make sure that Spark can write there, and not only fsspec.
-
-        Raises:
-            InputError: it knows no such file system, or lacks a package or a setting for it.
-        """
+        """Make sure that Spark can write there, and not only fsspec."""
         java = getattr(spark, "_jvm", None)  # which a session of Spark Connect does not have
         if self.is_local or java is None:
             return
@@ -344,12 +331,8 @@ class Folders:
 
 
 def write_records(spark: SparkSession, tasks: Sequence[RecordTask], folders: Folders) -> WrittenLogs:
-    """Decode logs and write their records, in a folder for each log partition, as ``DataFrameWriter.partitionBy`` does.
-
-    Args:
-        spark: any session.
-        tasks: what to read; each is one task of Spark's.
-        folders: where to write.
+    """Decode logs and write their records, in a folder for each log partition, as
+    ``DataFrameWriter.partitionBy`` does.
     """
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
     written, counts, ranges = Written(), [arrow_schema(READ_COUNTS).empty_table()], [RANGES.empty_table()]
@@ -422,13 +405,7 @@ _ROWS = StructType([StructField("name", StringType()), StructField("rows", LongT
 
 
 def write_fold(records: DataFrame, file_system: AbstractFileSystem, folders: Mapping[str, str]) -> dict[str, int]:
-    """Write what is folded of records as Parquet files, and return how many rows there are of each table.
-
-    Args:
-        records: the table of records.
-        file_system: where to write; workers have to reach it.
-        folders: in that file system, by the names of :data:`WRITTEN`.
-    """
+    """Write what is folded of records as Parquet files, and return how many rows there are of each table."""
     counts = dict.fromkeys(WRITTEN, 0)
     for row in sorted_rows(records).mapInArrow(_fold_writer(file_system, folders), _ROWS).collect():
         counts[row["name"]] += row["rows"]

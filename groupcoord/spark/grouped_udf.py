@@ -100,24 +100,12 @@ def row_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBa
 
 
 def packed(name: str, table: DataFrame, by: tuple[str, ...]) -> DataFrame:
-    """Return the rows of a table in blobs by bucket.
-
-    Args:
-        name: what the rows are.
-        table: any, with the columns ``by``.
-        by: :data:`BY_GROUP` or :data:`BY_PARTITION`.
-    """
+    """Return the rows of a table in blobs by bucket."""
     return table.mapInArrow(_packer(lambda batches: ((name, batch) for batch in batches), by, _count(table)), _PACKED)
 
 
 def packed_blobs(blobs: DataFrame, names: Iterable[str], by: tuple[str, ...]) -> DataFrame:
-    """Return rows of some tables, which are in blobs already, by bucket.
-
-    Args:
-        blobs: :data:`BLOBS`.
-        names: of the tables.
-        by: as for :func:`packed`.
-    """
+    """Return rows of some tables, which are in blobs already, by bucket."""
     wanted = blobs.where(F.col("name").isin(*names))
     return wanted.mapInArrow(_packer(_named_batches, by, _count(blobs)), _PACKED)
 
@@ -128,14 +116,7 @@ def judged(
     tell: Callable[[Bucket], Iterable[Row]],
     schema: StructType,
 ) -> DataFrame:
-    """Return what is told of each bucket.
-
-    Args:
-        tables: what :func:`packed` gives, all by the same.
-        now: the moment to judge from, in milliseconds since 1970, or a table with one row and column of that.
-        tell: makes rows of a bucket; workers get it pickled.
-        schema: of the rows; what one does not have is null.
-    """
+    """Return what is told of each bucket."""
     together = reduce(DataFrame.unionByName, tables)
     if isinstance(now, DataFrame):
         together = together.crossJoin(F.broadcast(now.toDF(_NOW.name)))

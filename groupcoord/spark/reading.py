@@ -97,14 +97,7 @@ def read_log_stream(
 
 
 def check_version(option: str) -> None:
-    """Raise an error if Spark's Python sources don't support bounded micro-batches, which came with Spark 4.2.
-
-    Args:
-        option: the option that needs them, for the message.
-
-    Raises:
-        InputError: Spark is older.
-    """
+    """Raise an error if Spark's Python sources don't support bounded micro-batches, which came with Spark 4.2."""
     if find_spec("pyspark.sql.streaming.datasource") is None:
         raise InputError(f"{option} needs PySpark 4.2 or newer; this is {pyspark.__version__}")
 

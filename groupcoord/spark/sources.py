@@ -73,11 +73,7 @@ else:
 
 
 def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Return options by their names in small letters.
-
-    Raises:
-        InputError: one is not among the names.
-    """
+    """Return options by their names in small letters."""
     unknown = sorted(name for name in given if name.lower() not in names)
     if unknown:
         raise InputError(f"unknown option {unknown[0]}; there are {', '.join(names)}")
@@ -147,12 +143,7 @@ class RowArguments(TypedDict, total=False):
 
 
 def row_options(**given: Unpack[RowArguments]) -> dict[str, str]:
-    """Return arguments as options of a data source, which are text.
-
-    Raises:
-        InputError: an expression is invalid.
-        TypeError: there is no such argument.
-    """
+    """Return arguments as options of a data source, which are text."""
     unknown = sorted(given.keys() - RowArguments.__annotations__.keys())
     if unknown:
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
@@ -171,20 +162,12 @@ def row_options(**given: Unpack[RowArguments]) -> dict[str, str]:
 class RecordOptions(ABC):
     """What a read of records is told, as Spark passes it: text, by names in small letters.
 
-    Args:
-        given: :data:`ROW_OPTIONS`, and ``bound``.
-        split_bytes: how much one task reads if that isn't told.
-        bound: the option for how much of each log partition a micro-batch of a stream reads.
-
     Attributes:
         settings: what rows are to hold.
         timestamps: whether to add a timestamp to each point in time.
         split_bytes: how much one task reads, about.
         selection: the log partitions that are read, and the groups that are left out.
         micro_batch_max: how much of each log partition a micro-batch reads, about; None: all there is.
-
-    Raises:
-        InputError: an option is wrong.
     """
 
     def __init__(self, given: Mapping[str, str], split_bytes: int, bound: str) -> None:
@@ -418,11 +401,7 @@ class LogStreamReader(RecordStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task.
-
-        Raises:
-            LogChangedError: a file is not the one any more that was found when the micro-batch was planned.
-        """
+        """Yield the rows of one task."""
         yield from super().read(partition)
         if partition.value is not None:
             check_unchanged(partition.value.file_system, partition.value.ranges)
@@ -468,11 +447,7 @@ _CLUSTER_OPTIONS = ("topic", *ROW_OPTIONS, "max_offsets")
 
 
 def refuse_secrets(options: Mapping[str, str]) -> None:
-    """Refuse options that nobody may see, which Spark would show.
-
-    Raises:
-        InputError: there is one.
-    """
+    """Refuse options that nobody may see, which Spark would show."""
     secret = [name for name in options if name.lower().removeprefix(KAFKA) in SECRET_KEYS]
     if secret:
         raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
@@ -482,13 +457,6 @@ def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> t
     """Return which cluster is meant, and the other options by their names in small letters.
 
     Options that begin with ``kafka.`` are settings of a client, as Spark's connector to Kafka takes them.
-
-    Args:
-        options: as Spark passes them.
-        names: which there are besides.
-
-    Raises:
-        InputError: one is unknown, or a secret.
     """
     refuse_secrets(options)
     lowered = {name.lower(): value for name, value in options.items()}
@@ -516,11 +484,7 @@ class ClusterOptions(RecordOptions):
         return ends_now(self.address, self.topic, self.selection.partitions)
 
     def check(self, *, may_be_empty: bool = False) -> TopicEnds:
-        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.offsets.check_topic`.
-
-        Args:
-            may_be_empty: records may come later.
-        """
+        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.offsets.check_topic`."""
         return check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
 
     def tasks(self) -> Sequence[ClusterTask]:
@@ -569,11 +533,7 @@ class ClusterStreamReader(RecordStreamReader):
         self._last = self._options.ends().ends
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
-        """Return what lies between two offsets of each log partition, cut into tasks.
-
-        Raises:
-            LogCutError: what the stream has read is no part of the topic any more.
-        """
+        """Return what lies between two offsets of each log partition, cut into tasks."""
         told, offsets = self._options, (_offsets(start), _offsets(end))
         return tasks_between(told.address, told.topic, *offsets, end["topic_id"], told.split_bytes)
 

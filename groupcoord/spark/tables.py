@@ -130,12 +130,7 @@ def commits_of(table: DataFrame) -> DataFrame:
 
 
 def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFrame:
-    """Return what is to be known of commits, in blobs: the tables of a :class:`CommitFacts`, by name.
-
-    Args:
-        commits: what :func:`commits` gives.
-        limits: what is too much, for anomalies.
-    """
+    """Return what is to be known of commits, in blobs: the tables of a :class:`CommitFacts`, by name."""
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for name, table in facts_tables(_folded(batches, limits)).items():
@@ -231,11 +226,7 @@ def partition_load(records: DataFrame) -> DataFrame:
 
 
 def load_of(keys: DataFrame) -> DataFrame:
-    """Return the same, where records are counted by key already.
-
-    Args:
-        keys: :data:`KEY_COLUMNS`.
-    """
+    """Return the same, where records are counted by key already."""
     return keys.repartition("log_partition").mapInArrow(_load, PARTITION_LOAD)
 
 
@@ -311,12 +302,7 @@ _COUNTED_SCHEMA = pa.schema([("group_id", pa.string()), ("commit_timestamp_ms", 
 
 
 class History:
-    """The rows of a history by kind.
-
-    Args:
-        table: :data:`groupcoord.spark.schemas.HISTORY`.
-        unpacked: in its place, tables of rows by kind.
-    """
+    """The rows of a history by kind."""
 
     def __init__(self, table: DataFrame | None = None, unpacked: Mapping[str, DataFrame] | None = None) -> None:
         self._table = table
@@ -430,12 +416,7 @@ def is_group_record() -> Column:
 
 
 def folded_rows(records: DataFrame, ended: DataFrame) -> DataFrame:
-    """Return what is folded (:data:`FOLDED`), in no order.
-
-    Args:
-        records: the table of records.
-        ended: its committed offsets, with what became of their transactions.
-    """
+    """Return what is folded (:data:`FOLDED`), in no order."""
     is_named = is_offset_record() & ~F.col("tombstone") & F.col("topic_id").isNotNull()
     names = records.where(is_named).select(*_KEY, "topic_id", "topic").distinct()
     before = names.withColumn("log_offset", F.lit(-1).cast("long"))

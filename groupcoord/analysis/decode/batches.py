@@ -63,18 +63,7 @@ class Frames(NamedTuple):
 def frame_records(
     buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, *, company_min: int = COMPANY_MIN
 ) -> tuple[Frames, Bools]:
-    """Find the records of batches.
-
-    Args:
-        buffer: the bytes, followed by :data:`PADDING_BYTES`.
-        starts: the start of each batch's records, after its header.
-        ends: the end of each batch.
-        counts: the record counts in the headers. They may be wrong, but not absurd: memory is reserved for them.
-        company_min: leave out batches with a record index that fewer others have.
-
-    Returns:
-        The records of the batches that were understood, one after the other, and which batches these are.
-    """
+    """Find the records of batches."""
     bounds, understood = _find_bounds(buffer, starts, ends, counts, company_min)
     index = np.repeat(np.arange(len(counts)), counts)
     if not understood.all():
@@ -278,11 +267,6 @@ def plain_batches(chunk: bytes, base_position: int, end: int) -> Batches:
     """Return the batches at the start of a chunk, up to the first that is invalid, incomplete or not of format v2.
 
     :func:`groupcoord.records.batches.iter_batches` reads that one; both accept the same batches.
-
-    Args:
-        chunk: batches back to back.
-        base_position: the position of the chunk in its file.
-        end: a position in the file; batches from there on are left out.
     """
     starts: list[int] = []
     start, size = 0, len(chunk)

@@ -92,11 +92,7 @@ class _Seen(NamedTuple):
 
 
 class Folders:
-    """Lists folders, and caches local ones.
-
-    Args:
-        now_ns: the time in nanoseconds since 1970, by the clock of the file system.
-    """
+    """Lists folders, and caches local ones."""
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
@@ -107,15 +103,7 @@ class Folders:
         return Folders, ()
 
     def look(self, file_system: AbstractFileSystem, paths: Sequence[str]) -> list[Folder]:
-        """Return the present content of folders.
-
-        Args:
-            file_system: the file system.
-            paths: the folders.
-
-        Raises:
-            OSError: a folder or a segment in it can't be read.
-        """
+        """Return the present content of folders."""
         if is_local(file_system):
             # Not in threads, which would wait for each other more than for the disk.
             return [self._look_here(path) for path in paths]
@@ -188,11 +176,7 @@ def _folder(files: Iterable[SegmentFile], folders: Iterable[str]) -> Folder:
 
 
 def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:
-    """Return a file from the information of a file system.
-
-    Raises:
-        PermissionError: it is local and may not be read.
-    """
+    """Return a file from the information of a file system."""
     path: str = info["name"]
     partition = partition_of(path.rpartition("/")[0])
     if is_local(file_system):
@@ -202,13 +186,7 @@ def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> Segm
 
 
 def each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Sequence[str]) -> list[Found]:
-    """Return the result of a query for each path, several at a time if the file system supports that.
-
-    Args:
-        file_system: the file system.
-        ask: the query.
-        paths: the paths.
-    """
+    """Return the result of a query for each path, several at a time if the file system supports that."""
     if not file_system.async_impl or len(paths) < 2:
         return [ask(path) for path in paths]
     with ThreadPoolExecutor(min(ASKED_MAX, len(paths))) as pool:
@@ -267,16 +245,6 @@ def find_segments(
 
     A path may contain ``*``, ``?`` and ``[…]``. Log partitions come in order of their numbers, segments in order of
     their offsets. With several paths, some may be directories without log partitions.
-
-    Args:
-        paths: local paths or URLs.
-        storage_options: options of the file system in the URL.
-        partitions: only these log partitions; all if empty.
-        may_be_empty: accept folders and patterns without segments.
-        folders: a cache for repeated calls.
-
-    Raises:
-        InputError: a path does not exist or may not be read, or no segment has content.
     """
     given = [os.fspath(path) for path in paths]
     if not given:
@@ -296,11 +264,7 @@ def find_segments(
 
 @contextmanager
 def refusals_told(path: str) -> Iterator[None]:
-    """Convert errors of a file system to InputError.
-
-    Raises:
-        InputError: the path can't be used.
-    """
+    """Convert errors of a file system to InputError."""
     try:
         yield
     except InputError:
@@ -495,13 +459,7 @@ def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[
 def rows_of_files(
     file_system: AbstractFileSystem, ranges: Iterable[FileRange], settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ranges. A file that is gone becomes a row of kind ``corrupt``; other errors are raised.
-
-    Args:
-        file_system: the file system of the files.
-        ranges: the ranges, in order.
-        settings: the columns and options of the rows.
-    """
+    """Yield the rows of ranges. A file that is gone becomes a row of kind ``corrupt``; other errors are raised."""
     for file_range in ranges:
         segment, byte_range = file_range
         if segment.unread is not None:

@@ -106,10 +106,6 @@ class TableFile:
 
     Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
 
-    Args:
-        file: where the bytes go; it is not closed.
-        schema: of what comes.
-
     Attributes:
         rows: how many came.
     """
@@ -196,14 +192,7 @@ class Written(NamedTuple):
 
 
 def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: str, commits: str) -> Written:
-    """Write the rows of some ranges of one log partition: all of them, and the commits among them once more.
-
-    Args:
-        batches: the rows, without the log partition.
-        open_file: gives a file to write.
-        records: the file for all rows.
-        commits: the file for commits outside of transactions; there is none if there are none.
-    """
+    """Write the rows of some ranges of one log partition: all of them, and the commits among them once more."""
     transactional, last_ms = 0, []
     with ExitStack() as stack:
         table = stack.enter_context(open_file(records, WRITTEN_SCHEMA))
@@ -289,11 +278,6 @@ def key_codes(table: pa.Table, keys: Sequence[str]) -> Int64s:
 class Runs:
     """The rows of a table that have the same key, one behind the other in the order of the log.
 
-    Args:
-        table: the rows, with ``log_offset``.
-        keys: columns: text or numbers.
-        is_sorted: rows of the same key come in the order of the log already.
-
     Attributes:
         order: numbers of the rows, run by run.
         is_first: for each place in ``order``, whether a run starts there.
@@ -318,11 +302,7 @@ class Runs:
         return self.order[self.ends - 1]
 
     def from_end(self, counts: Bools | None = None) -> Int64s:
-        """Return for each place in ``order`` how far it is from the end of its run: 1 for the last one.
-
-        Args:
-            counts: for each place, whether it counts; the answer means nothing where it doesn't. None: all do.
-        """
+        """Return for each place in ``order`` how far it is from the end of its run: 1 for the last one."""
         so_far = np.arange(1, len(self.order) + 1) if counts is None else np.cumsum(counts, dtype=np.int64)
         return np.repeat(so_far[self.ends - 1], self.ends - self.starts) - so_far + 1
 

@@ -292,13 +292,7 @@ class Placed(NamedTuple):
 
 
 def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return rows of :data:`groupcoord.analysis.decode.schema.RECORDS`, one for each record, in their order.
-
-    Args:
-        placed: the records.
-        columns: which columns to make.
-        raw_bytes: keep key and value of decoded offsets too.
-    """
+    """Return rows of :data:`groupcoord.analysis.decode.schema.RECORDS`, one for each record, in their order."""
     decoded = _Decoded(placed, raw_bytes=raw_bytes)
     arrays = [_MAKERS[name](decoded).cast(RECORDS.field(name).type, safe=False) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORDS.field(name) for name in columns]))
@@ -533,12 +527,7 @@ assert tuple(_MAKERS) == tuple(RECORDS.names)
 
 
 def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return :data:`groupcoord.analysis.decode.schema.RECORDS`, a row for each message, in their order.
-
-    Args:
-        batch: columns ``key``, ``value``, ``partition``, ``offset`` and ``timestamp``, in milliseconds.
-        raw_bytes: keep key and value of decoded offsets too.
-    """
+    """Return :data:`groupcoord.analysis.decode.schema.RECORDS`, a row for each message, in their order."""
     placed = Placed(
         _slices(batch.column("key")),
         _slices(batch.column("value")),
@@ -554,9 +543,6 @@ def accounts_of_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
 
     Whoever gave the messages may have left some out, and nobody knows what was in their batches. So each batch of rows
     tells for itself from where on none is missing.
-
-    Args:
-        rows: what :func:`rows_of_messages` returned.
     """
     partitions = np.asarray(rows.column("log_partition"))
     offsets = np.asarray(rows.column("log_offset"))

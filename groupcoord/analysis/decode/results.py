@@ -33,11 +33,6 @@ def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> 
     """Give a file to write. It is there under its name when it is whole, whichever attempt that was.
 
     An attempt that fails leaves nothing. Object stores, which copy what is renamed, are told when a file is complete.
-
-    Args:
-        file_system: where.
-        path: its name.
-        attempt: tells this one from others that may write the same file at the same time.
     """
     if not _SHOWS_WHOLE_FILES.isdisjoint(_protocols(file_system)):
         yield from _completed_file(file_system, path)
@@ -75,16 +70,9 @@ def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
 class ResultDirectory:
     """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
 
-    Args:
-        where: its path or URL.
-        goes_on: the name of something in it that shows that it need not be empty, since an earlier run made it.
-
     Attributes:
         name: as it was given.
         is_local: it is one of this machine.
-
-    Raises:
-        InputError: it is a file or not empty, it can't be made, or nothing may be written there.
     """
 
     def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None) -> None:
@@ -138,15 +126,7 @@ class ResultDirectory:
 
     @contextmanager
     def locked(self, folder: str, deed: str) -> Iterator[None]:
-        """Keep other processes off as long as the context lasts, unless the directory is a URL of another machine's.
-
-        Args:
-            folder: what is locked in the directory; it is made if need be.
-            deed: what this process does meanwhile, for the message that others get: "… does something".
-
-        Raises:
-            InputError: another one has locked it, or it can't be locked.
-        """
+        """Keep other processes off as long as the context lasts, unless the directory is a URL of another machine's."""
         if not self.is_local:
             yield
             return

@@ -75,16 +75,7 @@ class Origin:
 
 
 def batch_rows(batches: Batches, origin: Origin, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches, in order of the log.
-
-    Args:
-        batches: whose CRC is right.
-        origin: of the file.
-        settings: what to make.
-
-    Raises:
-        CorruptBatchError: the records of a batch don't fit it; the rows of those before were yielded.
-    """
+    """Yield the rows of batches, in order of the log."""
     for portion, decompressed in _portions(batches):
         yield from _portion_rows(portion, decompressed, origin, settings)
 
@@ -285,15 +276,7 @@ class ByteRange:
 def range_rows(
     read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range: records in order of the log, what is corrupt among them, the account at the end.
-
-    Args:
-        read_at: gives the bytes of the file.
-        byte_range: what to read.
-        origin: of the file.
-        settings: what to make.
-        chunk_bytes: how much to hold at a time; a larger batch is held whole.
-    """
+    """Yield the rows of a range: records in order of the log, what is corrupt among them, the account at the end."""
     return RangeReader(read_at, byte_range, origin, settings, chunk_bytes=chunk_bytes).rows()
 
 

@@ -40,11 +40,7 @@ class LogChangedError(PipelineError):
 
 @contextmanager
 def changes_told() -> Iterator[None]:
-    """Tell apart that a file has gone since the logs were looked at.
-
-    Raises:
-        LogChangedError: it has.
-    """
+    """Tell apart that a file has gone since the logs were looked at."""
     try:
         yield
     except FileNotFoundError as error:
@@ -52,11 +48,7 @@ def changes_told() -> Iterator[None]:
 
 
 def check_unchanged(file_system: AbstractFileSystem, ranges: Iterable[FileRange]) -> None:
-    """Make sure that what was read is what had been found before.
-
-    Raises:
-        LogChangedError: a file is not the one any more.
-    """
+    """Make sure that what was read is what had been found before."""
     for segment, _ in ranges:
         if segment.unread is None and not is_unchanged(file_system, segment):
             raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
@@ -120,13 +112,7 @@ def from_json(value: Mapping[str, Any]) -> Cursors:
 
 
 def advance(log: Log, cursor: Cursor | None, bytes_max: int | None = None) -> Cursor:
-    """Return how far a log can be read now.
-
-    Args:
-        log: as it is now.
-        cursor: how far it was read; None: not at all.
-        bytes_max: read no more than this at a time, but one batch at least; None: all there is.
-    """
+    """Return how far a log can be read now."""
     index, position = _locate(log, cursor)
     last = len(log.segments) - 1
     room = bytes_max
@@ -223,15 +209,7 @@ class _Walked(NamedTuple):
 
 
 def _walk(log: Log, segment: SegmentFile, position: int, room: int | None, *, below: int | None = None) -> _Walked:
-    """Walk over the whole batches of a file.
-
-    Args:
-        log: the segment's.
-        segment: the file.
-        position: where to start.
-        room: stop behind so many bytes, about; None: at the end.
-        below: stop at the first batch that reaches this offset.
-    """
+    """Walk over the whole batches of a file."""
     walked = _Walked(position, 0, 0, is_cut=False)
     limit = segment.size_bytes if room is None else position + max(room, 1)
     for batch in _batches(reader_of(log.file_system, segment), position, segment.size_bytes):

@@ -53,11 +53,7 @@ MARKER_COLUMNS = ("kind", "control_type", "producer_id", "log_offset")
 
 
 class Markers:
-    """The markers of one log partition, by which the outcome of each transaction is found.
-
-    Args:
-        rows: all of them, with ``producer_id``, ``log_offset`` and ``control_type``; None: there are none.
-    """
+    """The markers of one log partition, by which the outcome of each transaction is found."""
 
     def __init__(self, rows: pa.Table | None = None) -> None:
         if rows is None:
@@ -96,10 +92,6 @@ def commits(records: pa.Table, markers: Markers) -> pa.Table:
     """Return every commit and tombstone of an offset (:data:`groupcoord.analysis.decode.schema.COMMITS`), in order.
 
     Commits of aborted transactions are left out; those of transactions that have no marker yet are ``open``.
-
-    Args:
-        records: of one log partition; some of its rows are enough.
-        markers: all of that log partition.
     """
     found = records.filter(is_offset_record(records))
     is_transactional = flags(found["is_transactional"])
@@ -178,12 +170,7 @@ class CommitFacts:
 
 
 class CommitFold:
-    """Folds commits of any groups, each partition's in the order of the log.
-
-    Args:
-        limits: how many of the last commits are looked at, and what is too often.
-        rows_min: so many commits are gathered at least before they are folded.
-    """
+    """Folds commits of any groups, each partition's in the order of the log."""
 
     def __init__(self, limits: Thresholds | None = None, rows_min: int = ROWS_MIN) -> None:
         self._limits = limits or Thresholds()

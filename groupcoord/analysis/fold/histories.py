@@ -52,12 +52,7 @@ _COMMIT = ("row", *GROUP, "log_offset", "log_timestamp_ms", "topic", "topic_part
 
 
 def entries_of(records: pa.Table) -> list[Entry]:
-    """Return what a group's history is made of, in order.
-
-    Args:
-        records: those of groups and members and of committed offsets that were understood, each group's in the order of
-            the log; others of the same groups come before or later.
-    """
+    """Return what a group's history is made of, in order."""
     is_group = pc.greater(records["record_type"], int(RecordType.OFFSET_COMMIT))
     is_offset = pc.is_in(records["record_type"], pa.array(OFFSET_TYPES, pa.int16()))
     is_commit = every(is_offset, pc.invert(records["tombstone"]))
@@ -74,12 +69,7 @@ def entries_of(records: pa.Table) -> list[Entry]:
 
 
 def feed_history(history: LogHistory, records: pa.Table) -> None:
-    """Give a history records of its log partition, and of the commits among them those that matter.
-
-    Args:
-        history: of a log partition.
-        records: as for :func:`entries_of`, of all groups in the order of the log.
-    """
+    """Give a history records of its log partition, and of the commits among them those that matter."""
     named = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
     for name in named.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
         history.name_topic(name["group_id"], UUID(bytes=name["topic_id"]), name["topic"])
@@ -123,12 +113,7 @@ HistoryRow = tuple[GroupKey, str, Row]
 
 
 def folded_histories(batches: Iterable[pa.Table], session_timeout_ms: int | None) -> Iterator[HistoryRow]:
-    """Yield the rows of the groups' histories.
-
-    Args:
-        batches: rows with :data:`GROUPED_COLUMNS`, in order of group and log.
-        session_timeout_ms: see :class:`groupcoord.analysis.fold.history.LogHistory`.
-    """
+    """Yield the rows of the groups' histories."""
     fold: GroupFold | None = None
     key: GroupKey | None = None
     for batch in batches:

@@ -115,11 +115,7 @@ RANGES = pa.schema(
 
 
 def corrupt(ranges: pa.Table) -> pa.Table:
-    """Return the bytes that are no sound batch and were passed over (``tables.CORRUPT``).
-
-    Args:
-        ranges: :data:`RANGES`.
-    """
+    """Return the bytes that are no sound batch and were passed over (``tables.CORRUPT``)."""
     found = ranges.filter(pc.equal(ranges["kind"], KIND_CORRUPT))
     found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
     return found.rename_columns({"problem": "reason", "log_offset": "first_offset"}).cast(arrow_schema(CORRUPT))
@@ -159,13 +155,7 @@ class Decoded:
 
 
 def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: Callable[[int, int], None]) -> Decoded:
-    """Decode logs, and write their records, and commits outside of transactions.
-
-    Args:
-        tasks: what to read.
-        results: where the tables go.
-        tell: is called with how many tasks are done, and how many there are.
-    """
+    """Decode logs, and write their records, and commits outside of transactions."""
     partitions: dict[int | None, LogPartition] = {}
     accounts, written = Accounts(), Written()
     for number, task in enumerate(tasks):
@@ -192,12 +182,6 @@ def read_back(
     """Yield the rows of a log partition in the order of the log, with their log partition.
 
     Of a damaged log, and of two copies of one, all rows are held at a time.
-
-    Args:
-        results: where the tables are.
-        partition: which.
-        columns: of the table of records.
-        kinds: of the rows that are wanted.
     """
     parts = (_wanted(batch, kinds) for name in partition.files for batch in _batches(results, name, columns))
     found = (of_partition(batch, partition.number) for batch in parts if batch.num_rows)
@@ -242,13 +226,7 @@ DECODED_COLUMNS = (*FOLDED_COLUMNS, "control_type", "end_offset", "complete_from
 
 
 class PartitionFold:
-    """Folds the records of one log partition, in the order of their offsets.
-
-    Args:
-        number: of the log partition; None if it is not known.
-        markers: the transaction markers of the whole log partition.
-        spans: the ranges of offsets that were read; see :meth:`groupcoord.analysis.fold.history.LogHistory.add_span`.
-    """
+    """Folds the records of one log partition, in the order of their offsets."""
 
     def __init__(self, number: int | None, markers: Markers, spans: Iterable[Span]) -> None:
         self._markers = markers
@@ -278,12 +256,7 @@ class PartitionFold:
 
 
 def fold_batches(number: int | None, batches: Iterable[pa.RecordBatch]) -> PartitionFold:
-    """Return the fold of a log partition from its rows, which are held in memory, whatever their order.
-
-    Args:
-        number: of the log partition; None if it is not known.
-        batches: rows of the table of records, with :data:`DECODED_COLUMNS`.
-    """
+    """Return the fold of a log partition from its rows, which are held in memory, whatever their order."""
     empty = RECORDS.empty_table().select(DECODED_COLUMNS)
     rows = pa.concat_tables([empty, *(pa.Table.from_batches([batch.select(DECODED_COLUMNS)]) for batch in batches)])
     fold = PartitionFold(number, Markers(rows.filter(is_marker(rows))), read_spans(rows))
@@ -358,11 +331,7 @@ class LoadFold:
 
 
 def partition_load(keys: pa.Table) -> list[Row]:
-    """Return one row a log partition (:data:`groupcoord.analysis.decode.schema.PARTITION_LOAD`).
-
-    Args:
-        keys: :data:`KEYS`.
-    """
+    """Return one row a log partition (:data:`groupcoord.analysis.decode.schema.PARTITION_LOAD`)."""
     by_partition: dict[int | None, list[Row]] = {}
     for row in _by_group(keys).to_pylist():
         by_partition.setdefault(row["log_partition"], []).append(row)

@@ -98,19 +98,11 @@ class ReplayedLog:
         self.record_count = 0
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Refuse.
-
-        Raises:
-            NotLeaderError: always.
-        """
+        """Refuse."""
         raise NotLeaderError
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Refuse: coordinators load by :meth:`read_last` where there is one.
-
-        Raises:
-            StorageError: always.
-        """
+        """Refuse: coordinators load by :meth:`read_last` where there is one."""
         raise StorageError("these records can only be read by read_last")
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
@@ -121,11 +113,7 @@ class ReplayedLog:
 
 
 def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Load each group's records into a coordinator, and yield its answers.
-
-    Args:
-        batches: rows sorted by log partition, group and offset.
-    """
+    """Load each group's records into a coordinator, and yield its answers."""
     schema = arrow_schema(ANSWERS)
     runs = _Runs(batches)
     for key in runs:

@@ -85,16 +85,7 @@ def _unlisted(error_code: ErrorCode) -> ListedOffset:
 
 
 class KafkaCluster:
-    """A cluster, asked over the network. See :class:`groupcoord.analysis.live.cluster.LiveCluster`.
-
-    Args:
-        settings: how to connect.
-
-    Raises:
-        AccessError: the log-in fails.
-        TransientClusterError: no bootstrap server answers.
-        InputError: certificates or keys can't be read.
-    """
+    """A cluster, asked over the network. See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -117,7 +108,6 @@ class KafkaCluster:
             self._end()
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         wanted = None if topics is None else [{"name": name, "topic_id": ZERO_UUID} for name in topics]
         answer = self._ask_any(
             Request(
@@ -147,7 +137,6 @@ class KafkaCluster:
     def list_offsets(
         self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
             by_leader[self._leader(partition)].append(partition)
@@ -162,7 +151,6 @@ class KafkaCluster:
         return found
 
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         leader = self._leader(partition)
         if leader == NO_BROKER:
             raise TransientClusterError(f"{partition.topic}-{partition.partition} has no leader")
@@ -184,14 +172,12 @@ class KafkaCluster:
     # ------------------------------------------------------------ groups
 
     def brokers(self) -> Sequence[int]:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         self._run(self._client.refresh())
         if not self._client.brokers:
             raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
         return sorted(self._client.brokers)
 
     def describe_configs(self, broker: int, names: Collection[str]) -> dict[str, str | None]:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         (found,) = self._ask(broker, _describe_configs(broker, names)).values["results"]
         if found["error_code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise AccessError("cluster: this user lacks the permission DESCRIBE_CONFIGS")
@@ -200,23 +186,18 @@ class KafkaCluster:
         return {one["name"]: one["value"] for one in found["configs"]}
 
     def is_told_all_groups(self) -> bool:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return may_describe_cluster(self._ask_any(cluster_request()).values)
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return listed_groups(self._ask(broker, list_groups_request()).values)
 
     def coordinators(self, group_ids: Collection[str]) -> dict[str, Coordinator]:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return found_coordinators(self._ask_any(coordinators_request(group_ids)).values)
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return described_groups(group_type, self._ask(broker, describe_request(group_type, group_ids)).values)
 
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         return committed_offsets(self._ask(broker, offsets_request(group_ids)).values)
 
     def share_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
@@ -240,9 +221,6 @@ class KafkaCluster:
         """Send requests to several brokers at once; return the answers, without brokers that fail or are late.
 
         Late is who does not answer within :data:`SETTLE_MS` of the first answer.
-
-        Raises:
-            TransientClusterError: no broker answers.
         """
 
         async def ask() -> dict[int, Answer]:
@@ -333,17 +311,7 @@ FIRST_ANSWER_MS = 4_000
 
 @contextmanager
 def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator[tuple[LiveCluster, Patience]]:
-    """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be.
-
-    Args:
-        address: where it is.
-        begins_run: it was not reached before, so that it may not be there at all. Later a broker may only be down for
-            a while, for which the settings say how long to wait.
-
-    Raises:
-        ClusterError: it can't be reached, or refuses the log-in.
-        InputError: the settings are wrong, or javaproperties, or scramp for SCRAM, is not installed.
-    """
+    """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be."""
     try:
         settings = address.settings()
         longest_ms = FIRST_ANSWER_MS if begins_run else settings.default_api_timeout_ms

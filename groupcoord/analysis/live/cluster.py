@@ -192,35 +192,16 @@ class LiveCluster(Protocol):
     def list_offsets(
         self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
-        """Ask for an end of logs, with one request to each broker that leads some.
-
-        Args:
-            partitions: whose.
-            end: which one.
-            is_stable: up to the first open transaction instead of the high watermark.
-        """
+        """Ask for an end of logs, with one request to each broker that leads some."""
 
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
-        """Fetch batches as they lie in the log, of open and aborted transactions too, from an offset on.
-
-        Args:
-            partition: whose log.
-            offset: the first one wanted.
-            max_bytes: about how much; one batch at least.
-
-        Raises:
-            OffsetOutOfRangeError: the log begins behind it, or ends before.
-        """
+        """Fetch batches as they lie in the log, of open and aborted transactions too, from an offset on."""
 
     def brokers(self) -> Sequence[int]:
         """Return the ids of the brokers that there are now."""
 
     def describe_configs(self, broker: int, names: Collection[str]) -> Mapping[str, str | None]:
-        """Ask a broker for settings of its own, by name; those that it doesn't know are missing.
-
-        Raises:
-            AccessError: the user lacks DESCRIBE_CONFIGS on the cluster.
-        """
+        """Ask a broker for settings of its own, by name; those that it doesn't know are missing."""
 
     def is_told_all_groups(self) -> bool:
         """Ask whether lists of groups leave none out: the user has DESCRIBE on the cluster."""
@@ -232,13 +213,7 @@ class LiveCluster(Protocol):
         """Ask any broker who coordinates groups, be they there or not."""
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> Mapping[str, DescribedGroup]:
-        """Ask a broker for groups, by id.
-
-        Args:
-            broker: that coordinates them.
-            group_type: of all of them: Classic, Consumer, Share or Streams.
-            group_ids: which ones.
-        """
+        """Ask a broker for groups, by id."""
 
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
         """Ask a broker for all offsets that groups have committed, by group."""
@@ -264,14 +239,7 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Tries again until it works, or nothing has worked for so long.
-
-    Args:
-        timeout_ms: how long, from the last time that something worked.
-        backoff_ms: how long to wait after the first failure.
-        now_s: a clock that only goes forward, in seconds.
-        wait: waits so many seconds.
-    """
+    """Tries again until it works, or nothing has worked for so long."""
 
     def __init__(
         self,
@@ -287,15 +255,7 @@ class Patience:
         self._wait = wait
 
     def try_for(self, work: Callable[[], T], mend: Callable[[], object] = lambda: None) -> T:
-        """Return what ``work`` returns when it works.
-
-        Args:
-            work: raises :class:`TransientClusterError` where it is worth another try.
-            mend: is called before each of them; it may fail in the same way.
-
-        Raises:
-            TransientClusterError: the last one, when time is up.
-        """
+        """Return what ``work`` returns when it works."""
         deadline_s = self._now_s() + self._timeout_ms / 1000
         backoff_ms = self._backoff_ms
         while True:
@@ -310,16 +270,7 @@ class Patience:
                 mend()
 
     def collect(self, work: Callable[[], T], is_whole: Callable[[T], bool]) -> T:
-        """Return what ``work`` returns, as soon as that is whole, or else the last of it after :data:`SETTLE_MS`.
-
-        Args:
-            work: returns what it has got, which may lack a part; raises :class:`TransientClusterError` if it has got
-                nothing, which is tried again for the whole timeout.
-            is_whole: whether nothing is missing that another try may bring.
-
-        Raises:
-            TransientClusterError: nothing has worked until the timeout.
-        """
+        """Return what ``work`` returns, as soon as that is whole, or else the last of it after :data:`SETTLE_MS`."""
         found: list[T] = []
 
         def attempt() -> T:

@@ -66,16 +66,7 @@ class Lost:
 
 
 class RangeFetcher:
-    """Fetches one range.
-
-    Args:
-        cluster: that has the log.
-        offset_range: what to fetch.
-        patience: how long to try where nothing comes.
-
-    Raises:
-        LogCutError: another topic has the name of the range's.
-    """
+    """Fetches one range."""
 
     def __init__(self, cluster: LiveCluster, offset_range: OffsetRange, patience: Patience) -> None:
         self._cluster = cluster
@@ -85,12 +76,7 @@ class RangeFetcher:
         self._patience.try_for(self._find)
 
     def next(self, offset: int) -> Portion | Lost | None:
-        """Return what lies at an offset and behind; None: nothing more in this range.
-
-        Raises:
-            LogCutError: the log ends before the range does.
-            ClusterError: the cluster does not give it, for longer than patience lasts.
-        """
+        """Return what lies at an offset and behind; None: nothing more in this range."""
         while offset < self._range.end:
             found = self._patience.try_for(partial(self._fetch, offset), self._find)
             if isinstance(found, Lost):
@@ -109,15 +95,7 @@ class RangeFetcher:
         return None
 
     def behind(self, portion: Portion, next_offset: int | None) -> int:
-        """Return from where on to go on behind a portion.
-
-        Args:
-            portion: what was read.
-            next_offset: of the last sound batch in it; None: there was none.
-
-        Raises:
-            ClusterError: it is so damaged that nobody can tell.
-        """
+        """Return from where on to go on behind a portion."""
         for offset in (next_offset, portion.claimed_end if len(portion.batches) >= _BATCH_START.size else None):
             if offset is not None and offset > portion.offset:
                 return offset
@@ -172,11 +150,7 @@ class RangeFetcher:
 def sound_batches(
     cluster: LiveCluster, offset_range: OffsetRange, patience: Patience
 ) -> Iterator[SoundBatch | Damage | Lost]:
-    """Yield the sound batches of a range, and what is damaged or deleted between them.
-
-    Raises:
-        ClusterError: the cluster does not give it.
-    """
+    """Yield the sound batches of a range, and what is damaged or deleted between them."""
     fetcher = RangeFetcher(cluster, offset_range, patience)
     offset = offset_range.start
     while (portion := fetcher.next(offset)) is not None:
@@ -207,12 +181,8 @@ _BATCH = 1
 
 
 def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return when the next records were written (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`), where that
-    is told.
-
-    Args:
-        address: of the cluster that has them.
-        behind: a row with ``topic``, ``topic_partition``, ``committed_offset`` and ``end_offset`` for each.
+    """Return when the next records were written (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`), where that is
+    told.
     """
     patience, found = Patience(WAIT_MS, BACKOFF_MS), []
     with connection(address) as (cluster, _):
@@ -232,13 +202,6 @@ def next_record_ms(
 
     None if that can't be told: there is none, the user may not read the topic, the offset is deleted, the batch is
     damaged or has no timestamps, or no broker answers.
-
-    Args:
-        cluster: that has the log.
-        patience: how long to wait for a leader.
-        partition: of the log.
-        offset: where to look.
-        end_offset: how far.
     """
     for _ in range(FETCHES_MAX):
         if offset >= end_offset:
@@ -288,18 +251,7 @@ def _task_rows(
 
 
 def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *, may_lack: bool = False) -> TopicEnds:
-    """Return the present start and end offsets of a topic's logs.
-
-    Args:
-        address: of the cluster.
-        topic: its name.
-        partitions: only these; all if empty.
-        may_lack: as for :func:`groupcoord.analysis.live.offsets.topic_ends`.
-
-    Raises:
-        InputError: there is no such topic or partition.
-        ClusterError: the cluster can't be reached.
-    """
+    """Return the present start and end offsets of a topic's logs."""
     with connection(address) as (cluster, patience):
         return topic_ends(cluster, patience, topic, partitions, may_lack=may_lack)
 
@@ -307,18 +259,7 @@ def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *
 def check_topic(
     address: ClusterAddress, topic: str, partitions: Collection[int], *, may_be_empty: bool = False
 ) -> TopicEnds:
-    """Make sure that all of a topic can be read, and return where its logs begin and end now.
-
-    Args:
-        address: as for :func:`ends_now`, as the next two.
-        topic: see there.
-        partitions: see there.
-        may_be_empty: records may come later, and partitions that have no leader may get one.
-
-    Raises:
-        InputError: the topic isn't there, holds nothing, or may not be read.
-        ClusterError: the cluster can't be reached.
-    """
+    """Make sure that all of a topic can be read, and return where its logs begin and end now."""
     with connection(address, begins_run=True) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions, may_lack=may_be_empty)
         if not ends.whole() and not may_be_empty:
@@ -330,14 +271,7 @@ def check_topic(
 def cluster_tasks(
     address: ClusterAddress, topic: str, partitions: Collection[int], split_bytes: int
 ) -> list[ClusterTask]:
-    """Return what there is to read of a topic now, cut into tasks of about ``split_bytes``.
-
-    Args:
-        address: as for :func:`ends_now`, as the next two.
-        topic: see there.
-        partitions: see there.
-        split_bytes: see above.
-    """
+    """Return what there is to read of a topic now, cut into tasks of about ``split_bytes``."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]
@@ -351,19 +285,7 @@ def tasks_between(
     topic_id: str,
     split_bytes: int,
 ) -> list[ClusterTask]:
-    """Return what lies between two offsets of each log partition, cut into tasks.
-
-    Args:
-        address: as for :func:`ends_now`, as the next one.
-        topic: see there.
-        start: the first offset to read of each log partition; what isn't named is read from where its log begins.
-        end: the first one behind.
-        topic_id: of the topic that was read up to there.
-        split_bytes: how much one task reads, about.
-
-    Raises:
-        LogCutError: what was read is no part of the topic any more.
-    """
+    """Return what lies between two offsets of each log partition, cut into tasks."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, tuple(end))
         check_same(ends, topic_id, start)
@@ -376,11 +298,7 @@ def tasks_between(
 
 
 def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
-    """Make sure that what was read is a part of the logs still.
-
-    Raises:
-        LogCutError: the topic is another one, or a log ends before.
-    """
+    """Make sure that what was read is a part of the logs still."""
     name = ends.topic.name
     if str(ends.topic.topic_id) != topic_id:
         raise LogCutError(f"topic {name} was deleted, and made again: begin anew, in another directory")
@@ -394,17 +312,7 @@ def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> No
 def rows_of_offsets(
     cluster: LiveCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range. What was deleted before it could be read is a row of kind ``corrupt``.
-
-    Args:
-        cluster: that has the log.
-        offset_range: what to read.
-        patience: how long to try where nothing comes.
-        settings: what rows are to hold.
-
-    Raises:
-        ClusterError: the cluster does not give it.
-    """
+    """Yield the rows of a range. What was deleted before it could be read is a row of kind ``corrupt``."""
     fetcher = RangeFetcher(cluster, offset_range, patience)
     offset = offset_range.start
     while (portion := fetcher.next(offset)) is not None:

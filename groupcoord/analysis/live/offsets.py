@@ -63,16 +63,6 @@ def list_ends(
 
     A partition without a leader delays no other: it is a row with an error, as is one whose leader does not answer
     within :data:`groupcoord.analysis.live.cluster.SETTLE_MS`.
-
-    Args:
-        cluster: the cluster.
-        patience: how long to retry while nothing at all answers.
-        topics: their names; None: all that the user may describe. One that does not exist, or that the user may not
-            describe, is a row with an error.
-        now_ms: returns the time, in milliseconds since 1970.
-
-    Raises:
-        ClusterError: the cluster can't be reached.
     """
 
     def ask() -> list[PartitionEnds]:
@@ -188,12 +178,7 @@ class TopicEnds:
 
 
 def check_readable(cluster: LiveCluster, patience: Patience, ends: TopicEnds) -> None:
-    """Make sure that a topic that may be described may be read, too, by a look at one batch.
-
-    Raises:
-        AccessError: it may not.
-        ClusterError: the cluster doesn't tell.
-    """
+    """Make sure that a topic that may be described may be read, too, by a look at one batch."""
     partition = min(ends.ends)
     for one in ends.whole()[:1] or [ends.range(partition, ends.starts[partition], 0)]:
         with suppress(OffsetOutOfRangeError):
@@ -208,19 +193,7 @@ def topic_ends(
     *,
     may_lack: bool = False,
 ) -> TopicEnds:
-    """Return the start and end offsets of a topic's logs.
-
-    Args:
-        cluster: the cluster.
-        patience: how long to retry.
-        topic: its name.
-        partitions: only these; all if empty.
-        may_lack: leave out partitions without a leader, instead of waiting for one, as long as any has a leader.
-
-    Raises:
-        InputError: there is no such topic or partition.
-        ClusterError: the cluster doesn't tell.
-    """
+    """Return the start and end offsets of a topic's logs."""
 
     def ask() -> TopicEnds:
         metadata = cluster.metadata([topic])
@@ -314,15 +287,7 @@ OFFSETS_RETENTION = "offsets.retention.minutes"
 
 
 def offsets_retention_minutes(cluster: LiveCluster, patience: Patience) -> int | None:
-    """Return how long offsets are kept that nobody uses; None: the cluster doesn't tell this user.
-
-    Args:
-        cluster: whom to ask: the broker with the lowest id, since brokers of a cluster are set alike.
-        patience: how long to wait for an answer.
-
-    Raises:
-        TransientClusterError: no broker answers.
-    """
+    """Return how long offsets are kept that nobody uses; None: the cluster doesn't tell this user."""
 
     def ask() -> str | None:
         return cluster.describe_configs(cluster.brokers()[0], [OFFSETS_RETENTION]).get(OFFSETS_RETENTION)

@@ -47,11 +47,7 @@ class ClusterAddress:
     properties: Mapping[str, str] = {}
 
     def settings(self) -> ClientSettings:
-        """Return the settings, read anew.
-
-        Raises:
-            InputError: the file can't be read, or a setting is wrong.
-        """
+        """Return the settings, read anew."""
         try:
             given = by_names_of_kafka(dict(_of_environment(os.environ)))
             if self.command_config is not None:
@@ -91,11 +87,7 @@ class ClientSettings:
         return ",".join(map(str, self.properties.addresses))
 
     def ssl_context(self) -> SSLContext | None:
-        """Return what handshakes begin with; None without TLS.
-
-        Raises:
-            InputError: certificates or keys can't be read or don't belong together.
-        """
+        """Return what handshakes begin with; None without TLS."""
         if not self.properties.uses_tls:
             return None
         try:
@@ -111,11 +103,7 @@ def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]
 
 
 def client_settings(given: Mapping[str, str]) -> ClientSettings:
-    """Return settings out of properties. What does not say how to connect is passed over, with a line in the log.
-
-    Raises:
-        InputError: a setting is missing, wrong, or one of security that isn't supported.
-    """
+    """Return settings out of properties. What does not say how to connect is passed over, with a line in the log."""
     try:
         properties = ClientProperties.from_mapping(given)
     except ConfigError as error:

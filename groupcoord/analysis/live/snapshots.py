@@ -104,20 +104,7 @@ def take_snapshot(
     known: Collection[str] = (),
     selection: Selection = EVERYTHING,
 ) -> Snapshot:
-    """Ask for all groups, and for the ends of their topics.
-
-    Args:
-        cluster: whom to ask.
-        patience: how long to retry while no broker answers. What some brokers or coordinators do not answer within
-            :data:`groupcoord.analysis.live.cluster.SETTLE_MS` is a problem of the snapshot.
-        now_ms: gives the time, in milliseconds since 1970.
-        topics_of: returns the topics that a group's members have.
-        known: groups that were there before. Of one that nobody lists it is asked whether its coordinator would.
-        selection: leaves groups out; nothing is requested about them.
-
-    Raises:
-        ClusterError: the cluster can't be reached: no broker lists its groups.
-    """
+    """Ask for all groups, and for the ends of their topics."""
 
     def ask() -> _Attempt:
         attempt = _Attempt(cluster, now_ms, [one for one in known if not selection.excludes(one)], selection)

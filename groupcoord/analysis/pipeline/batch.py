@@ -29,12 +29,7 @@ ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", 
 
 
 def steps(*, has_ends: bool, verifies: bool) -> list[str]:
-    """Return the names of what an analysis does, in order.
-
-    Args:
-        has_ends: it is known where topics end.
-        verifies: coordinators load the log, too.
-    """
+    """Return the names of what an analysis does, in order."""
     return [READ, HISTORY, ANOMALIES, *[LAG] * has_ends, *[VERIFY] * verifies, REPORT]
 
 
@@ -183,13 +178,7 @@ class Engine(Protocol[D, F]):
         """Write the records, the commits outside of transactions, and the counts of what was read."""
 
     def fold(self, decoded: D, files: TableFiles, *, verifies: bool) -> F:
-        """Write the histories of groups, current offsets, and the commits of transactions.
-
-        Args:
-            decoded: the result of :meth:`decode`.
-            files: writes tables.
-            verifies: the step ``VERIFY`` follows.
-        """
+        """Write the histories of groups, current offsets, and the commits of transactions."""
 
     def judge(self, step: str, folded: F, moment: Moment, files: TableFiles) -> None:
         """Write the tables of one step: ``ANOMALIES``, ``LAG`` or ``VERIFY``."""

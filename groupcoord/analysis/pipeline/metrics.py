@@ -23,12 +23,7 @@ _OF_MEMBER = ["cluster_name", "group", "topic", "partition", "member_host", "con
 
 
 class GroupCollector(Collector):
-    """Tells what it was shown last.
-
-    Args:
-        cluster_name: the label for the cluster.
-        clock: says how old that is.
-    """
+    """Tells what it was shown last."""
 
     def __init__(self, cluster_name: str, clock: Clock | None = None) -> None:
         self._cluster = cluster_name
@@ -162,16 +157,7 @@ class GroupCollector(Collector):
 
 @contextmanager
 def served(collector: Collector, host: str, port: int) -> Iterator[str]:
-    """Give the address where metrics are shown as long as the context lasts.
-
-    Args:
-        collector: tells them.
-        host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
-
-    Raises:
-        OSError: the address is taken, or is not this machine's.
-    """
+    """Give the address where metrics are shown as long as the context lasts."""
     registry = CollectorRegistry()
     registry.register(collector)
     server, thread = start_http_server(port, host, registry)

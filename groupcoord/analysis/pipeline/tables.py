@@ -140,9 +140,6 @@ class ShareStateFold:
         """Return what is known of share-partitions.
 
         The columns are :data:`groupcoord.analysis.decode.schema.SHARE_PARTITIONS`.
-
-        Args:
-            names: of topics, by their ids.
         """
         return [row | {"topic": names.get(row["topic_id"])} for states in self._of.values() for row in states.rows()]
 
@@ -151,11 +148,7 @@ _TABLE = "share_partitions"
 
 
 class ShareStates:
-    """What the log of share groups' states tells, as far as it was read.
-
-    Args:
-        source: of the groups' log, beside which it is looked for.
-    """
+    """What the log of share groups' states tells, as far as it was read."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -166,11 +159,7 @@ class ShareStates:
         self._fold: ShareStateFold | None = None
 
     def write(self, tables: FinishedTables) -> None:
-        """Read what is new, and write the table; nothing if there is no such log, or it may not be read.
-
-        Args:
-            tables: those that were written: members tell what topics are called.
-        """
+        """Read what is new, and write the table; nothing if there is no such log, or it may not be read."""
         try:
             attempted(self._read)
         except LogCutError:
@@ -233,15 +222,7 @@ class Figures:
 def figures_of(
     before: Figures | None, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None
 ) -> Figures:
-    """Return what tables tell.
-
-    Args:
-        before: what was shown before; what these tables don't tell stays.
-        tables: those that were made anew.
-        seen_ms: when the input was looked at, in milliseconds since 1970.
-        rows: how many rows of the log were read.
-        earlier: rebalances that are in no table any more.
-    """
+    """Return what tables tell."""
     found = evolve(before or Figures(seen_ms), seen_ms=seen_ms, rows=rows)
     if tables.has("lag"):
         found = evolve(

@@ -91,13 +91,7 @@ class GroupLag:
 
 
 def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Collection[str] = ()) -> list[GroupLag]:
-    """Return how far groups are behind, the worst first.
-
-    Args:
-        snapshot: what a look has shown.
-        lags: what :meth:`LagWatch.take` made of it.
-        group_ids: these groups alone; all by default.
-    """
+    """Return how far groups are behind, the worst first."""
     by_group: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for one in lags:
         by_group[one.group_id].append(one)
@@ -170,10 +164,6 @@ class _Unmoved(NamedTuple):
 class LagWatch:
     """Looks at groups again and again, and remembers which commits the snapshots have shown.
 
-    Args:
-        next_record_ms: returns when the next record of a partition was written that a row of ``lag`` is about, in
-            milliseconds since 1970; None if that can't be told.
-
     Attributes:
         windows: by group, topic and partition, the last offsets that were others than the look before.
         rewinds: those that went back.
@@ -187,12 +177,7 @@ class LagWatch:
         self._unmoved: dict[Place, _Unmoved] = {}
 
     def take(self, snapshot: Snapshot, group_ids: Collection[str] = ()) -> list[PartitionLag]:
-        """Return how far groups are behind, the worst first.
-
-        Args:
-            snapshot: what a look has shown.
-            group_ids: of these groups alone; none given: of all.
-        """
+        """Return how far groups are behind, the worst first."""
         wanted = (row for row in lag_rows(snapshot) if not group_ids or row["group_id"] in group_ids)
         found = [self._of(row, snapshot) for row in wanted]
         self._forget({(one.group_id, one.topic, one.topic_partition) for one in found}, snapshot)

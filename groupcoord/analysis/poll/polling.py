@@ -53,12 +53,7 @@ TIMES_MAX = 10_000
 
 
 class PolledFigures:
-    """What the page says, kept up to date with each poll.
-
-    Args:
-        inputs: what is polled, for people.
-        groups: its groups.
-    """
+    """What the page says, kept up to date with each poll."""
 
     def __init__(self, inputs: tuple[str, ...], groups: PolledGroups) -> None:
         self._inputs = inputs
@@ -83,16 +78,7 @@ class PolledFigures:
         tables: Mapping[str, int],
         made_ms: int,
     ) -> model.Report:
-        """Return what the page says.
-
-        Args:
-            snapshot: the last poll.
-            groups: its rows of this table.
-            lag: its rows of this table.
-            anomalies: likewise.
-            tables: how many rows each table has.
-            made_ms: when this is.
-        """
+        """Return what the page says."""
         now = list(groups)
         seen = self._groups.figures()
         rows = group_rows(
@@ -164,14 +150,6 @@ class PolledAnomalies:
 
         Offsets that were others than before are commits; one of the same offset, no poll shows. So nothing stalls: who
         commits the same offset again and again has stopped.
-
-        Args:
-            snapshot: what the next poll has shown.
-            changes: what of it is new.
-            groups: rows of the table of this name.
-            members: likewise.
-            watch: has taken the snapshot.
-            ends: where topics end, as polls have shown it.
         """
         now_ms = snapshot.at_ms
         self._rebalances.extend(row | {"log_partition": None} for row in changes.rebalances)
@@ -289,17 +267,7 @@ class Polled:
 
 
 class Polling:
-    """Asks a cluster for its groups, into one directory.
-
-    Args:
-        address: where the cluster is.
-        out: an empty directory, or one that does not exist yet; a URL for fsspec is fine.
-        exclude_groups: regular expressions; groups whose whole name matches one are left out.
-        clock: says when polls and pages are made.
-
-    Raises:
-        InputError: a setting is wrong, or the directory can't be used.
-    """
+    """Asks a cluster for its groups, into one directory."""
 
     def __init__(
         self,
@@ -324,26 +292,12 @@ class Polling:
         self._anomalies = PolledAnomalies()
 
     def cluster_name(self) -> str:
-        """Ask for the id of the cluster.
-
-        Raises:
-            ClusterError: the cluster can't be reached, or refuses the log-in.
-            InputError: aiokafka is not installed.
-        """
+        """Ask for the id of the cluster."""
         with connection(self._address, begins_run=True) as (cluster, patience):
             return patience.try_for(lambda: cluster.metadata([])).cluster_id
 
     def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
-        """Poll, and write tables and the page, until it is stopped; a poll that has begun is completed.
-
-        Args:
-            is_stopped: waits until the next poll is due or this is to stop, and says if it is.
-            tell: is called after each poll.
-
-        Raises:
-            ClusterError: the cluster can't be reached, or refuses the log-in.
-            InputError: aiokafka is not installed.
-        """
+        """Poll, and write tables and the page, until it is stopped; a poll that has begun is completed."""
         with connection(self._address, begins_run=True) as (cluster, patience):
             while True:
                 snapshot = take_snapshot(

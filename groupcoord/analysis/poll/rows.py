@@ -45,14 +45,7 @@ NOT_TOLD = -1
 
 
 def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False) -> GroupView:
-    """Return a group as it was described.
-
-    Args:
-        group_type: Classic, Consumer, Share or Streams.
-        described: the answer.
-        by_name: partitions go by the names of their topics, as in classic groups, and not as in the log: by ids of
-            topics, and tasks of streams groups by subtopology.
-    """
+    """Return a group as it was described."""
     if group_type == CLASSIC:
         is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
         members = [_classic_member(one, is_consumer) for one in described.members]
@@ -331,15 +324,7 @@ def poll_row(snapshot: Snapshot) -> Row:
 def rebalance_row(
     group_id: str, before: GroupView | None, after: GroupView | None, explanation: Explanation, at_ms: int
 ) -> Row:
-    """Return a row of ``rebalances``, but for when it began and ended.
-
-    Args:
-        group_id: the group.
-        before: the last view before it; None: there is none.
-        after: its view after it, or as it is now.
-        explanation: what is known of it.
-        at_ms: of the poll that shows it.
-    """
+    """Return a row of ``rebalances``, but for when it began and ended."""
     assert after is not None
     missing = 0
     if before is not None and before.group_type == after.group_type == CONSUMER:
@@ -368,14 +353,7 @@ def _conversion(before: GroupView, after: GroupView) -> str | None:
 
 
 def epoch_rows(group_id: str, before: Epochs | None, after: Epochs, at_ms: int) -> Iterator[Row]:
-    """Yield rows of ``epochs``: what is other than the last time, all of it the first time.
-
-    Args:
-        group_id: a consumer group.
-        before: as it was the last time.
-        after: as it is now.
-        at_ms: when that is.
-    """
+    """Yield rows of ``epochs``: what is other than the last time, all of it the first time."""
     old_view, old_target = (None, None) if before is None else before
     view, target = after
     told = {"group_id": group_id, "group_epoch": view.generation, "target_epoch": target, "polled_ms": at_ms}
@@ -489,11 +467,7 @@ class PolledGroups:
         return Changes(tuple(rebalances), tuple(epochs))
 
     def rebalances_under_way(self, at_ms: int) -> list[Row]:
-        """Return rows of the table ``rebalances`` that have no end yet.
-
-        Args:
-            at_ms: of the last poll.
-        """
+        """Return rows of the table ``rebalances`` that have no end yet."""
         return [
             rebalance_row(group_id, known.settled, known.latest, _explained_not_yet(), at_ms)
             | {"started_after_ms": known.settled_ms, "started_ms": known.opened_ms}

@@ -14,11 +14,7 @@ _WHOLE = re.compile(r"(?:\d{1,12}(?:ms|s|m|h|d))+")
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration in milliseconds.
-
-    Raises:
-        ValueError: it is no duration, or longer than a year.
-    """
+    """Return a duration in milliseconds."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is no duration; write it like 90s, 1h30m or 250ms")
     duration_ms = sum(int(count) * UNITS_MS[unit] for count, unit in _PART.findall(text))

@@ -62,14 +62,6 @@ def anomalies(
     here are all rewinds of the log, and silences only beyond the thresholds. With ``ends`` a partition whose commits
     stopped, or go on at the same offset, is one only if it has a lag, as there; without them nothing is said about
     partitions that stall, and commits have stopped only where a member still has the partition.
-
-    Args:
-        found: the groups' histories.
-        facts: of their commits.
-        held: who has what.
-        ends: where topics end; None: that is not known.
-        now_ms: the moment to judge from, in milliseconds since 1970; None: there are no records.
-        thresholds: what is too much.
     """
     limits = thresholds or Thresholds()
     about = about_offsets(facts, held.holders, ends, now_ms, limits)
@@ -79,16 +71,7 @@ def anomalies(
 def about_groups(
     found: Histories, facts: CommitFacts, held: Assigned, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> list[Row]:
-    """Return what concerns groups or their members as a whole, wherever topics end.
-
-    Args:
-        found: as for :func:`anomalies`, as the next three.
-        facts: see there.
-        held: see there.
-        now_ms: see there.
-        limits: what is too much.
-        has_ends: it is known where topics end.
-    """
+    """Return what concerns groups or their members as a whole, wherever topics end."""
     return [
         *about_shares(held, facts, now_ms, limits, has_ends=has_ends),
         *_commit_storms(facts.minutes, limits),
@@ -138,14 +121,7 @@ def _moment(row: Row) -> int | None:
 def _peaks(
     events: Iterable[tuple[tuple[Any, ...], int, int]], window_ms: int, value_min: int, *, is_both: bool
 ) -> Iterator[_Peak]:
-    """Yield the moments at which there were too many events in the time before.
-
-    Args:
-        events: what each is of, when it was, and 0 or 1.
-        window_ms: how much time counts.
-        value_min: how many are too many.
-        is_both: what counts is of how many there were both a 0 and a 1; else how many there were.
-    """
+    """Yield the moments at which there were too many events in the time before."""
     by_subject: defaultdict[tuple[Any, ...], list[tuple[int, int, tuple[Any, ...]]]] = defaultdict(list)
     for of, at_ms, sign in events:
         by_subject[of[1:]].append((at_ms, sign, of))
@@ -274,15 +250,7 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 def about_offsets(
     facts: CommitFacts, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
 ) -> Iterator[Row]:
-    """Yield rows of the table of anomalies.
-
-    Args:
-        facts: of commits.
-        holders: who has which partition.
-        ends: where topics end; None: that is not known, and nothing stalls.
-        now_ms: the moment to judge from, in milliseconds since 1970.
-        limits: what is too much.
-    """
+    """Yield rows of the table of anomalies."""
     if now_ms is None:
         return
     commits = last_commits(facts, limits)
@@ -517,12 +485,7 @@ class Assigned(NamedTuple):
 
 
 def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
-    """Return who has what as the log ends.
-
-    Args:
-        found: the groups' histories.
-        limits: what is too much.
-    """
+    """Return who has what as the log ends."""
     by_group: dict[tuple[int | None, str], list[Row]] = {}
     for row in found[MEMBER]:
         by_group.setdefault((row["log_partition"], row["group_id"]), []).append(row)
@@ -581,16 +544,7 @@ def _is_uneven(counts: list[int], times: float) -> bool:
 def about_shares(
     held: Assigned, facts: CommitFacts, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> Iterator[Row]:
-    """Yield rows of the table of anomalies.
-
-    Args:
-        held: who has what.
-        facts: of commits.
-        now_ms: the moment to judge from, in milliseconds since 1970.
-        limits: what is too much.
-        has_ends: it is known where topics end, so that partitions that were never committed are told one by one where
-            the log names their topics.
-    """
+    """Yield rows of the table of anomalies."""
     if now_ms is None or not held.shares:
         return
     work = _Work(held.holders, facts, now_ms, limits)

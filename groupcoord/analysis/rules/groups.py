@@ -27,10 +27,6 @@ def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
     """Return every group as a coordinator that loads the log would describe it.
 
     The columns are :data:`groupcoord.analysis.decode.schema.GROUPS`.
-
-    Args:
-        found: the groups' histories.
-        current_offsets: the table of this name.
     """
     by_group = current_offsets.group_by("group_id").aggregate([("commit_timestamp_ms", "max"), ([], "count_all")])
     counts = {row["group_id"]: row for row in by_group.to_pylist()}
@@ -101,12 +97,6 @@ def offset_expiry(
     commit; in a classic group that became empty from then. Offsets of topics that a live group subscribes to don't
     expire, nor do those of a live group whose subscriptions a coordinator can't read. An offset that carries its own
     expiry keeps to it. An offset that an open transaction will replace doesn't expire.
-
-    Args:
-        groups: rows of the table of this name.
-        current_offsets: the table of this name.
-        facts: of their commits.
-        offsets_retention_minutes: how long offsets are kept that nobody uses.
     """
     by_id = {group["group_id"]: group for group in groups}
     pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
@@ -121,16 +111,9 @@ def offset_expiry(
 
 
 def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFacts, now_ms: int | None) -> list[Row]:
-    """Return groups whose offsets expire if nobody uses them
-    (:data:`groupcoord.analysis.decode.schema.STALE_GROUPS`).
+    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.analysis.decode.schema.STALE_GROUPS`).
 
     An empty group goes with its last offset, unless an open transaction has offsets of it.
-
-    Args:
-        groups: rows of the table of this name.
-        offsets: what :func:`offset_expiry` returns for them.
-        facts: of their commits.
-        now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
     """
     pending = set(facts.open()["group_id"].to_pylist())
     expiring: dict[str, list[int]] = {}
@@ -197,13 +180,8 @@ Told = dict[Field, tuple[str, int]]
 
 
 def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -> Iterator[Row]:
-    """Yield where the tables differ from the coordinator
-    (:data:`groupcoord.analysis.decode.schema.DIFFERENCES`): nothing, unless something is wrong.
-
-    Args:
-        answers: rows of :data:`groupcoord.analysis.fold.replay.ANSWERS`.
-        tables: what the tables say of the same groups.
-        unknown: groups whose records the coordinator does not know.
+    """Yield where the tables differ from the coordinator (:data:`groupcoord.analysis.decode.schema.DIFFERENCES`):
+    nothing, unless something is wrong.
     """
     coordinator: Told = {}
     for row in answers:

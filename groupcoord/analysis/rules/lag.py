@@ -48,12 +48,7 @@ class Behind(NamedTuple):
 
 
 class Ends:
-    """Where topics end.
-
-    Args:
-        table: :data:`groupcoord.analysis.decode.schema.END_OFFSETS`, or what a cluster answered last.
-        samples: all that the cluster has answered; None: what it answered last.
-    """
+    """Where topics end."""
 
     def __init__(self, table: pa.Table, samples: pa.Table | None = None) -> None:
         self._rows: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
@@ -66,13 +61,7 @@ class Ends:
         return {topic for topic, _ in self._rows if topic is not None}
 
     def of(self, topic: str, partition: int, committed_offset: int | None) -> list[Behind]:
-        """Return how far a committed offset is behind, for each row about its partition, or one if there is none.
-
-        Args:
-            topic: the topic.
-            partition: its partition.
-            committed_offset: None: there is none.
-        """
+        """Return how far a committed offset is behind, for each row about its partition, or one if there is none."""
         rows = self._rows.get((topic, partition), [_NO_END])
         samples = self._samples.get((topic, partition), ())
         offset = -1 if committed_offset is None else committed_offset
@@ -137,12 +126,7 @@ def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
 
 
 def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:
-    """Return the offsets whose next record is there: what a cluster can be asked about how old that is.
-
-    Args:
-        current_offsets: tables of this name.
-        ends: where their topics end.
-    """
+    """Return the offsets whose next record is there: what a cluster can be asked about how old that is."""
     found: dict[tuple[str, int, int], Row] = {}
     for row in (row for table in current_offsets for row in table.select(_NEXT).to_pylist()):
         place = (row["topic"], row["topic_partition"], row["committed_offset"])
@@ -174,17 +158,6 @@ def lag(
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.decode.schema.LAG`).
 
     There is a row for each committed offset, and for each partition that a member has and of which none is committed.
-
-    Args:
-        current_offsets: the table of this name.
-        ends: where topics end.
-        counted: the last commits that count; None: they are not known.
-        holders: who has the partitions.
-        now_ms: the moment to judge from where the cluster was not asked.
-        record_times: when next records were written (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`), where it
-            is told.
-        read_ms: when the log was read that the commits are from, if the cluster was asked for the ends later.
-        members: the number of members of each group; of others it is what ``holders`` have.
     """
     counts = {place[0]: holder["members"] for place, holder in holders.items()} | dict(members or {})
     windows = {} if counted is None else _windows(counted, ends)

@@ -171,12 +171,6 @@ def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, w
     Other than in Burrow, a window of one commit, which has no duration, says nothing, and lags that did not become less
     are at least two that are known. As in the wiki, a rewind after lag 0 is none; Burrow tells it since its pull
     request 716.
-
-    Args:
-        window: the last commits, oldest first, up to :data:`WINDOW_COMMITS`; none that were deleted.
-        lag: records behind now.
-        now_ms: when that is, in milliseconds since 1970.
-        was_at_end: at one of the last looks the log ended where the group had committed last.
     """
     if not lag or len(window) < 2:
         return LagStatus.OK
@@ -259,13 +253,6 @@ def lag_status(
     OK if the next record has waited for longer than a full window took, in which the lag did not become less. That
     shows where commits are more frequent than looks at the end. NO_OWNER: no member has the partition. STOP: the offset
     has never moved. OK within :data:`FRESH_MS`, else BEHIND.
-
-    Args:
-        committed_offset: the next offset to read; None or negative: none is committed.
-        log: where the log begins and ends.
-        lag: records behind; None if that is not known.
-        lag_ms: how old the next record to read is; None likewise.
-        seen: what else is known.
     """
     if log.end is None:
         return LagStatus.UNKNOWN
@@ -323,13 +310,6 @@ def time_lag(
 
     Between two looks records are taken to have come evenly. What came before the first look is taken to have come as
     fast as between the first and the last one.
-
-    Args:
-        committed_offset: of the next record to read.
-        first: the first look at the log's end.
-        last: the last one.
-        before: the last one at which that record was not there yet; None: it was there at the first.
-        after: the one that followed.
     """
     if committed_offset >= last.end_offset:
         return TimeLag(0, LagMethod.INTERPOLATED)
@@ -343,16 +323,7 @@ def time_lag(
 
 
 def judged(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the lag as time and the status of a partition, by the names of the table of lag.
-
-    Args:
-        row: its ``committed_offset``, ``log_start_offset``, ``end_offset`` and ``lag``; ``commit_timestamp_ms``, if the
-            commit has one; ``first`` and ``last``, the looks at its end, and ``before``, the last one at which the next
-            record was not there yet, with the one that followed as ``next``: each with ``at_ms`` and ``end_offset``, or
-            None; ``window``, the last commits in order, tombstones among them, or None; ``was_at_end``, ``has_owner``,
-            ``lag_before`` and ``now_ms``, as in :class:`Evidence`; ``at_ms``, when the cluster was asked, and
-            ``record_timestamp_ms``, when the next record was written, or None where that is not known.
-    """
+    """Return the lag as time and the status of a partition, by the names of the table of lag."""
     found = time_lag_of(row)
     return found | _status(row, found.get("lag_ms"))
 

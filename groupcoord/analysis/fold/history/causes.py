@@ -139,13 +139,7 @@ class Explanation:
 
 
 def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explanation:
-    """Infer why ``before`` became ``after``.
-
-    Args:
-        before: the group's view before the rebalance.
-        after: its view after it.
-        around: what else is known.
-    """
+    """Infer why ``before`` became ``after``."""
     joined = [member for member in after.members.values() if member.member_id not in before.members]
     left = [member for member in before.members.values() if member.member_id not in after.members]
     explanation = Explanation(UNKNOWN, [], 0.0, joined, left, partitions_moved(before, after), [])
@@ -197,10 +191,6 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
     """Infer why a group differs from what it was some time ago, of which nothing else is known.
 
     Nothing is proven: members may have come and gone in between, and whoever is gone may have left or expired.
-
-    Args:
-        before: the group's view at one moment.
-        after: its view at a later one.
     """
     joined = [member for member in after.members.values() if member.member_id not in before.members]
     left = [member for member in before.members.values() if member.member_id not in after.members]

@@ -154,11 +154,7 @@ class EpochGroup:
         self._inherited, self._inherited_ms = view.members, timestamp_ms
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
-        """Take any record but the group's own.
-
-        Returns:
-            The ids of a static member that was replaced and of the one that stands for it; None otherwise.
-        """
+        """Take any record but the group's own."""
         member_id = record.key.get("memberId", "")
         types, values = self.types, record.value
         if record.type is types.member:

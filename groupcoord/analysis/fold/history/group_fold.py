@@ -151,17 +151,7 @@ class GroupFold:
     def apply(
         self, log_offset: int, timestamp_ms: int, record: TypedRecord, partition_leader_epoch: int | None = None
     ) -> None:
-        """Take a record of the group or of a member, tombstones too.
-
-        Args:
-            log_offset: where it lies.
-            timestamp_ms: when it was written.
-            record: types 2 to 23; committed offsets are passed over.
-            partition_leader_epoch: of its batch; None if it is not known.
-
-        Raises:
-            LogOrderError: the record before lies at the same offset or behind it.
-        """
+        """Take a record of the group or of a member, tombstones too."""
         self._advance(log_offset)
         if partition_leader_epoch is not None:
             self._moved = self._moved or self._leader_epoch not in (None, partition_leader_epoch)

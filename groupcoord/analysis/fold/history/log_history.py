@@ -103,13 +103,6 @@ class LogHistory:
     Call :meth:`begin_file` and :meth:`add` for what each file holds, in the order of the log, and :meth:`rows` at last.
     Who has decoded the records already calls :meth:`add_span` in place of the first, and :meth:`add_record`,
     :meth:`add_commit` and :meth:`name_topic` in place of the second.
-
-    Args:
-        log_partition: which it is; None if that is not known.
-        group_ids: only these groups; None: all.
-        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the brokers, to tell members of KIP-848 groups that
-            left from those that expired; the log does not tell it. None: who was there 5 s before is taken to have
-            left, with less confidence.
     """
 
     def __init__(
@@ -150,13 +143,7 @@ class LogHistory:
                 self.add_record(group_id_of(parsed[1]), GroupRecord(log_offset, timestamp_ms, key, value, leader_epoch))
 
     def add_span(self, first: int, end: int, complete_from: int) -> None:
-        """Take the account of a range that was read.
-
-        Args:
-            first: its first offset.
-            end: the one behind its last.
-            complete_from: from this one on none of it is missing.
-        """
+        """Take the account of a range that was read."""
         self._files.append(_Span(first, end, complete_from))
 
     def add_record(self, group_id: str, record: GroupRecord) -> None:

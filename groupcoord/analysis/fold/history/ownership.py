@@ -150,16 +150,7 @@ class Ownership:
         *,
         is_of_tasks: bool = False,
     ) -> None:
-        """Take the plans as a target assignment.
-
-        Args:
-            epoch: that it is for.
-            assignor: that members asked for.
-            members: those that there are, as they subscribe.
-            at_ms: when it was written.
-            log_offset: of its record.
-            is_of_tasks: it is one of a streams group's tasks.
-        """
+        """Take the plans as a target assignment."""
         changed = sorted(partition for partition, was in self._before.items() if self._planned.get(partition) != was)
         received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
         for partition in changed:
@@ -431,12 +422,7 @@ class GroupTrace:
             self._end(old, Departure(STATIC_REPLACE, 1.0, told))
 
     def settle(self, departures: Mapping[str, Departure], below: int) -> None:
-        """Learn how members ended.
-
-        Args:
-            departures: what is known, by member id.
-            below: of other members that were gone before this offset nothing more will be learned.
-        """
+        """Learn how members ended."""
         for member_id, life in list(self._gone.items()):
             if member_id in departures:
                 self._end(self._gone.pop(member_id), departures[member_id])

@@ -62,11 +62,7 @@ class _Seen:
 
 
 class SharePartitions:
-    """Folds the records of a log partition of ``__share_group_state``.
-
-    Args:
-        log_partition: which it is; None if that is not known.
-    """
+    """Folds the records of a log partition of ``__share_group_state``."""
 
     def __init__(self, log_partition: int | None = None) -> None:
         self._log_partition = log_partition

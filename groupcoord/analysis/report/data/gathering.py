@@ -63,14 +63,7 @@ _COUNTED = ("group_id", "cause", "confidence", "started_ms", "ended_ms", "joined
 def gather_report(
     tables: FinishedTables, inputs: Sequence[str], clock: Clock, retention_minutes: int | None = None
 ) -> Report:
-    """Return what the page says.
-
-    Args:
-        tables: all of an analysis; ``lag`` if it is known where topics end, ``differences`` if it was verified.
-        inputs: what was read, for people.
-        clock: says when this is.
-        retention_minutes: how long brokers say that offsets are kept that nobody uses, if they do.
-    """
+    """Return what the page says."""
     rebalances, of_groups = count_rebalances(tables.rows("rebalances", _COUNTED))
     anomalies, described = list(tables.rows("anomalies")), list(tables.rows("groups"))
     commits = count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))

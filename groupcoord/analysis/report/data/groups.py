@@ -67,11 +67,7 @@ class CommitCount(NamedTuple):
 
 
 def count_commits(batches: Iterable[pa.RecordBatch]) -> dict[str, CommitCount]:
-    """Return how much each group committed.
-
-    Args:
-        batches: of the table ``commits``: ``group_id``, ``tombstone`` and ``commit_timestamp_ms``.
-    """
+    """Return how much each group committed."""
     found: dict[str, CommitCount] = {}
     for batch in batches:
         for (group_id,), count in _counts(batch, ["group_id"]):
@@ -80,12 +76,7 @@ def count_commits(batches: Iterable[pa.RecordBatch]) -> dict[str, CommitCount]:
 
 
 class CommitsOfGroups:
-    """What some groups committed: over a time that they share, and of each partition.
-
-    Args:
-        first_ms: when that time begins; None: nobody knows.
-        last_ms: when it ends.
-    """
+    """What some groups committed: over a time that they share, and of each partition."""
 
     def __init__(self, first_ms: int | None, last_ms: int | None) -> None:
         self._span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
@@ -146,14 +137,6 @@ def group_rows(
     """Return one row a group: the worst first, then by points; between equals commits, then the name decides.
 
     Groups that are gone but left traces are rows too, without a state.
-
-    Args:
-        groups: rows of the table of this name.
-        rebalances: what those of each group came to.
-        anomalies: how many each group has.
-        commits: how much each group committed.
-        types: of groups that may be gone, where that is known.
-        standings: how groups stand, where that is known.
     """
     types, standings = types or {}, standings or {}
     found: dict[str, Row] = {
@@ -220,16 +203,7 @@ def stories(
     epochs: Mapping[str, tuple[model.EpochPoint, ...]],
     shares: Mapping[str, tuple[MemberShare, ...]],
 ) -> tuple[GroupStory, ...]:
-    """Return what is to be told of some groups.
-
-    Args:
-        rows: the groups.
-        rebalances: rows of the table, of these groups, as those that follow.
-        anomalies: see there.
-        commits: what they committed.
-        epochs: of those that are consumer groups, how they went on.
-        shares: who has what of them.
-    """
+    """Return what is to be told of some groups."""
     happened = by_group(rebalances)
     findings = anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, len(rows) * model.ANOMALIES_OF_GROUP_MAX, {})
     told = []
@@ -265,12 +239,7 @@ def _rebalance_row(row: Row) -> model.RebalanceRow:
 
 
 def members_now(batches: Iterable[pa.RecordBatch], groups: Mapping[str, int]) -> dict[str, list[Row]]:
-    """Return the members of some groups as the log ends.
-
-    Args:
-        batches: of the table of members.
-        groups: in which generation or epoch each group is.
-    """
+    """Return the members of some groups as the log ends."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for batch in batches:
         for group_id, generation in groups.items():
@@ -282,13 +251,7 @@ def members_now(batches: Iterable[pa.RecordBatch], groups: Mapping[str, int]) ->
 
 
 def shares(members: Iterable[Row], commits: Mapping[Place, CommitCount], lag: Iterable[Row]) -> tuple[MemberShare, ...]:
-    """Return who has what of a group: first what nobody has, then members by how far they are behind.
-
-    Args:
-        members: of the group, as the log ends.
-        commits: of each of its partitions.
-        lag: the group's rows of the table.
-    """
+    """Return who has what of a group: first what nobody has, then members by how far they are behind."""
     behind = {(row["topic"], row["topic_partition"]): row for row in lag}
     left = dict.fromkeys([*behind, *commits])
     found = []
@@ -375,11 +338,7 @@ class _Cause:
 
 
 class RebalanceFigures:
-    """Counts rebalances.
-
-    Args:
-        times_max: of so many rebalances of a cause it is kept how long they took, the newest; None: of all.
-    """
+    """Counts rebalances."""
 
     def __init__(self, times_max: int | None = None) -> None:
         self._causes: defaultdict[str, _Cause] = defaultdict(lambda: _Cause(took_ms=deque(maxlen=times_max)))

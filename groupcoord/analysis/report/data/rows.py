@@ -73,11 +73,7 @@ def load_totals(load: Sequence[TableRow]) -> dict[str, Any]:
 
 
 def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> list[tuple[int, int]]:
-    """Return from when on a group had how many members, oldest first.
-
-    Args:
-        happened: its rebalances, each with the number of members after it.
-    """
+    """Return from when on a group had how many members, oldest first."""
     counts = []
     for one, members in happened:
         when_ms = one.ended_ms if one.ended_ms is not None else one.started_ms
@@ -87,11 +83,7 @@ def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> 
 
 
 def difference_told(row: TableRow) -> str:
-    """Return in words where a coordinator and the tables differ.
-
-    Args:
-        row: ``group_id``, ``place``, ``field``, ``coordinator`` and ``table``; what there is not is empty.
-    """
+    """Return in words where a coordinator and the tables differ."""
     place = row["place"] and f", {row['place']}"
     return (
         f"group {row['group_id']}{place}: {row['field']} is {row['coordinator'] or 'nothing'} for the "
@@ -144,12 +136,7 @@ def severity_of_kind(kind: str) -> str:
 
 
 def standings(anomalies: Iterable[Row], lag: Iterable[Row]) -> dict[str, Standing]:
-    """Return how groups stand; of those that are not there, nothing is known.
-
-    Args:
-        anomalies: rows of the table.
-        lag: rows of the table.
-    """
+    """Return how groups stand; of those that are not there, nothing is known."""
     found, behind = by_group(row for row in anomalies if row["group_id"] is not None), by_group(lag)
     return {
         group_id: _standing(found.get(group_id, ()), behind.get(group_id, ())) for group_id in found.keys() | behind
@@ -304,14 +291,7 @@ def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
 def anomaly_rows(
     anomalies: Iterable[Row], of_group_max: int, limit: int, ranks: Mapping[str, int]
 ) -> list[model.AnomalyRow]:
-    """Return the first anomalies of each group, oldest first, those of the worst groups in front.
-
-    Args:
-        anomalies: the table.
-        of_group_max: how many of one group.
-        limit: how many in all.
-        ranks: of the groups, the worst's is the lowest.
-    """
+    """Return the first anomalies of each group, oldest first, those of the worst groups in front."""
     ordered = sorted(by_group(anomalies).items(), key=lambda one: (ranks.get(one[0], len(ranks)), one[0]))
     found = []
     for _, some in ordered:

@@ -51,14 +51,7 @@ def joined(parts: Iterable[str], between: str = "") -> Html:
 
 
 def element(tag: str, *content: str, **attributes: str | float | None) -> Html:
-    """Return an element.
-
-    Args:
-        tag: its name.
-        content: elements, and text, which is escaped.
-        attributes: by name, with ``_`` for ``-`` and one at the end if Python wants the name itself: ``class_``. They
-            are escaped, but not clipped. Those that are None or empty are left out.
-    """
+    """Return an element."""
     opened = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -304,13 +297,7 @@ class Section:
 
 
 def page(title: str, lead: Iterable[Html], sections: Iterable[Section]) -> Html:
-    """Return a page that needs nothing else: its style is in it, there is no script, and no link leads away.
-
-    Args:
-        title: on top.
-        lead: below it.
-        sections: the rest, with a list of contents before it.
-    """
+    """Return a page that needs nothing else: its style is in it, there is no script, and no link leads away."""
     shown = [section for section in sections if section.body]
     links = [element("a", section.title, href=f"#{section.name}") for section in shown]
     parts = [element("section", element("h2", one.title), one.body, id=one.name) for one in shown]

@@ -260,12 +260,7 @@ CAUSES_MAX = 4
 
 
 def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
-    """Return the story as sentences of plain text.
-
-    Args:
-        story: the group.
-        end_ms: when the log ends, to say how long ago the last commit was.
-    """
+    """Return the story as sentences of plain text."""
     row = story.row
     sentences = [_what_it_is(row)]
     if row.rebalances:
