@@ -1,1 +1,1 @@
-"""What logs of ``__consumer_offsets`` tell: columns, history, tables, pages, of files and of clusters that run."""
+"""Analysis of ``__consumer_offsets``: tables, histories of groups and reports, from files or running clusters."""

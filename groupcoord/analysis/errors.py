@@ -6,44 +6,44 @@ from groupcoord.errors import ErrorCode, GroupcoordError
 
 
 class PipelineError(GroupcoordError):
-    """The pipeline can't do what it is asked for. The message is one line for the user."""
+    """The analysis failed, with a message of one line for the user."""
 
 
 class InputError(PipelineError, ValueError):
-    """The input can't be read as logs: a path does not exist, may not be read or holds none, or an option is wrong."""
+    """The input cannot be read: a missing or unreadable path, a path without logs, or a wrong option."""
 
 
 class RunFailedError(PipelineError):
-    """What was asked for was right, and could not be done all the same. The message is one line for the user."""
+    """The run failed although its input and options were valid."""
 
 
 def first_line(error: Exception) -> str:
-    """Return the line of an exception that says what is wrong: of Java's the innermost cause, else the first line."""
+    """Return the line of an exception with the reason: Java's innermost cause, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Py4J's own line before that of a Java exception says only which call it came from.
+    # Py4J's line before that of a Java exception only names the call.
     of_java = [line.partition(": ")[2] for line in lines if line.startswith((": ", "Caused by: "))]
     return (of_java[-1:] or lines or [type(error).__name__])[0]
 
 
 class ClusterError(PipelineError):
-    """A cluster doesn't answer, or not what it is asked for. The message is one line for the user."""
+    """The cluster does not respond, or not with the requested data."""
 
 
 class TransientClusterError(ClusterError):
-    """Something that may be over soon: a leader moves, a broker starts again."""
+    """A temporary failure, such as a leader change or a broker restart."""
 
 
 class AccessError(ClusterError, InputError):
-    """The cluster refuses this user: who logs in wrongly, or lacks a permission, which the message names."""
+    """The cluster rejects this user: wrong credentials, or a missing permission, which the message names."""
 
 
 class LogCutError(ClusterError):
-    """A log ends before what was read of it, or another topic has its name: what was read is no part of it any more."""
+    """A log ends before what was read of it, or a new topic has its name."""
 
 
 TRANSIENT = frozenset(
     {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # of a topic that is known: this broker hasn't heard of it as yet
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # of an existing topic: this broker does not know it yet
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -58,11 +58,11 @@ TRANSIENT = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that end when leaders and what brokers know of them have settled."""
+"""Errors that end once leaders and the brokers' metadata have settled."""
 
 
 def check_error(number: int, topic: str, permission: str) -> None:
-    """Raise what an error code of an answer means."""
+    """Raise the exception for an error code."""
     if number == ErrorCode.NONE:
         return
     if number == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -71,5 +71,4 @@ def check_error(number: int, topic: str, permission: str) -> None:
 
 
 def error_name(number: int) -> str:
-    """Return what Kafka calls an error."""
     return ErrorCode(number).name if number in set(ErrorCode) else f"error {number}"

@@ -28,11 +28,11 @@ def _numbers(partitions: Iterable[int]) -> frozenset[int]:
 
 @frozen
 class Selection:
-    """The records that a source hands out.
+    """The log partitions to read and the groups to exclude.
 
     Attributes:
-        partitions: these log partitions; all if empty.
-        excluded_groups: regular expressions of Python; groups whose whole name matches one are left out.
+        partitions: log partitions to read; all if empty.
+        excluded_groups: regular expressions; groups with a fully matching name are excluded.
     """
 
     partitions: frozenset[int] = field(default=frozenset(), converter=_numbers)
@@ -49,31 +49,30 @@ class Selection:
 
 
 EVERYTHING = Selection()
-"""The selection that leaves nothing out."""
+"""The selection without restrictions."""
 
 WINDOW_COMMITS = 10
-"""How many of a partition's last commits are looked at, and of the last looks at its end (Burrow's ``intervals``)."""
+"""Number of last commits of a partition, and of last end offsets, that count for a status (Burrow's ``intervals``)."""
 
 OFFSETS_RETENTION_MINUTES = 10_080
 
 
 @frozen
 class Thresholds:
-    """From where on something is an anomaly.
+    """Limits above which something is an anomaly.
 
     Attributes:
-        window_commits: how many of a partition's last commits are looked at, as Burrow's ``intervals``.
-        stopped_ms: how long a partition of a live group goes without a commit at least before its commits have stopped,
-            or a member has a partition that was never committed.
-        commits_per_minute: of one partition, on average over a group's partitions: more is a storm.
-        storm_commits: a group's commits in a minute that are no storm, however few partitions they are of.
-        rebalances: so many within ``rebalance_window_ms`` are a storm.
-        rebalance_window_ms: see there; for flapping members too.
-        comebacks: a client that left and joined so many times in that window flaps.
-        revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
-        uneven_times: members without partitions or work are told of if another has so many times the mean.
-        uneven_ms: and if that is so for so long; likewise of members that are more than there are partitions.
-        uneven_records: and, where it is work that they lack, if the last commits of all came to so many records.
+        window_commits: number of last commits of a partition that count, as Burrow's ``intervals``.
+        stopped_ms: least time without a commit in a partition of a live group, or with an owner but no commit at all.
+        commits_per_minute: commits per partition and minute, averaged over a group's partitions; more is a storm.
+        storm_commits: commits of a group per minute that are never a storm.
+        rebalances: rebalances within ``rebalance_window_ms`` that are a storm.
+        rebalance_window_ms: time window for rebalance storms and flapping members.
+        comebacks: number of times that a flapping client left and joined within that window.
+        revocation_ms: time after which a revocation is slow.
+        uneven_times: multiple of the mean that another member has when members without partitions or work are reported.
+        uneven_ms: least duration of uneven shares, and of more members than partitions.
+        uneven_records: least number of records between the last commits of all members, for members without work.
     """
 
     window_commits: int = WINDOW_COMMITS

@@ -19,7 +19,7 @@ from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSH
 Row = dict[str, Any]
 
 END_OFFSETS_TABLE = "end_offsets"
-"""The table of what clusters answered where their topics end."""
+"""The table of end offsets that clusters returned."""
 
 TABLES_OF_KINDS = {
     GENERATION: "generations",
@@ -62,10 +62,10 @@ _ROWS_MAX = 4_096
 
 
 class TableFiles:
-    """Writes tables.
+    """Writer of tables.
 
     Attributes:
-        counts: by name of a table, how many rows it has.
+        counts: number of rows by table.
     """
 
     def __init__(self, results: ResultDirectory) -> None:
@@ -80,13 +80,13 @@ class TableFiles:
         self.counts[name] = table.num_rows
 
     def write_rows(self, name: str, rows: Sequence[Row]) -> None:
-        """Write rows as one file; what a row does not have is null."""
+        """Write rows as one file; missing values are null."""
         with self.growing([name]) as add:
             add(name, rows)
 
     @contextmanager
     def growing(self, names: Iterable[str]) -> Iterator[Callable[[str, Sequence[Row]], None]]:
-        """Give what adds rows to tables, a file each, which are whole behind the context; missing values are null."""
+        """Yield a function that appends rows to tables; their files are complete at the end of the context."""
         with ExitStack() as stack:
             files = {name: stack.enter_context(self._file(name)) for name in names}
 
@@ -99,7 +99,7 @@ class TableFiles:
         self.counts |= {name: file.rows for name, file in files.items()}
 
     def commits_file(self, partition: int | None) -> AbstractContextManager[TableFile]:
-        """Give a file for the commits of a log partition that were made in transactions; others are there already."""
+        """Return a file for the transactional commits of a log partition; the others are written already."""
         path = f"tables/commits/{folder_name(partition)}/part-transactional.snappy.parquet"
         return self._results.new_table_file(path, WRITTEN_COMMITS)
 
@@ -108,25 +108,20 @@ class TableFiles:
 
 
 class FinishedTables:
-    """The tables of an analysis in its directory.
-
-    Attributes:
-        results: as given.
-        counts: likewise.
-    """
+    """The tables of an analysis in its directory."""
 
     def __init__(self, results: ResultDirectory, counts: dict[str, int]) -> None:
         self.results = results
         self.counts = counts
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a table of this name, be it without rows."""
+        """Return whether the table exists, with or without rows."""
         return name in self.counts
 
     def batches(
         self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a table; none if there is no such table."""
+        """Yield the rows of a table, or none without one."""
         if not self.counts.get(name):
             return
         file_system, _ = self.results.place("tables")
@@ -138,8 +133,8 @@ class FinishedTables:
         ]
         found = ds.dataset(files, schema=schema, format="parquet", filesystem=PyFileSystem(FSSpecHandler(file_system)))
         is_wanted = None if groups is None else ds.field("group_id").isin(pa.array(sorted(groups), pa.string()))
-        # File by file: a scanner of all of them reads ahead of a slow taker, whatever it is asked. Of a file it would
-        # read 64 batches ahead by itself, which are half of all memory, and no quicker.
+        # One file at a time: a scanner of several reads ahead of a slow consumer. Within a file it would read 64
+        # batches ahead, half of all memory, and not faster.
         for file in found.get_fragments():
             yield from file.to_batches(schema, columns=list(columns) or None, filter=is_wanted, batch_readahead=1)
 

@@ -1,11 +1,10 @@
-"""Segment files: the files that paths and URLs stand for, and the tasks that they are cut into.
+"""Segment files that paths and URLs name, and the tasks that they are cut into.
 
-Files are found and read through fsspec: local paths, ``s3://…``, ``gs://…``, ``abfs://…``, ``hdfs://…``, ``zip://…``.
+Files are read through fsspec: local paths, ``s3://…``, ``gs://…``, ``abfs://…``, ``hdfs://…``, ``zip://…``.
 
-A run that follows logs lists the same folders again and again. A local folder's modification time shows whether files
-came, went or were replaced; without that only the last segment can have grown. So a log partition of a thousand
-segments costs two calls of the system. A remote store returns all files of a folder in one response, and is queried for
-several folders at a time.
+Runs that follow logs list the same folders again and again. A local folder's modification time shows added, removed and
+replaced files; otherwise only the last segment can have grown. So a log partition of a thousand segments costs two
+system calls. A remote store lists a folder in one request, and several folders are listed at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Parquet files of tables, the columns of commits as written, and timestamps in UTC.
+"""Arrow tables and their Parquet files: sorted runs of equal keys, the columns of commits, and timestamps in UTC.
 
-A column ``NAME_ms`` that is a point in time, in milliseconds since 1970, has a column ``NAME_utc`` behind it with the
-same as a timestamp. It is null where the number is null, is Kafka's -1, or lies outside of the calendar. Durations have
-no such column.
+A point in time ``NAME_ms``, in milliseconds since 1970, is followed by the timestamp ``NAME_utc``. It is null if the
+number is null, -1 or outside the calendar. Durations have no such column.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 def time_name(moment: str) -> str:
-    """Return what the timestamp beside a point in time is called."""
+    """Return the name of the timestamp column for a point in time."""
     return moment.removesuffix(_MS) + _UTC
 
 
 def schema_with_times(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with a timestamp behind each point in time, but for those that are there."""
+    """Return a schema with the missing timestamp columns."""
     for moment in _without_time(schema):
         schema = schema.insert(schema.get_field_index(moment) + 1, pa.field(time_name(moment), TIMESTAMP))
     return schema
 
 
 def with_times(rows: Rows) -> Rows:
-    """Return rows with a timestamp behind each point in time, but for those that are there."""
+    """Return rows with the missing timestamp columns."""
     for moment in _without_time(rows.schema):
         place = rows.schema.get_field_index(moment)
         rows = rows.add_column(place + 1, pa.field(time_name(moment), TIMESTAMP), timestamps(rows.column(place)))
@@ -79,13 +78,13 @@ def _without_time(schema: pa.Schema) -> list[str]:
 
 
 ROW_GROUP_ROWS = 262_144
-"""How many rows are gathered before they are written."""
+"""Number of rows per row group."""
 
 _PARTITIONED_BY = "log_partition"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 WRITTEN_SCHEMA = RECORDS.remove(RECORDS.get_field_index(_PARTITIONED_BY))
 WRITTEN_COLUMNS = tuple(WRITTEN_SCHEMA.names)
-"""The columns of the files, in order: all but the log partition, which their folder tells."""
+"""The columns of the files: all but the log partition, which is in the folder's name."""
 
 _RISING_MOMENTS = ("log_timestamp_ms", "commit_timestamp_ms")
 # Numbers that go up and up are small as differences; everything else but bytes repeats itself.
@@ -102,12 +101,10 @@ def folder_name(log_partition: int | None) -> str:
 
 
 class TableFile:
-    """A Parquet file as it is written: what comes is gathered until there is enough for a row group.
-
-    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
+    """A Parquet file being written, with timestamps beside points in time. Rows are buffered up to a row group.
 
     Attributes:
-        rows: how many came.
+        rows: number of rows.
     """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
@@ -127,7 +124,6 @@ class TableFile:
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows."""
         self._waiting.append(with_times(batch))
         self._waiting_rows += batch.num_rows
         self.rows += batch.num_rows
@@ -135,7 +131,7 @@ class TableFile:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left, and the end of the file."""
+        """Write the buffered rows and the footer."""
         self._flush()
         self._writer.close()
 
@@ -153,26 +149,26 @@ OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMM
 """Of records of committed offsets and their tombstones."""
 
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-"""How a transaction ended, if it did."""
+"""Outcomes of transactions."""
 
 ABORT_TYPE, COMMIT_TYPE = 0, 1
 """Of control records that end transactions."""
 
 WRITTEN_COMMITS = arrow_schema(one for one in COMMITS if one.name != "log_partition")
-"""The columns of the files of commits: all but the log partition, which their folder tells."""
+"""The columns of the files of commits: all but the log partition, which is in the folder's name."""
 
 OpenFile = Callable[[str, pa.Schema], AbstractContextManager[TableFile]]
-"""Gives a file to write: its path and its columns."""
+"""Opens a file for a path and a schema."""
 
 
 class Written(NamedTuple):
-    """What was written.
+    """Counts of written rows.
 
     Attributes:
-        records: how many rows of the table of records.
-        commits: how many commits and tombstones outside of transactions.
-        transactional: how many records of transactions, their markers too.
-        last_timestamp_ms: the last timestamp of a record; None: there is no record.
+        records: rows of the table of records.
+        commits: commits and tombstones outside transactions.
+        transactional: records in transactions, including markers.
+        last_timestamp_ms: the latest record timestamp; None without records.
     """
 
     records: int = 0
@@ -276,13 +272,12 @@ def key_codes(table: pa.Table, keys: Sequence[str]) -> Int64s:
 
 
 class Runs:
-    """The rows of a table that have the same key, one behind the other in the order of the log.
+    """Runs of rows with equal keys, in log order.
 
     Attributes:
-        order: numbers of the rows, run by run.
+        order: row numbers, run by run.
         is_first: for each place in ``order``, whether a run starts there.
-        starts: where each run starts in ``order``.
-        ends: and where it ends.
+        starts: the start of each run in ``order``; ``ends`` are their ends.
     """
 
     def __init__(self, table: pa.Table, keys: Sequence[str], *, is_sorted: bool = False) -> None:
@@ -308,5 +303,5 @@ class Runs:
 
 
 def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return of the rows with the same key, which come in the order of the log, the last one."""
+    """Return the last row of each key; rows with equal keys must be in log order."""
     return table.take(pa.array(Runs(table, keys, is_sorted=True).last_rows()))

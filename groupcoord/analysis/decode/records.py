@@ -1,7 +1,7 @@
-"""Columns of records: the fields of their keys and values, read side by side with numpy.
+"""Columns of records: the fields of keys and values, decoded with numpy.
 
-The layouts are those of :mod:`groupcoord.records.schemas`. Versions 0 to 4 of a committed offset are read here. What is
-rare (tagged fields of later versions, metadata of 16 KiB) is left to the scalar codec
+The layouts are those of :mod:`groupcoord.records.schemas`. Versions 0 to 4 of a committed offset are decoded here. Rare
+ones (tagged fields of later versions, metadata of 16 KiB) go to the scalar codec
 :func:`groupcoord.records.codec.decode_record`, one record at a time.
 """
 
@@ -32,7 +32,7 @@ PROBLEMS = (
     "malformed value",
     "malformed control record",
 )
-"""What may be wrong with a record, by number. 0 is null in the table of records."""
+"""Problems of a record by number; 0 is null in the table of records."""
 
 TYPE_BYTES = 2
 VERSION_BYTES = 2
@@ -49,7 +49,7 @@ VALUE_LEAD = np.dtype(
         ("topic_id", "V16"),
     ]
 )
-"""How a value starts; all of a committed offset in version 4 without metadata."""
+"""Start of a value; the whole of a committed offset in version 4 without metadata."""
 
 _LEAD_BYTES = VALUE_LEAD.itemsize
 _TEXT_START = 15
@@ -70,7 +70,6 @@ class Slices(NamedTuple):
 
     @property
     def end(self) -> Int64s:
-        """Where each ends."""
         return self.start + np.maximum(self.size, 0)
 
     def at(self, row: int) -> bytes | None:
@@ -80,13 +79,13 @@ class Slices(NamedTuple):
         return None if size < 0 else self.buffer[start : start + size].tobytes()
 
     def structs(self, kind: np.dtype[np.void], position: Int64s) -> NDArray[np.void]:
-        """Return some bytes at any positions, as a packed structured type. None may leave the buffer."""
+        """Return packed structs at positions that are all inside the buffer."""
         whole = np.dtype(f"V{kind.itemsize}")
         everywhere = np.ndarray((len(self.buffer) - kind.itemsize + 1,), whole, self.buffer, strides=(1,))
         return everywhere[position].view(kind)
 
     def integers(self, code: str, position: Int64s) -> Int64s:
-        """Return big-endian numbers at any positions; ``code`` is numpy's, such as ``i4``. None leaves its buffer."""
+        """Return big-endian integers at positions inside the buffer; ``code`` is numpy's, such as ``i4``."""
         kind = np.dtype(">" + code)
         count = len(self.buffer) - kind.itemsize + 1
         view: NDArray[np.signedinteger] = np.ndarray((count,), kind, self.buffer, strides=(1,))
@@ -105,17 +104,16 @@ for _type, _schema in SCHEMAS.items():
 
 
 class Keys:
-    """What stands in keys.
+    """Decoded keys.
 
     Attributes:
-        record_type: the first two bytes; -1 in records that have none.
-        has_type: there are two bytes at least.
-        is_whole: the type is known and the key has its layout; text may still be no UTF-8.
-        strings: how many strings a key of this type holds: 1 or 2.
-        group: where the group id is.
-        second: where the second string is, if there is one: a topic, a member id or a regular expression.
+        record_type: the first two bytes; -1 without them (``has_type``).
+        is_whole: the type is known and the key has its layout; its text may still be invalid UTF-8.
+        strings: number of strings in a key of this type: 1 or 2.
+        group: the group id.
+        second: the second string: a topic, a member id or a regular expression.
         topic_partition: of types 0 and 1.
-        is_offset: of type 0 or 1, and whole.
+        is_offset: whole and of type 0 or 1.
     """
 
     def __init__(self, keys: Slices) -> None:
@@ -144,29 +142,29 @@ class Keys:
         self.topic_partition: Int64s = keys.integers("i4", np.where(self.is_offset, second_end, 0))
 
     def problems(self) -> Int64s:
-        """Return what is wrong with each key, as a number of :data:`PROBLEMS`."""
+        """Return the problem of each key, as an index of :data:`PROBLEMS`."""
         wrong = np.where(self.strings > 0, MALFORMED_KEY, UNKNOWN_TYPE)
         return np.where(self.is_whole, 0, np.where(self.has_type, wrong, NO_KEY))
 
 
 class OffsetValues:
-    """What stands in the values of committed offsets. Arrays of one item for each record, of whatever type.
+    """Decoded values of committed offsets: arrays with one item for each record of any type.
 
     Attributes:
-        is_whole: it is a committed offset that was read; of the others the rest means nothing.
+        is_whole: it is a decoded committed offset; otherwise the other items are undefined.
         committed_offset: the offset.
-        leader_epoch: -1 if there is none.
-        metadata: where the text is.
-        commit_timestamp_ms: when it was committed.
-        expire_timestamp_ms: -1 if it has none.
-        topic_id_start: where its 16 bytes start; -1 if there are none.
-        rare_topic_ids: topic ids that stand elsewhere, by record.
+        leader_epoch: -1 for none.
+        metadata: the text.
+        commit_timestamp_ms: time of the commit.
+        expire_timestamp_ms: its expiry; -1 for none.
+        topic_id_start: position of the 16 bytes; -1 for none.
+        rare_topic_ids: topic ids from the scalar codec, by record.
     """
 
     def __init__(
         self, keys: Slices, values: Slices, leads: NDArray[np.void], is_candidate: Bools, version: Int64s
     ) -> None:
-        # Nearly all commits are of the newest version and without metadata, so that its fields have fixed places.
+        # Nearly all commits have the newest version and no metadata, so their fields are at fixed positions.
         is_flexible = is_candidate & (version == _FLEXIBLE)
         has_id = (leads["tag_count"] == 1) & (leads["tag"] == 0) & (leads["tag_size"] == UUID_BYTES)
         has_id &= values.size == _LEAD_BYTES
@@ -220,7 +218,7 @@ class OffsetValues:
         return rare
 
     def _read_rare(self, keys: Slices, values: Slices, rows: Int64s) -> None:
-        """Ask the scalar codec whether tagged fields are sound, and for the topic id among them."""
+        """Decode values with tagged fields by the scalar codec."""
         for row in rows.tolist():
             record = decode_record(keys.at(row) or b"", values.at(row))
             if isinstance(record, OffsetCommitRecord):
@@ -230,9 +228,9 @@ class OffsetValues:
 
 
 def value_versions(keys: Keys, values: Slices, leads: NDArray[np.void]) -> tuple[Int64s, Int64s]:
-    """Return the version of each value (-1 if it has none), and what is wrong with it, as a number of PROBLEMS.
+    """Return the version of each value (-1 for none) and its problem, as an index of PROBLEMS.
 
-    Of values that are no committed offsets no more than the version is looked at.
+    Only the version is checked for values other than committed offsets.
     """
     version = np.where(values.size >= VERSION_BYTES, leads["version"].astype(np.int64), -1)
     newest = _newest_version[np.where(keys.is_whole, keys.record_type, 0)]
@@ -258,11 +256,11 @@ _UUID = np.dtype([("high", "u8"), ("low", "u8")])
 
 
 class OfBatches(NamedTuple):
-    """Which batches records are of. Of records of one batch the header is told once.
+    """The batches of records.
 
     Attributes:
         batches: the batches.
-        number: of the batch of each record.
+        number: index of the batch of each record.
     """
 
     batches: Batches
@@ -270,16 +268,14 @@ class OfBatches(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Keys and values of records, and where they stand. Arrays have one item for each record.
+    """Keys and values of records, and their positions: arrays with one item for each record.
 
     Attributes:
-        keys: their keys.
-        values: their values.
-        log_offset: their offsets.
-        log_timestamp_ms: their timestamps.
-        log_partition: of each, or of all; None if it is not known.
-        file: of all; None if they come from no file.
-        of_batches: their batches; None: not known, and no record is transactional or a control record.
+        keys: their keys; ``values`` their values.
+        log_offset: their offsets; ``log_timestamp_ms`` their timestamps.
+        log_partition: one for each record or for all; None if unknown.
+        file: the file; None without one.
+        of_batches: their batches; None if unknown, then no record is transactional or a control record.
     """
 
     keys: Slices
@@ -299,21 +295,7 @@ def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = 
 
 
 class _Decoded:
-    """What is known of one set of records.
-
-    Attributes:
-        placed: where they are.
-        count: how many.
-        has_value: no tombstone.
-        is_control: a control record.
-        key_is_whole: a record whose type is known and whose key could be read; ``is_offset``: of type 0 or 1.
-        version: of the value.
-        control_type: of control records; ``control_is_sound``: it could be read.
-        offsets: what stands in values of committed offsets; ``value_is_whole``: it could be read.
-        problem: a number of :data:`groupcoord.analysis.decode.records.PROBLEMS`.
-        texts: the columns of text.
-        keeps_bytes: key and value are kept as they are.
-    """
+    """Decoded keys and values of records."""
 
     def __init__(self, placed: Placed, *, raw_bytes: bool) -> None:
         keys = Keys(placed.keys)
@@ -342,7 +324,7 @@ class _Decoded:
         self.keeps_bytes = np.ones(count, np.bool_) if raw_bytes else ~is_decoded
 
     def _read_texts(self) -> dict[str, pa.Array]:
-        """Return the columns of text. Records whose text is no UTF-8 become malformed on the way."""
+        """Return the columns of text. Records with invalid UTF-8 become malformed."""
         has_second = self.key_is_whole & (self.keys.second.size >= 0)
         group, no_group = _texts(self.keys.group, self.key_is_whole)
         second, no_second = _texts(self.keys.second, has_second)
@@ -362,7 +344,7 @@ class _Decoded:
 
 
 def _texts(slices: Slices, is_there: Bools) -> tuple[pa.Array, Bools | None]:
-    """Return texts, null where there are none, and which are no UTF-8; None if all are."""
+    """Return texts, null where missing, and a mask of those with invalid UTF-8, or None if all are valid."""
     found = gather(slices, is_there, pa.string())
     try:
         found.validate(full=True)
@@ -389,7 +371,7 @@ def gather(slices: Slices, is_there: Bools, kind: pa.DataType) -> pa.Array:
         return pa.nulls(count, kind)
     if not slices.size[is_there].any():  # as the metadata of most commits
         return pc.if_else(pa.array(is_there), pa.scalar(b"", pa.binary()), None).cast(kind)
-    # Two items for each piece, of which every first one is taken: the piece, and what lies between it and the next.
+    # Two items for each piece, of which the first is taken: the piece, and the gap before the next.
     bounds = np.zeros(2 * count + 1, np.int32)
     bounds[0:-1:2] = np.where(is_there, slices.start, 0)
     bounds[1::2] = bounds[0:-1:2] + np.where(is_there, slices.size, 0)
@@ -400,7 +382,7 @@ def gather(slices: Slices, is_there: Bools, kind: pa.DataType) -> pa.Array:
 
 
 def _where(is_there: Bools, values: NDArray[Any]) -> pa.Array:
-    """Return numbers, null where they mean nothing."""
+    """Return numbers, null outside the mask."""
     return pa.array(values, mask=None if is_there.all() else ~is_there)
 
 
@@ -471,7 +453,7 @@ def _flags(name: str, placed: Placed) -> Bools:
 
 
 def _of_batch(name: str, default: int | None) -> Callable[[_Decoded], pa.Array]:
-    """Return what makes a column that the batch tells: ``default`` where no batches are known."""
+    """Return a maker of a column from batch headers; ``default`` applies without batches."""
 
     def make(decoded: _Decoded) -> pa.Array:
         if decoded.placed.of_batches is None:
@@ -483,7 +465,7 @@ def _of_batch(name: str, default: int | None) -> Callable[[_Decoded], pa.Array]:
 
 
 def _of_value(name: str) -> Callable[[_Decoded], pa.Array]:
-    """Return what makes a column of numbers in values of committed offsets."""
+    """Return a maker of a column of numbers in committed offsets."""
     return lambda decoded: _where(decoded.value_is_whole, getattr(decoded.offsets, name))
 
 
@@ -539,10 +521,9 @@ def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.Re
 
 
 def accounts_of_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a row of kind ``read`` for each log partition that rows of messages are of: which offsets these are.
+    """Return a row of kind ``read`` for each log partition of messages, with their offsets.
 
-    Whoever gave the messages may have left some out, and nobody knows what was in their batches. So each batch of rows
-    tells for itself from where on none is missing.
+    The messages may be incomplete and their batches are unknown, so each set of rows gives its own ``complete_from``.
     """
     partitions = np.asarray(rows.column("log_partition"))
     offsets = np.asarray(rows.column("log_offset"))

@@ -1,4 +1,4 @@
-"""Where results go: a directory of this machine, or a URL that fsspec understands."""
+"""Result directory: a local directory, or a URL for fsspec."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from groupcoord.storage.data_directory import LOCK_FILE, DirectoryLock
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 
 HOLDER_MAX = 500
-"""So many characters of what a lock's file says who holds it are told."""
+"""Number of characters of a lock file's text in an error message."""
 
 
 _SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
-"""Protocols of object stores whose files in fsspec are not seen before they are complete, and can be given up."""
+"""Protocols of object stores where fsspec shows only complete files, which can be discarded."""
 
 
 @contextmanager
 def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> Iterator[BinaryIO]:
-    """Give a file to write. It is there under its name when it is whole, whichever attempt that was.
+    """Yield a file to write, which gets its name when it is complete, whichever attempt that is.
 
-    An attempt that fails leaves nothing. Object stores, which copy what is renamed, are told when a file is complete.
+    A failed attempt leaves nothing. Object stores, where a rename is a copy, complete the file instead.
     """
     if not _SHOWS_WHOLE_FILES.isdisjoint(_protocols(file_system)):
         yield from _completed_file(file_system, path)
@@ -96,12 +96,12 @@ class ResultDirectory:
             raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
 
     def place(self, name: str) -> tuple[AbstractFileSystem, str]:
-        """Return where fsspec finds something in it: the file system and the path there."""
+        """Return the file system and the path of something in the directory."""
         return self._file_system, self._at(name)
 
     @contextmanager
     def new_table_file(self, name: str, schema: pa.Schema) -> Iterator[TableFile]:
-        """Give a Parquet file to write, which has its name once it is whole; Spark passes over names with a dot."""
+        """Yield a Parquet file to write, which gets its name when it is complete; Spark ignores names with a dot."""
         with whole_file(self._file_system, self._at(name)) as file:
             table = TableFile(file, schema)
             try:
@@ -110,14 +110,13 @@ class ResultDirectory:
                 table.close()
 
     def replace_text(self, name: str, text: str) -> None:
-        """Write a file of UTF-8 text so that others see it whole or not at all; what UTF-8 can't hold is replaced."""
+        """Replace a file atomically with UTF-8 text; unencodable characters are replaced."""
         place = self._at(name)
         self._file_system.makedirs(place.rpartition("/")[0], exist_ok=True)
         self._file_system.pipe_file(f"{place}.new", text.encode("utf-8", "replace"))
         self._file_system.mv(f"{place}.new", place)
 
     def has(self, name: str) -> bool:
-        """Tell whether there is something by this name."""
         return bool(self._file_system.exists(self._at(name)))
 
     def remove(self, name: str) -> None:

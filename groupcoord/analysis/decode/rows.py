@@ -1,8 +1,8 @@
 """Rows of a byte range of a segment file: its sound batches decoded, and an account of every byte.
 
-A range owns the batches that start in it, and what is damaged up to the next sound batch; the last batch may reach into
-the next range. So ranges can be cut at any byte and read by different machines without an index: each finds its first
-batch by CRCs.
+A range owns the batches that start in it, and damage up to the next sound batch; its last batch may reach into the next
+range. So ranges can be cut at any byte and read by different machines without an index: each finds its first batch by
+CRCs.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from groupcoord.records.compression import DecompressionError, decompress
 from groupcoord.records.salvage import Damage, ReadAt, SoundBatch, salvage_batches
 
 PAYLOAD_BYTES_MAX = 67_108_864
-"""How much decompressed data to hold at a time, besides one batch."""
+"""Bytes of decompressed data held at a time, plus one batch."""
 
 ROWS_MAX = 8_192
-"""How many rows an Arrow batch has at most: few enough for the JVM to find them in a processor's cache, row by row."""
+"""Rows per Arrow batch: few enough that the JVM finds them in the processor's cache, row by row."""
 
 
 @frozen
 class RowSettings:
-    """What rows are to hold.
+    """Columns and content of rows.
 
     Attributes:
-        columns: of :data:`groupcoord.analysis.decode.schema.RECORDS`, in the order wanted.
-        raw_bytes: keep key and value of decoded offsets too.
-        company_min: see :func:`groupcoord.analysis.decode.batches.frame_records`.
+        columns: of :data:`groupcoord.analysis.decode.schema.RECORDS`, in order.
+        raw_bytes: also keep key and value of decoded offsets.
+        company_min: of :func:`groupcoord.analysis.decode.batches.frame_records`.
     """
 
     columns: tuple[str, ...] = tuple(RECORDS.names)
@@ -68,7 +68,7 @@ class RowSettings:
 
 @frozen
 class Origin:
-    """Where batches come from: the file, and the log partition that it belongs to, if it is known."""
+    """The file of batches, and its log partition if known."""
 
     file: str
     log_partition: int | None
@@ -81,7 +81,7 @@ def batch_rows(batches: Batches, origin: Origin, settings: RowSettings) -> Itera
 
 
 def sound_rows(sound: Sequence[SoundBatch], origin: Origin, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches whose records are at hand already, in their order."""
+    """Yield the rows of decoded batches in order."""
     if any(found.records for found in sound):
         index = np.repeat(np.arange(len(sound)), [len(found.records) for found in sound])
         records = list(chain.from_iterable(found.records for found in sound))
@@ -90,9 +90,9 @@ def sound_rows(sound: Sequence[SoundBatch], origin: Origin, settings: RowSetting
 
 
 def _portions(batches: Batches) -> Iterator[tuple[Batches, dict[int, bytes | None]]]:
-    """Yield batches, so many at a time that what they decompress to stays within bounds.
+    """Yield batches in portions of bounded decompressed size, with the payloads of compressed ones by index.
 
-    With them come the payloads of the compressed ones by number; None: it can't be decompressed.
+    A payload is None if it cannot be decompressed.
     """
     first, held_bytes = 0, 0
     decompressed: dict[int, bytes | None] = {}
@@ -138,7 +138,7 @@ def _portion_rows(
 
 
 class _Payloads(NamedTuple):
-    """Where the records of batches lie in a buffer; nothing of those that only the scalar reader can take."""
+    """Positions of the records of batches in a buffer; empty for batches that only the scalar reader can decode."""
 
     buffer: Bytes
     starts: Int64s
@@ -160,7 +160,7 @@ def _place_payloads(batches: Batches, decompressed: Mapping[int, bytes | None]) 
         parts.append(payload)
         starts[number], ends[number] = place, place + len(payload)
         place += len(payload)
-    # Memory for so many records is taken, so a lie must not be absurd.
+    # Memory is allocated by the record count, so it must be plausible.
     takes_part &= batches.record_count * RECORD_BYTES_MIN <= ends - starts
     buffer = np.frombuffer(b"".join([*parts, bytes(PADDING_BYTES)]), np.uint8)
     return _Payloads(
@@ -242,16 +242,16 @@ def _int64s(values: list[int]) -> Int64s:
 
 
 CHUNK_BYTES = 4_194_304
-"""How much of a file to hold at a time."""
+"""Bytes of a file held at a time."""
 
 LOOK_BACK_BYTES = 1_048_576
-"""How far before a range the search for its first batch begins: the size of the largest batches that brokers take."""
+"""Distance before a range where the search for its first batch starts: the size of the largest batches of brokers."""
 
 SEARCH_BYTES = 16_384
-"""How much to read at a time where only the next sound batch is wanted."""
+"""Bytes read at a time when only the next sound batch is needed."""
 
 SALVAGED_BATCHES_MAX = 4_096
-"""How many batches to hold at a time once a range turned out to be damaged."""
+"""Batches held at a time in a damaged range."""
 
 
 @frozen
@@ -259,11 +259,11 @@ class ByteRange:
     """Bytes of a file.
 
     Attributes:
-        start: the first; ``end`` is the first behind it.
-        file_bytes: how long the file was when it was found.
-        is_boundary: a batch was read up to ``start``: what is damaged there belongs to this range.
-        end_offset: batches from this offset of the log on belong to others, and so does what is cut short at the end,
-            as brokers cut what they send; None: a file, which is read to its last byte.
+        start: the first byte; ``end`` is the byte after the last.
+        file_bytes: size of the file when it was found.
+        is_boundary: a batch ends at ``start``, so damage there belongs to this range.
+        end_offset: batches from this log offset on belong to others, as does a batch that the broker cut short; None
+            for a file, which is read to its last byte.
     """
 
     start: int
@@ -276,15 +276,15 @@ class ByteRange:
 def range_rows(
     read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range: records in order of the log, what is corrupt among them, the account at the end."""
+    """Yield the rows of a range: records in log order, corrupt bytes, and the account at the end."""
     return RangeReader(read_at, byte_range, origin, settings, chunk_bytes=chunk_bytes).rows()
 
 
 class RangeReader:
-    """Reads one range, and keeps account of it. The arguments are those of :func:`range_rows`.
+    """Reader of one range, which accounts for its bytes.
 
     Attributes:
-        next_offset: of the log, behind the last batch that was read; None: none was.
+        next_offset: log offset after the last batch; None before the first.
     """
 
     def __init__(
@@ -309,12 +309,11 @@ class RangeReader:
         self.next_offset: int | None = None
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield them, as :func:`range_rows` says."""
         start = position = self._range.start
         if start and not self._range.is_boundary:
             start = position = self._first_sound(start)
         if position >= self._range.end:
-            yield from self._end_of_range(start)  # what lies here belongs to the range before
+            yield from self._end_of_range(start)  # these bytes belong to the range before
             return
         wanted = self._chunk_bytes
         is_over = False
@@ -345,12 +344,12 @@ class RangeReader:
                 break
         self._end = position
         if not is_over:
-            # Nobody else tells of what is damaged where the next range starts, so look at what lies there.
+            # No other range reports damage at the start of the next one, so check these bytes.
             yield from self._salvage(position, SEARCH_BYTES if error is None else self._chunk_bytes)
         yield from self._end_of_range(start)
 
     def _end_of_range(self, start: int) -> Iterator[pa.RecordBatch]:
-        """Yield the account, and what is missing of the file."""
+        """Yield the account, and the missing end of the file."""
         lost = max(self._file_bytes, self._range.start)
         if lost < self._range.end:
             reason = "the file is shorter than it was when it was found"
@@ -361,11 +360,11 @@ class RangeReader:
     # ------------------------------------------------------------ finding batches
 
     def _is_cut_short(self, error: InvalidBatchError | None) -> bool:
-        """Tell whether nothing is wrong but that a broker cut the last batch short, as it may."""
+        """Return whether the only problem is a last batch that the broker cut short."""
         return isinstance(error, TruncatedBatchError) and error.position > self._range.start
 
     def _is_of_others(self, found: SoundBatch | Damage) -> bool:
-        """Tell whether what lies from here on is read by somebody else: the next range, or a fetch of what follows."""
+        """Return whether the next range, or the next fetch, reads what follows."""
         if isinstance(found, SoundBatch):
             last = self._range.end_offset
             return found.batch.position >= self._range.end or (last is not None and found.batch.base_offset >= last)
@@ -375,21 +374,21 @@ class RangeReader:
         size = min(size, self._file_bytes - position)
         chunk = self._read_at(position, size)
         if len(chunk) < size:
-            self._file_bytes = position + len(chunk)  # somebody has cut the file meanwhile
+            self._file_bytes = position + len(chunk)  # the file was truncated meanwhile
         return chunk
 
     def _found_from(self, position: int, chunk_bytes: int) -> Iterator[SoundBatch | Damage]:
-        """Yield what lies in the file from ``position`` on, as a careful reader finds it."""
+        """Yield batches and damage from ``position`` on, by the salvaging reader."""
         size = self._file_bytes - position
         return salvage_batches(
             lambda start, count: self._read_at(position + start, count), size, chunk_bytes=chunk_bytes
         )
 
     def _first_sound(self, position: int) -> int:
-        """Return where the first sound batch from ``position`` on starts, or where the file ends.
+        """Return the start of the first sound batch from ``position`` on, or the end of the file.
 
-        Bytes inside of a batch may look like one: a message in a compressed one of old formats, or what a client made
-        up. So the search begins before; from the first true batch that it meets, it goes from one to the next.
+        Bytes inside a batch may look like a batch: a message in a compressed one of old formats, or a client's data. So
+        the search begins earlier, and walks from the first true batch.
         """
         start = max(position - LOOK_BACK_BYTES, 0)
         for found in self._found_from(start, LOOK_BACK_BYTES + SEARCH_BYTES):
@@ -422,9 +421,9 @@ class RangeReader:
         yield from self._account_for(given_batches([found.batch for found in sound]))
 
     def _walk(self, chunk: bytes, position: int) -> tuple[Batches, InvalidBatchError | None]:
-        """Return batches that a chunk starts with and that this range owns, and what is wrong behind them.
+        """Return the batches at the start of a chunk that this range owns, and the error after them.
 
-        There is one at least, or an error. Without an error the next call tells what lies behind them.
+        There is at least one batch or an error. Without an error the next call reads what follows.
         """
         plain = plain_batches(chunk, position, self._range.end)
         if len(plain):
@@ -443,7 +442,7 @@ class RangeReader:
     # ------------------------------------------------------------ rows that are no records
 
     def _account_for(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Count sound batches, and tell where their offsets go back, which they never do in a sound log."""
+        """Count sound batches, and yield rows where offsets decrease."""
         if not len(batches):
             return
         if self.next_offset is None:
@@ -493,7 +492,7 @@ class RangeReader:
 
 
 def one_row(values: Mapping[str, str | int | None], settings: RowSettings) -> pa.RecordBatch:
-    """Return a row of ``schema.RECORDS`` that is no record; what is not given is null."""
+    """Return a row of ``schema.RECORDS`` that is not a record; missing values are null."""
     schema = pa.schema([RECORDS.field(name) for name in settings.columns])
     return pa.RecordBatch.from_arrays(
         [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema

@@ -1,6 +1,5 @@
-"""Columns of the table of records, and of the tables of commits, offsets, lag and what was read.
-
-Numbers are as Kafka writes them. The tables about groups are in :mod:`groupcoord.analysis.decode.schema`.
+"""Columns of every table: records, commits, offsets, lag, groups and their history. Numbers are as
+Kafka writes them.
 """
 
 from __future__ import annotations
@@ -17,21 +16,14 @@ KIND_CONTROL = "control"
 KIND_CORRUPT = "corrupt"
 KIND_READ = "read"
 KINDS = (KIND_RECORD, KIND_CONTROL, KIND_CORRUPT, KIND_READ)
-"""What a row of :data:`RECORDS` is: a record, a control record such as a transaction marker, bytes that can't be read,
-or the account of one byte range that was read."""
+"""Kinds of rows of :data:`RECORDS`: a record, a control record, corrupt bytes, and the account of a byte range."""
 
 _SHORT, _INT, _LONG, _DOUBLE = pa.int16(), pa.int32(), pa.int64(), pa.float64()
 _STRING, _BINARY, _BOOLEAN = pa.string(), pa.binary(), pa.bool_()
 
 
 class Column(NamedTuple):
-    """A column of a table; every one may be null.
-
-    Attributes:
-        name: what it is called.
-        type: of its values.
-        comment: what they mean.
-    """
+    """A nullable column of a table."""
 
     name: str
     type: pa.DataType
@@ -70,16 +62,17 @@ COLUMNS = (
     Column("batch_count", _INT, "for a read range: sound batches, including empty ones"),
     Column("complete_from", _LONG, "for a read range: no offset is missing from this one on"),
 )
-"""Everything that was found in a log, one row each.
+"""All content of a log, one row each.
 
 * ``kind = 'record'``: a record. A committed offset or its tombstone (``record_type`` 0 and 1) is decoded into columns,
-  and ``key`` and ``value`` are null. All others keep ``key`` and ``value`` as bytes, for
-  :func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record`; of them only the
-  group id and the value's version are decoded. A record with a ``problem`` keeps its bytes too, whatever its type.
-* ``kind = 'control'``: a control record with its bytes; ``control_type`` 0 and 1 end the transaction of
-  ``producer_id`` in that log partition.
-* ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are no sound batch, and the ``problem``.
-* ``kind = 'read'``: the account of a byte range: the ranges of a file lie end to end from its first byte to its last.
+  and ``key`` and ``value`` are null. Others keep them as bytes, for :func:`groupcoord.records.typed.parse_record` and
+  :func:`groupcoord.records.codec.decode_record`; only their group id and value version are decoded. A record with a
+  ``problem`` keeps its bytes too.
+* ``kind = 'control'``: a control record with its bytes; ``control_type`` 0 and 1 end the transaction of ``producer_id``
+  in that log partition.
+* ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are not a sound batch, and the
+  ``problem``.
+* ``kind = 'read'``: the account of a byte range; the ranges of a file are contiguous.
 """
 
 RECORDS = pa.schema([(name, kind) for name, kind, _ in COLUMNS])
@@ -91,7 +84,7 @@ _CONTROLS = {0: "control records: aborted", 1: "control records: committed"}
 
 
 def describe_kind(kind: str, record_type: int | None, control_type: int | None) -> str:
-    """Return what rows of a kind and type are called in a report."""
+    """Return the name of rows of a kind and type in a report."""
     if kind == KIND_RECORD:
         if record_type is None:
             return "records without a type"
@@ -130,7 +123,7 @@ COMMITS: Columns = (
     Column("tombstone", _BOOLEAN, "the offset was deleted, expired, or its group or topic was deleted"),
     Column("size_bytes", _LONG, "size of key and value"),
 )
-"""One row for each commit and each tombstone; those of aborted transactions are left out."""
+"""One row for each commit and tombstone, without those of aborted transactions."""
 
 CURRENT_OFFSETS: Columns = (
     Column("group_id", _STRING, "the group"),
@@ -315,7 +308,7 @@ MEMBERS: Columns = (
     Column("log_partition", _INT, "position of the record of the generation or epoch"),
     Column("log_offset", _LONG, "position of the record of the generation or epoch"),
 )
-"""The members of every generation; of an epoch those that it began with, and what they had when it ended."""
+"""Members of every generation; for an epoch, its first members with their assignments at its end."""
 
 GROUPS: Columns = (
     Column("group_id", _STRING, "the group"),
@@ -505,7 +498,7 @@ STALE_GROUPS: Columns = (
     Column("idle_ms", _LONG, "time since the newest commit or change of the group"),
     Column("log_partition", _INT, "position of its records"),
 )
-"""Groups with offsets that expire without further use (KIP-211); retention checks come some minutes late."""
+"""Groups with offsets that expire without further use (KIP-211); brokers check retention some minutes late."""
 
 OFFSET_EXPIRY: Columns = (
     Column("group_id", _STRING, "the group"),
@@ -516,7 +509,7 @@ OFFSET_EXPIRY: Columns = (
     Column("expires_ms", _LONG, "expiry without further use; null: it does not expire, for instance if in use"),
     Column("log_partition", _INT, "position of the record"),
 )
-"""One row for each current offset, by the rules of KIP-211; checks of retention come some minutes late."""
+"""One row for each current offset (KIP-211); brokers check retention some minutes late."""
 
 SHARE_PARTITIONS: Columns = (
     Column("group_id", _STRING, "the group"),

@@ -1,9 +1,8 @@
-"""Following logs that grow: how far a stream has read each log partition, and what there is to read behind that.
+"""Cursors in growing logs: the position in each log partition, and the ranges after it.
 
-A cursor names a file, a position in it where a batch ends, and the next offset of the log. The offset is the truth:
-where compaction replaced or deletion removed the file, reading goes on at the next offset that exists. Only the last
-file of a log is walked to its last whole batch, since what lies behind that may be half written; all others are
-complete.
+A cursor names a file, the end of a batch in it, and the next offset of the log. The offset decides: if compaction or
+deletion removed the file, reading continues at the next existing offset. Only the last file of a log is walked to its
+last whole batch, since more may be half written; the others are complete.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchE
 from groupcoord.records.salvage import ReadAt, find_batch
 
 CHUNK_BYTES = 4_194_304
-"""How much of a file to hold at a time."""
+"""Bytes of a file held at a time."""
 
 
 class LogChangedError(PipelineError):
-    """A file was replaced or deleted while it was read. Who looks at the logs again finds what is there instead."""
+    """A file was replaced or deleted while it was read; listing the logs again helps."""
 
 
 @contextmanager
 def changes_told() -> Iterator[None]:
-    """Tell apart that a file has gone since the logs were looked at."""
+    """Raise LogChangedError for a file that disappeared after the listing."""
     try:
         yield
     except FileNotFoundError as error:
@@ -48,21 +47,20 @@ def changes_told() -> Iterator[None]:
 
 
 def check_unchanged(file_system: AbstractFileSystem, ranges: Iterable[FileRange]) -> None:
-    """Make sure that what was read is what had been found before."""
+    """Raise LogChangedError for a file that was replaced after the listing."""
     for segment, _ in ranges:
         if segment.unread is None and not is_unchanged(file_system, segment):
             raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
 
 
 class Cursor(NamedTuple):
-    """How far one log was read.
+    """A position in one log.
 
     Attributes:
         file: the name of the file in the log's folder.
-        position: up to where it was read, in bytes; a batch ends there.
-        next_offset: of the log: everything below was read.
-        batch_position: where the last batch that was read starts in the file: if it is there no more, the file is
-            another one.
+        position: the end of the last batch that was read, in bytes.
+        next_offset: log offset below which everything was read.
+        batch_position: the start of the last batch that was read; if it is not there, the file is another one.
     """
 
     file: str
@@ -71,7 +69,7 @@ class Cursor(NamedTuple):
     batch_position: int
 
     def is_at(self, end: Cursor) -> bool:
-        """Tell whether the log was read up to another cursor at least."""
+        """Return whether this cursor has reached another."""
         return self.next_offset >= end.next_offset
 
 
@@ -88,7 +86,7 @@ class Log:
 
 
 def logs_of(found: Iterable[FileSet]) -> dict[str, Log]:
-    """Return the logs that files belong to, by folder. What a compaction is about to put in place is left out."""
+    """Return logs by folder, without files that a compaction is about to swap in."""
     folders: dict[str, tuple[AbstractFileSystem, dict[str, SegmentFile]]] = {}
     for files in found:
         for segment in files.segments:
@@ -107,7 +105,7 @@ def to_json(cursors: Mapping[str, Cursor]) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Cursors:
-    """Return what :func:`to_json` was given."""
+    """Return the cursors of :func:`to_json`."""
     return {folder: Cursor(**cursor) for folder, cursor in value.items()}
 
 
@@ -165,7 +163,7 @@ def ranges_to_read(
 
 
 def _base_offset(segment: SegmentFile) -> int:
-    """Return the offset that a segment's name tells; 0 if it tells none."""
+    """Return the offset in a segment's name, or 0."""
     stem = name_of(segment.path).partition(".")[0]
     return int(stem) if stem.isdecimal() else 0
 
@@ -175,7 +173,7 @@ def _order(segment: SegmentFile) -> tuple[int, str]:
 
 
 def _locate(log: Log, cursor: Cursor | None) -> tuple[int, int]:
-    """Return the number of the file and the position in it where reading goes on."""
+    """Return the index of the file and the position where reading continues."""
     if cursor is None:
         return 0, 0
     for index, segment in enumerate(log.segments):
@@ -188,7 +186,7 @@ def _locate(log: Log, cursor: Cursor | None) -> tuple[int, int]:
 
 
 def _is_there(log: Log, segment: SegmentFile, cursor: Cursor) -> bool:
-    """Tell whether the file still has the batch that was read last where it was."""
+    """Return whether the file still has the last batch at its position."""
     if cursor.position == 0:
         return True
     start = cursor.batch_position
@@ -200,7 +198,7 @@ def _is_there(log: Log, segment: SegmentFile, cursor: Cursor) -> bool:
 
 
 class _Walked(NamedTuple):
-    """How far a file was walked: to where, the offset there (0: not known), the last batch, if the walk was cut."""
+    """The end of a walk through a file: position, offset (0 if unknown), last batch, and whether it was cut."""
 
     position: int
     next_offset: int

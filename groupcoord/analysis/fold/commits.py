@@ -1,8 +1,8 @@
 """Commits of groups: outcomes of their transactions, current offsets, and counts over recent commits.
 
-A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open.
-Commits are folded in the order of the log, a batch at a time. Memory grows with the partitions of groups, not with the
-log: of each partition the last commits and rewinds are kept, and of each group its busy minutes.
+A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open. Memory
+is proportional to the partitions of groups: the fold keeps the last commits and rewinds of each partition, and the busy
+minutes of each group.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ coalesce(
         over (partition by log_partition, producer_id order by log_offset desc rows unbounded preceding),
     '{OPEN}')
 """
-"""The rule for Spark, over rows of markers and of transactional commits: the same as :meth:`Markers.outcomes`.
+"""The SQL expression of :meth:`Markers.outcomes` for Spark, over markers and transactional commits.
 
 The frame runs backwards, so that the next marker is found in linear time. Arrow batches in Python took Spark 1.3 to 1.6
 times the CPU where half of all commits were transactional.
@@ -49,7 +49,7 @@ _OUTCOMES = pa.array([ABORTED, COMMITTED, OPEN])
 _STILL_OPEN = 2
 
 MARKER_COLUMNS = ("kind", "control_type", "producer_id", "log_offset")
-"""What is to be known of markers."""
+"""Columns of markers."""
 
 
 class Markers:
@@ -89,9 +89,9 @@ def is_marker(records: pa.Table) -> pa.ChunkedArray:
 
 
 def commits(records: pa.Table, markers: Markers) -> pa.Table:
-    """Return every commit and tombstone of an offset (:data:`groupcoord.analysis.decode.schema.COMMITS`), in order.
+    """Return every commit and tombstone in order (:data:`groupcoord.analysis.decode.schema.COMMITS`).
 
-    Commits of aborted transactions are left out; those of transactions that have no marker yet are ``open``.
+    Commits of aborted transactions are omitted; transactions without a marker are ``open``.
     """
     found = records.filter(is_offset_record(records))
     is_transactional = flags(found["is_transactional"])
@@ -106,13 +106,13 @@ def commits(records: pa.Table, markers: Markers) -> pa.Table:
 
 GROUP = ("log_partition", "group_id")
 PARTITION = (*GROUP, "topic", "topic_partition")
-"""What is kept is kept for each of these."""
+"""Key of the kept rows."""
 
 ROWS_MIN = 262_144
-"""So many commits are gathered at least before they are folded."""
+"""Least number of commits that are folded at once."""
 
 LATE_MINUTES = 5
-"""So far behind the newest commit of its group one may lie and still count among those of its minute."""
+"""Age in minutes, relative to its group's newest commit, up to which a commit is added to the count of its minute."""
 
 _INT, _LONG, _STRING = pa.int32(), pa.int64(), pa.string()
 _OF_GROUP = [("log_partition", _INT), ("group_id", _STRING)]
@@ -125,25 +125,25 @@ LAST_COMMITS = pa.schema([column for column in arrow_schema(COMMITS) if column.n
 REWINDS = pa.schema(
     [*_OF_PARTITION, *((name, _LONG) for name in ("count", "first_ms", "last_ms", "by", "log_offset", "to"))]
 )
-"""How often a partition's committed offset went back, when, and the furthest: by how much, where, and to what."""
+"""Rewinds of a partition's committed offset: their number and times, and the largest with its position and offset."""
 
 MINUTES = pa.schema(
     [*_OF_GROUP, *((name, _LONG) for name in ("minute", "commits", "partitions", "first_ms", "last_ms"))]
 )
-"""Minutes in which a group committed often: how often, and of how many partitions."""
+"""Minutes in which a group committed often, with the number of commits and partitions."""
 
 _BY_MINUTE = pa.schema([*_OF_PARTITION, *((name, _LONG) for name in ("minute", "commits", "first_ms", "last_ms"))])
 
 
 @frozen
 class CommitFacts:
-    """What a fold knows of commits.
+    """Result of a fold of commits.
 
     Attributes:
-        last: :data:`LAST_COMMITS`: of each partition the last ones, the last ones that count, and the last open one.
+        last: :data:`LAST_COMMITS`: the last commits of each partition, the last that count, and the last open one.
         rewinds: :data:`REWINDS`.
         minutes: :data:`MINUTES`.
-        are_samples: these are no commits but what snapshots have shown, which see of commits no more than new offsets.
+        are_samples: the rows are offsets seen by snapshots instead of commits.
     """
 
     last: pa.Table
@@ -152,7 +152,7 @@ class CommitFacts:
     are_samples: bool = False
 
     def counted(self) -> pa.Table:
-        """Return the last commits that count: all but those of open transactions."""
+        """Return the last commits without those of open transactions."""
         return self.last.filter(pc.invert(_is_open(self.last)))
 
     def open(self) -> pa.Table:
@@ -160,10 +160,10 @@ class CommitFacts:
         return self.last.filter(_is_open(self.last))
 
     def current_offsets(self) -> pa.Table:
-        """Return what a coordinator would answer after loading the log.
+        """Return the offsets that a coordinator returns after loading the log.
 
-        Of each group, topic and partition the commit that lies last in the log counts, whenever its transaction was
-        committed, unless a tombstone follows: :data:`groupcoord.analysis.decode.schema.CURRENT_OFFSETS`.
+        The last commit of a partition in the log counts, whenever its transaction was committed, unless a tombstone
+        follows.
         """
         last = last_rows(self.counted(), PARTITION)
         return last.filter(pc.invert(last["tombstone"])).select(arrow_schema(CURRENT_OFFSETS).names)
@@ -181,20 +181,18 @@ class CommitFold:
         self._by_minute = _BY_MINUTE.empty_table()
 
     def add(self, commits: pa.Table) -> None:
-        """Take commits and tombstones: :data:`groupcoord.analysis.decode.schema.COMMITS`."""
         self._waiting.append(commits.select(LAST_COMMITS.names))
         self._waiting_rows += commits.num_rows
         if self._waiting_rows >= max(self._rows_min, self._facts.last.num_rows):
             self._fold()
 
     def facts(self) -> CommitFacts:
-        """Return what is known at the end of the log."""
         self._fold()
         minutes = pa.concat_tables([self._facts.minutes, self._busy(self._by_minute)])
         return CommitFacts(self._facts.last, self._facts.rewinds, _together(minutes))
 
     def facts_with(self, commits: pa.Table) -> CommitFacts:
-        """Return what would be known if the log ended with some commits more; they are not taken."""
+        """Return the facts with additional commits, which are not folded."""
         self._fold()
         ahead = CommitFold(self._limits, self._rows_min)
         ahead._facts, ahead._by_minute = self._facts, self._by_minute
@@ -260,7 +258,7 @@ def _is_kept(rows: pa.Table, runs: Runs, window_commits: int) -> Bools:
 
 
 def _is_over(by_minute: pa.Table) -> Bools:
-    """Return which minutes lie so far behind the newest of their group that nothing is added to them."""
+    """Return which minutes are too old for further commits."""
     minute, group = integers(by_minute["minute"]), key_codes(by_minute, GROUP)
     _, of_group = np.unique(group, return_inverse=True)
     newest = np.full(int(of_group.max(initial=-1)) + 1, np.iinfo(np.int64).min)
@@ -284,7 +282,7 @@ class _Rows:
         self._runs = runs
 
     def went_back(self, is_new: Bools) -> pa.Table:
-        """Return where an offset is lower than the one before it; a tombstone between starts anew."""
+        """Return commits with a lower offset than the previous one; a tombstone starts anew."""
         rows, runs = self._rows, self._runs
         offsets = integers(rows["committed_offset"])[runs.order]
         is_valid = flags(pc.is_valid(rows["committed_offset"]))[runs.order]

@@ -1,7 +1,7 @@
 """Histories of groups from the rows of a log partition: read once, grouped on Spark, or kept while the log grows.
 
-A :class:`CarriedLog` equals, at any moment, the result of one reading of the log up to there. Commits are folded
-up to the first one of an open transaction; later ones wait for its marker, as consumers with ``read_committed`` do.
+A :class:`CarriedLog` equals, at any moment, the result of one reading of the log up to there. Commits are folded up to
+the first one of an open transaction; later ones wait for its marker, as consumers with ``read_committed`` do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from groupcoord.records.schemas import RecordType
 from groupcoord.schema.engine import uuid_text
 
 GroupKey = tuple[int | None, str]
-"""A log partition, if it is known, and a group."""
+"""A log partition, or None if unknown, and a group."""
 
 Entry = tuple[GroupKey, GroupRecord | LastCommit]
 
@@ -52,7 +52,7 @@ _COMMIT = ("row", *GROUP, "log_offset", "log_timestamp_ms", "topic", "topic_part
 
 
 def entries_of(records: pa.Table) -> list[Entry]:
-    """Return what a group's history is made of, in order."""
+    """Return the records and commits for the histories of groups, in order."""
     is_group = pc.greater(records["record_type"], int(RecordType.OFFSET_COMMIT))
     is_offset = pc.is_in(records["record_type"], pa.array(OFFSET_TYPES, pa.int16()))
     is_commit = every(is_offset, pc.invert(records["tombstone"]))
@@ -69,7 +69,7 @@ def entries_of(records: pa.Table) -> list[Entry]:
 
 
 def feed_history(history: LogHistory, records: pa.Table) -> None:
-    """Give a history records of its log partition, and of the commits among them those that matter."""
+    """Add the records of a log partition, and the commits that matter, to a history."""
     named = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
     for name in named.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
         history.name_topic(name["group_id"], UUID(bytes=name["topic_id"]), name["topic"])
@@ -88,7 +88,9 @@ def _group_records(rows: pa.Table) -> Iterator[tuple[int, Entry]]:
 
 
 def _last_commits(commits: pa.Table) -> Iterator[tuple[int, Entry]]:
-    """Yield the last commit of each partition in each stretch; of those in transactions the last one at all."""
+    """Yield the last commit of each partition between two group records; for transactions, the last
+    of any partition.
+    """
     is_transactional = flags(commits["is_transactional"])
     plain = last_rows(commits.filter(pa.array(~is_transactional)), (*GROUP, "stretch", "topic", "topic_partition"))
     for row, partition, group_id, log_offset, at_ms, *place in zip(*_columns(plain), strict=True):
@@ -164,16 +166,16 @@ Told = tuple[str, Row]
 """A kind (:data:`groupcoord.analysis.fold.history.KINDS`), and a row with the group and its log partition."""
 
 HELD_MAX = 1_048_576
-"""So many commits wait at most for the end of a transaction; then they are folded as they are."""
+"""Number of commits that wait for the end of a transaction; beyond it they are folded as they are."""
 
 
 @define
 class _Group:
-    """A group that is carried on.
+    """A group of a growing log.
 
     Attributes:
         fold: its history so far.
-        ends: the rows that hold as long as nothing follows; None: they are to be made anew.
+        ends: its rows if the log ended here; None if they must be computed.
     """
 
     fold: GroupFold
@@ -182,11 +184,11 @@ class _Group:
 
 @define
 class CarriedLog:
-    """A log partition, as far as it was read.
+    """A growing log partition.
 
     Attributes:
-        number: which it is; None if that is not known.
-        last_timestamp_ms: of its records; None: there are none.
+        number: its number; None if unknown.
+        last_timestamp_ms: of its records; None without records.
     """
 
     number: int | None
@@ -200,10 +202,7 @@ class CarriedLog:
     _markers: list[pa.Table] = field(factory=list)
 
     def add(self, rows: pa.Table) -> list[Told]:
-        """Take rows of the table of records in the order of the log, and return what became certain by them.
-
-        What was taken before is passed over.
-        """
+        """Add rows in log order, without those added before, and return the history rows that they complete."""
         self._note_spans(rows)
         is_logged = pc.is_in(rows["kind"], pa.array([KIND_RECORD, KIND_CONTROL]))
         new = rows.filter(every(is_logged, pc.greater_equal(rows["log_offset"], self._next_offset)))
@@ -218,13 +217,12 @@ class CarriedLog:
         return self._fold_groups(records.filter(is_understood))
 
     def facts(self) -> CommitFacts:
-        """Return what is known of commits."""
         if not self._held:
             return self._commits.facts()
         return self._commits.facts_with(commits(pa.concat_tables(self._held), self._all_markers()))
 
     def ends(self) -> Iterator[Told]:
-        """Yield the rows of the history that hold as long as nothing follows: the groups, and what is under way."""
+        """Yield the history rows that hold if the log ends here: groups, and unfinished rebalances."""
         for group_id, group in self._groups.items():
             if group.ends is None:
                 fold: GroupFold = pickle.loads(pickle.dumps(group.fold))
@@ -285,7 +283,7 @@ class CarriedLog:
         return sum(int(one.num_rows) for one in self._held) > HELD_MAX
 
     def _let_go(self) -> None:
-        """Fold what lies before the first commit of a transaction that is open."""
+        """Fold the commits before the first one of an open transaction."""
         held = pa.concat_tables(self._held)
         found = commits(held, self._all_markers())
         is_open = pc.fill_null(pc.equal(found["transaction"], OPEN), False)

@@ -41,17 +41,17 @@ from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory
 
 BATCH_ROWS = 131_072
-"""How many rows are read back at a time."""
+"""Number of rows read back at a time."""
 
 
 @define
 class LogPartition:
-    """What was written of one log partition.
+    """The written files of one log partition.
 
     Attributes:
-        number: which it is; None if that is not known.
-        files: of the table of records, in the order of the log.
-        is_sorted: the records in them are in the order of their offsets: it isn't a damaged log, nor two copies of one.
+        number: its number; None if unknown.
+        files: of the table of records, in log order.
+        is_sorted: offsets increase; false for a damaged log, or two copies of one.
     """
 
     number: int | None
@@ -101,7 +101,7 @@ class Accounts:
             yield batch
 
     def ranges(self) -> pa.Table:
-        """Return rows about ranges of bytes: corrupt ones, and accounts of what was read."""
+        """Return the rows about byte ranges."""
         return pa.concat_tables([RANGES.empty_table(), *self._ranges]).combine_chunks()
 
 
@@ -111,7 +111,7 @@ RANGES = pa.schema(
         for name in ("kind", "log_partition", "file", "position", "size_bytes", "problem", "log_offset", "end_offset")
     ]
 ).append(RECORDS.field("complete_from"))
-"""The columns of rows about ranges of bytes that mean something."""
+"""Columns of rows about byte ranges."""
 
 
 def corrupt(ranges: pa.Table) -> pa.Table:
@@ -122,7 +122,7 @@ def corrupt(ranges: pa.Table) -> pa.Table:
 
 
 Span = tuple[int, int, int]
-"""A range of offsets that was read: the first, the one behind the last, and from which on none is missing."""
+"""A range of offsets: the first, the one after the last, and the one from which on none is missing."""
 
 
 def read_spans(records: pa.Table) -> list[Span]:
@@ -133,12 +133,12 @@ def read_spans(records: pa.Table) -> list[Span]:
 
 @frozen
 class Decoded:
-    """What came of decoding.
+    """Result of decoding.
 
     Attributes:
-        partitions: by log partition, in the order in which they came.
-        written: how much that is.
-        accounts: what was noted of all rows.
+        partitions: the log partitions, in order of appearance.
+        written: counts of written rows.
+        accounts: counts and ranges of all rows.
     """
 
     partitions: Sequence[LogPartition]
@@ -219,7 +219,7 @@ _NEEDED = frozenset(
 ).union(WRITTEN_COMMITS.names)
 
 FOLDED_COLUMNS = tuple(name for name in RECORDS.names if name in _NEEDED)
-"""The columns of the table of records that :meth:`PartitionFold.add` needs, besides ``log_partition``."""
+"""Columns for :meth:`PartitionFold.add`, without ``log_partition``."""
 
 DECODED_COLUMNS = (*FOLDED_COLUMNS, "control_type", "end_offset", "complete_from")
 """The columns of the table of records that :func:`fold_batches` needs."""
@@ -256,7 +256,7 @@ class PartitionFold:
 
 
 def fold_batches(number: int | None, batches: Iterable[pa.RecordBatch]) -> PartitionFold:
-    """Return the fold of a log partition from its rows, which are held in memory, whatever their order."""
+    """Return the fold of a log partition from rows in any order, which are held in memory."""
     empty = RECORDS.empty_table().select(DECODED_COLUMNS)
     rows = pa.concat_tables([empty, *(pa.Table.from_batches([batch.select(DECODED_COLUMNS)]) for batch in batches)])
     fold = PartitionFold(number, Markers(rows.filter(is_marker(rows))), read_spans(rows))
@@ -285,14 +285,14 @@ KEYS = pa.schema(
         *(("last_offset", pa.int64()), ("last_size_bytes", pa.int64()), ("last_is_tombstone", pa.bool_())),
     ]
 )
-"""What is kept: for each key how many records it has, and what the last one is."""
+"""Counts of records by key, with the last record of each."""
 
 _READ_COUNTS = arrow_schema(READ_COUNTS)
 _ROWS_MIN = 262_144
 
 
 class LoadFold:
-    """Counts rows of the table of records, whatever their order."""
+    """Counts of rows of the table of records, in any order."""
 
     def __init__(self) -> None:
         self._waiting: list[pa.Table] = []
@@ -301,14 +301,13 @@ class LoadFold:
         self._counts = _READ_COUNTS.empty_table()
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows with :data:`COUNTED_COLUMNS`."""
         self._waiting.append(rows.select(COUNTED_COLUMNS))
         self._waiting_rows += rows.num_rows
         if self._waiting_rows >= max(_ROWS_MIN, self._keys.num_rows):
             self._fold()
 
     def take(self, other: LoadFold) -> None:
-        """Take what another one has counted."""
+        """Add the counts of another fold."""
         self._keys = summed_keys([self.keys(), other.keys()])
         self._counts = summed_counts([self._counts, other.read_counts()])
 
@@ -393,7 +392,7 @@ def summed_keys(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _by_group(keys: pa.Table) -> pa.Table:
-    """Return one row for each group of a log partition, and one for what has none."""
+    """Return one row for each group of a log partition, and one for records without a group."""
     summed = keys.select(["log_partition", "group_id", "first_ms", "last_ms"])
     for name, (condition, values) in _of_key(keys).items():
         summed = summed.append_column(name, pc.if_else(condition, values, None))
@@ -406,7 +405,7 @@ def _by_group(keys: pa.Table) -> pa.Table:
 
 
 def _of_key(keys: pa.Table) -> dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]]:
-    """Return what to sum up over keys: which of them count, and how much of each."""
+    """Return the sums over keys: a mask and an amount for each."""
     kind, count, tombstones = keys["kind"], keys["count"], keys["tombstones"]
     size_bytes = keys["size_bytes"]
     is_record, is_control = pc.equal(kind, KIND_RECORD), pc.equal(kind, KIND_CONTROL)
@@ -432,7 +431,7 @@ def _of_key(keys: pa.Table) -> dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 
 def _load(partition: int | None, groups: list[Row]) -> Row:
-    """Return the row of a log partition from those of its groups."""
+    """Return the row of a log partition from the rows of its groups."""
     found: Row = {"log_partition": partition}
     found |= {name: sum(row[name] or 0 for row in groups) for name in _SUMS}
     file_bytes = [row["file_bytes"] for row in groups if row["file_bytes"] is not None]

@@ -1,11 +1,11 @@
 """Replay of each group's records by a coordinator, whose responses are compared with the tables.
 
-A :class:`groupcoord.GroupCoordinator` for each group loads them from a log store that streams them in the log's order,
-so one group's state and one Arrow batch are held at a time. The responses are those to DescribeGroups,
-ConsumerGroupDescribe and OffsetFetch, with the generation of classic groups and the partitions of consumer groups.
+A :class:`groupcoord.GroupCoordinator` for each group loads its records from a log store that streams them in log order,
+so one group's state and one Arrow batch are in memory. The responses are those to DescribeGroups, ConsumerGroupDescribe
+and OffsetFetch, with the generation of classic groups and the partitions of consumer groups.
 
-Outside of transactions the last commit and the last tombstone of each partition are loaded: earlier ones change no
-response. Transaction markers have no group; each is passed to the groups that its producer wrote to.
+Outside transactions only the last commit and tombstone of each partition are loaded: earlier ones change no response.
+Transaction markers have no group; each is passed to the groups that its producer wrote to.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ REPLAYED = (
     *("leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id"),
     *("producer_id", "producer_epoch", "is_transactional", "key", "value"),
 )
-"""The columns of the table of records that are needed, besides the log partition and the group."""
+"""Required columns of the table of records, without the log partition and the group."""
 
 ROWS_MAX = 4_096
-"""How many answers are gathered for one Arrow batch."""
+"""Number of rows per Arrow batch."""
 
 RECORDS_FIELD = "records"
-"""The field that says how many records were replayed."""
+"""The field with the number of replayed records."""
 
 NO_PARTITION = -1
 """Stands for a log partition that is not known."""
@@ -78,7 +78,7 @@ ANSWERS = (
     Column("text", pa.string(), "what the coordinator answers"),
     Column("number", pa.int64(), "how many records were replayed, for the field records"),
 )
-"""What coordinators answer: one row for each field of a group or an offset."""
+"""Responses of coordinators: one row for each field of a group or an offset."""
 
 
 class _Key(NamedTuple):
@@ -87,10 +87,10 @@ class _Key(NamedTuple):
 
 
 class ReplayedLog:
-    """A log store with the records of one group, which come as they are read; nothing can be written.
+    """Read-only log store of one group's records, which are streamed.
 
     Attributes:
-        record_count: how many records were read.
+        record_count: number of records read.
     """
 
     def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
@@ -102,7 +102,7 @@ class ReplayedLog:
         raise NotLeaderError
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Refuse: coordinators load by :meth:`read_last` where there is one."""
+        """Raise an error: coordinators load by :meth:`read_last` if the store has it."""
         raise StorageError("these records can only be read by read_last")
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
@@ -123,7 +123,7 @@ def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
-    """Yield what a coordinator that loads a group's records says of it."""
+    """Yield the responses of a coordinator that loaded a group's records."""
     coordinator = GroupCoordinator(config=_ONE_PARTITION, clock=ManualClock(0), log_store=log)
     coordinator.load(0)
     place = {"log_partition": key.log_partition, "group_id": key.group_id}
@@ -146,12 +146,11 @@ class _Runs:
         self._next: tuple[_Key, pa.RecordBatch] | None = next(self._batches, None)
 
     def __iter__(self) -> Iterator[_Key]:
-        """Yield the group that comes now, and the next one once its entries were taken."""
+        """Yield each group; the next one follows once its entries have been read."""
         while self._next is not None:
             yield self._next[0]
 
     def entries(self, key: _Key) -> Iterator[LogRecord | LoadedCommits]:
-        """Yield the records of the group that comes now."""
         last_offset: int | None = None
         while self._next is not None and self._next[0] == key:
             batch = self._next[1]
@@ -243,7 +242,7 @@ def _commit(group_id: str, columns: dict[str, list[Any]], row: int) -> OffsetCom
 
 
 def _description(coordinator: GroupCoordinator, group_id: str) -> dict[str, str]:
-    """Return what a coordinator says of a group and its members, by field; nothing if it does not know the group."""
+    """Return a coordinator's description of a group and its members by field; empty if the group does not exist."""
     partition = coordinator.partition(0)
     assert partition is not None
     group = partition.groups.get(group_id)
@@ -319,7 +318,7 @@ _ROWS_MIN, _ROWS_MAX = 262_144, 8_192
 
 
 class Replayed:
-    """Gathers what coordinators load of one log partition."""
+    """The records of one log partition that coordinators load."""
 
     def __init__(self) -> None:
         self._others: list[pa.Table] = []
@@ -330,7 +329,6 @@ class Replayed:
         self._waiting_rows = 0
 
     def add(self, records: pa.Table) -> None:
-        """Take records in the order of the log."""
         partition = pc.fill_null(records["log_partition"], NO_PARTITION)
         records = records.set_column(records.schema.get_field_index("log_partition"), "log_partition", partition)
         is_known = every(pc.equal(records["kind"], KIND_RECORD), pc.is_null(records["problem"]))

@@ -1,7 +1,6 @@
 """Kafka cluster as the live tools query it: metadata, offsets, records, groups and their commits.
 
-The event loop of its connections runs in a thread, so that callers need none, and may have one that runs already, as
-in a notebook.
+The event loop of its connections runs in a thread, so that callers may have one of their own, as in a notebook.
 """
 
 from __future__ import annotations
@@ -67,10 +66,10 @@ from groupcoord.schema.engine import Values
 from groupcoord.wire.api import ProtocolError
 
 FETCH_WAIT_MAX_MS = 500
-"""How long a broker may wait for something to fetch."""
+"""Time that a broker may wait for records."""
 
 LIST_WAIT_MAX_MS = 30_000
-"""How long a broker may look for an offset in another tier of storage."""
+"""Time that a broker may search an offset in tiered storage."""
 
 _FETCH, _LIST_OFFSETS, _METADATA, _DESCRIBE_CONFIGS = 1, 2, 3, 32
 _VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13), _DESCRIBE_CONFIGS: (1, 4)}
@@ -85,7 +84,7 @@ def _unlisted(error_code: ErrorCode) -> ListedOffset:
 
 
 class KafkaCluster:
-    """A cluster, asked over the network. See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
+    """A :class:`groupcoord.analysis.live.cluster.LiveCluster` over the network."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -160,7 +159,7 @@ class KafkaCluster:
         check_error(values.get("error_code", ErrorCode.NONE), partition.topic, "READ")
         parts = [one for topic in values["responses"] for one in topic["partitions"]]
         if not parts:
-            # A broker that throttles leaves everything out, and says for how long; it may say anything.
+            # A throttling broker leaves everything out and returns the delay, which may be any number.
             time.sleep(min(max(values["throttle_time_ms"], 0), self._settings.request_timeout_ms) / 1000)
             raise TransientClusterError(f"{partition.topic}-{partition.partition}: throttled by the broker")
         (found,) = parts
@@ -218,9 +217,9 @@ class KafkaCluster:
         return self._run(self._client.send_to_any(request))
 
     def _ask_all(self, requests: Mapping[int, Request]) -> dict[int, Answer]:
-        """Send requests to several brokers at once; return the answers, without brokers that fail or are late.
+        """Send requests to several brokers at once; return the responses, without those of failing or late brokers.
 
-        Late is who does not answer within :data:`SETTLE_MS` of the first answer.
+        A broker is late :data:`SETTLE_MS` after the first response.
         """
 
         async def ask() -> dict[int, Answer]:
@@ -246,7 +245,7 @@ class KafkaCluster:
         return self._run(ask())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, and raise errors of the client as those of the live tools."""
+        """Run a coroutine in the loop, and convert errors of the client."""
         where = self._settings.bootstrap_servers
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -306,12 +305,12 @@ def _fetch(partition: TopicPartition, topic_id: UUID, offset: int, max_bytes: in
 
 
 FIRST_ANSWER_MS = 4_000
-"""How long a run tries to connect at its start: where a wrong port is named, nobody ever answers."""
+"""Time for the first connection of a run: a wrong port never responds."""
 
 
 @contextmanager
 def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator[tuple[LiveCluster, Patience]]:
-    """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be."""
+    """Connect to a cluster within the context; yield it with its retry policy."""
     try:
         settings = address.settings()
         longest_ms = FIRST_ANSWER_MS if begins_run else settings.default_api_timeout_ms

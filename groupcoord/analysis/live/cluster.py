@@ -17,11 +17,11 @@ from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.schema.engine import Values
 
 NO_BROKER = -1
-"""The leader of a partition that has none."""
+"""Leader of a partition without one."""
 
 
 class LogEnd(IntEnum):
-    """Which offset of a log is asked for, by the numbers of ListOffsets."""
+    """Special timestamps of ListOffsets."""
 
     LATEST = -1
     EARLIEST = -2
@@ -29,12 +29,12 @@ class LogEnd(IntEnum):
 
 @frozen
 class TopicMetadata:
-    """A topic, as the cluster tells of it.
+    """Metadata of a topic.
 
     Attributes:
-        name: of the topic.
+        name: its name.
         topic_id: its id; zero from brokers before Kafka 2.8.
-        leaders: by partition, the id of the broker that leads it; -1: nobody does now.
+        leaders: id of the leader by partition; -1 without one.
     """
 
     name: str
@@ -44,12 +44,12 @@ class TopicMetadata:
 
 @frozen
 class ClusterMetadata:
-    """The cluster, and the topics that were asked for.
+    """Metadata of the cluster and the requested topics.
 
     Attributes:
         cluster_id: its id.
         topics: by name.
-        errors: of those that aren't told of, Kafka's error codes by name.
+        errors: Kafka's error codes by name, for all others.
     """
 
     cluster_id: str
@@ -58,12 +58,12 @@ class ClusterMetadata:
 
 
 class ListedOffset(NamedTuple):
-    """An end of a log.
+    """An offset from ListOffsets.
 
     Attributes:
-        error_code: Kafka's; 0: none, and the rest holds.
-        offset: of the log.
-        leader_epoch: in which it was written; -1: not told.
+        error_code: Kafka's; 0 for none.
+        offset: the offset.
+        leader_epoch: its leader epoch; -1 if unknown.
     """
 
     error_code: int
@@ -72,12 +72,12 @@ class ListedOffset(NamedTuple):
 
 
 class FetchedBytes(NamedTuple):
-    """What one fetch brought.
+    """A Fetch response of one partition.
 
     Attributes:
-        batches: back to back; the first may begin before the offset asked for, the last may be cut short.
-        high_watermark: up to where the log is replicated, and can be read.
-        log_start_offset: where the log begins.
+        batches: contiguous; the first may start before the requested offset, the last may be cut short.
+        high_watermark: end of the replicated records.
+        log_start_offset: start of the log.
     """
 
     batches: bytes
@@ -86,13 +86,13 @@ class FetchedBytes(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group, as the broker lists it that coordinates it.
+    """A group in the list of its coordinator.
 
     Attributes:
         group_id: the group.
-        type: as Kafka calls it.
-        state: likewise; empty if it isn't told.
-        protocol_type: what its members speak; empty if it has none.
+        type: Kafka's group type.
+        state: Kafka's state; empty if unknown.
+        protocol_type: its protocol type, or empty.
     """
 
     group_id: str
@@ -102,11 +102,11 @@ class ListedGroup(NamedTuple):
 
 
 class ListedGroups(NamedTuple):
-    """The groups of one broker: those that the user may describe.
+    """Groups of one broker that the user may describe.
 
     Attributes:
-        error_code: Kafka's; 0: none.
-        groups: in no order.
+        error_code: Kafka's; 0 for none.
+        groups: in any order.
     """
 
     error_code: int
@@ -114,10 +114,10 @@ class ListedGroups(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """Who coordinates a group.
+    """Coordinator of a group.
 
     Attributes:
-        error_code: Kafka's; 0: none.
+        error_code: Kafka's; 0 for none.
         broker: its id.
     """
 
@@ -126,17 +126,17 @@ class Coordinator(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group and its members.
+    """Description of a group and its members.
 
     Attributes:
-        error_code: Kafka's; 0: none, and the rest holds.
-        state: as Kafka calls it.
-        protocol_type: what its members speak; empty if it has none.
-        protocol: the assignor; None: there is none now.
-        group_epoch: of a consumer group; None, as the next one, in a classic group.
-        assignment_epoch: of its target assignment.
-        members: as the answer has them, by kio's names.
-        subtopologies: of a streams group, the source topics of each subtopology.
+        error_code: Kafka's; 0 for none.
+        state: Kafka's state.
+        protocol_type: its protocol type, or empty.
+        protocol: the assignor, or None.
+        group_epoch: of a KIP-848 group; None in a classic group.
+        assignment_epoch: of its target assignment; None in a classic group.
+        members: as in the response, by kio's names.
+        subtopologies: source topics of each subtopology of a streams group.
     """
 
     error_code: int
@@ -150,16 +150,16 @@ class DescribedGroup(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset, or the start offset of a share group in a partition.
+    """A committed offset, or the start offset of a share group.
 
     Attributes:
         topic: the topic.
         partition: its partition.
-        offset: the next one to read; of a share group, the first that may be delivered still. -1: none.
-        leader_epoch: -1: none.
-        metadata: the client's text.
-        error_code: Kafka's; 0: none.
-        lag: of a share group, how many records are not finished, as its coordinator counts them; None: not known.
+        offset: next offset to read; for a share group, the first one in flight. -1 for none.
+        leader_epoch: -1 for none.
+        metadata: the client's metadata.
+        error_code: Kafka's; 0 for none.
+        lag: lag of a share group from its coordinator; None if unknown.
     """
 
     topic: str
@@ -172,11 +172,11 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupOffsets(NamedTuple):
-    """The committed offsets of a group in topics that the user may describe.
+    """Committed offsets of a group in topics that the user may describe.
 
     Attributes:
-        error_code: Kafka's; 0: none.
-        offsets: in no order.
+        error_code: Kafka's; 0 for none.
+        offsets: in any order.
     """
 
     error_code: int
@@ -187,59 +187,59 @@ class LiveCluster(Protocol):
     """A cluster that answers. Every call raises the errors of :mod:`groupcoord.analysis.errors`."""
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """Ask for topics, None for all, from any broker, and remember who leads their partitions."""
+        """Request topics, or all for None, and cache the leaders of their partitions."""
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
-        """Ask for an end of logs, with one request to each broker that leads some."""
+        """Request offsets of partitions, with one request to each leader."""
 
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
         """Fetch batches as they lie in the log, of open and aborted transactions too, from an offset on."""
 
     def brokers(self) -> Sequence[int]:
-        """Return the ids of the brokers that there are now."""
+        """Return the ids of the present brokers."""
 
     def describe_configs(self, broker: int, names: Collection[str]) -> Mapping[str, str | None]:
-        """Ask a broker for settings of its own, by name; those that it doesn't know are missing."""
+        """Return the broker settings with these names; unknown ones are missing."""
 
     def is_told_all_groups(self) -> bool:
-        """Ask whether lists of groups leave none out: the user has DESCRIBE on the cluster."""
+        """Return whether lists of groups are complete: the user has DESCRIBE on the cluster."""
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """Ask a broker which groups it coordinates."""
+        """Return the groups that a broker coordinates."""
 
     def coordinators(self, group_ids: Collection[str]) -> Mapping[str, Coordinator]:
-        """Ask any broker who coordinates groups, be they there or not."""
+        """Return the coordinators of groups, whether they exist or not."""
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> Mapping[str, DescribedGroup]:
-        """Ask a broker for groups, by id."""
+        """Return descriptions of groups by id."""
 
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """Ask a broker for all offsets that groups have committed, by group."""
+        """Return all committed offsets by group."""
 
     def share_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """Ask a broker for the start offsets of share groups in their partitions, by group."""
+        """Return the start offsets of share groups by group."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class OffsetOutOfRangeError(Exception):
-    """A fetch asked for an offset that the log does not hold."""
+    """A fetch offset is outside the log."""
 
 
 BACKOFF_MAX_MS = 1_000
 """``retry.backoff.max.ms`` of Kafka's clients: waits double up to this."""
 
 SETTLE_MS = 2_000
-"""How long to retry for a part of an answer, such as one partition's leader, while the rest is there."""
+"""Time to retry a part of a response, such as one partition's leader."""
 
 T = TypeVar("T")
 
 
 class Patience:
-    """Tries again until it works, or nothing has worked for so long."""
+    """Retry policy: until success, or no progress for a time."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class Patience:
         self._wait = wait
 
     def try_for(self, work: Callable[[], T], mend: Callable[[], object] = lambda: None) -> T:
-        """Return what ``work`` returns when it works."""
+        """Return the result of ``work`` once it succeeds."""
         deadline_s = self._now_s() + self._timeout_ms / 1000
         backoff_ms = self._backoff_ms
         while True:
@@ -270,7 +270,7 @@ class Patience:
                 mend()
 
     def collect(self, work: Callable[[], T], is_whole: Callable[[T], bool]) -> T:
-        """Return what ``work`` returns, as soon as that is whole, or else the last of it after :data:`SETTLE_MS`."""
+        """Return the first complete result of ``work``, or the last one after :data:`SETTLE_MS`."""
         found: list[T] = []
 
         def attempt() -> T:
@@ -288,7 +288,7 @@ class Patience:
             return found[0]
 
     def at(self, cluster: LiveCluster, partition: TopicPartition, work: Callable[[], T]) -> T:
-        """Like :meth:`try_for`, for work at the leader of a partition: who that is is asked anew after a failure."""
+        """Like :meth:`try_for`, for a request to a partition's leader, which is looked up again after a failure."""
         return self.try_for(work, lambda: cluster.metadata([partition.topic]))
 
 
@@ -318,16 +318,16 @@ DESCRIBED_BY = {
 """By type of group, the API that describes it."""
 
 _DESCRIBE_BIT = 1 << 8
-"""Kafka's operation DESCRIBE among those that an answer says a user may do."""
+"""Bit of DESCRIBE in the authorized operations of a response."""
 
 
 def cluster_request() -> Request:
-    """Return the question what the user may do with the cluster."""
+    """Return the request for the authorized operations on the cluster."""
     return _request(_DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True, "endpoint_type": 1})
 
 
 def may_describe_cluster(values: Values) -> bool:
-    """Tell by the answer whether the user may describe the cluster, and so is told of all its groups."""
+    """Return whether the user may describe the cluster, so that lists of groups are complete."""
     return bool(values["cluster_authorized_operations"] & _DESCRIBE_BIT)
 
 
@@ -337,7 +337,7 @@ def list_groups_request() -> Request:
 
 
 def listed_groups(values: Values) -> ListedGroups:
-    """Return the groups that a broker coordinates; before Kafka 3.8 all are classic ones, or of no told type."""
+    """Return the groups that a broker coordinates; before Kafka 3.8 they are classic or of unknown type."""
     groups = [
         ListedGroup(
             one["group_id"],

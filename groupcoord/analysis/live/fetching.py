@@ -24,23 +24,23 @@ from groupcoord.records.batches import BatchRecord
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 
 FETCH_BYTES = 4_194_304
-"""How much to ask for at a time; a larger batch comes whole."""
+"""Bytes per Fetch; a larger batch comes whole."""
 
 DELETED = "deleted from the log before it was read"
 
 _BATCH_START = Struct(">qi11xi")
-"""A batch's first offset, its length, and from the first slot to the last; in between what doesn't matter here."""
+"""Base offset, length and last offset delta in a batch header."""
 
 _LOG_OVERHEAD_BYTES = 12
 
 
 @frozen
 class Portion:
-    """Batches that lie back to back.
+    """Contiguous batches.
 
     Attributes:
-        offset: from which on they were asked for.
-        batches: the bytes, from the first batch that belongs to the range; the last may be cut short.
+        offset: the fetch offset.
+        batches: from the first batch of the range on; the last may be cut short.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class Portion:
 
     @property
     def claimed_end(self) -> int:
-        """The offset behind the first batch, as its header has it, which may be damaged."""
+        """The offset after the first batch by its header, which may be corrupt."""
         base_offset, _, delta = _BATCH_START.unpack_from(self.batches)
         return int(base_offset + delta + 1)
 
@@ -76,7 +76,7 @@ class RangeFetcher:
         self._patience.try_for(self._find)
 
     def next(self, offset: int) -> Portion | Lost | None:
-        """Return what lies at an offset and behind; None: nothing more in this range."""
+        """Return the batches at an offset; None at the end of the range."""
         while offset < self._range.end:
             found = self._patience.try_for(partial(self._fetch, offset), self._find)
             if isinstance(found, Lost):
@@ -89,13 +89,13 @@ class RangeFetcher:
                 )
                 return None if is_over else Portion(offset, found.batches[start:])
             if not found.batches:
-                return None  # compaction has left nothing up to the end
+                return None  # compaction left no record up to the end
             if offset == asked:
                 raise ClusterError(f"{self._range.name_at(offset)}: the broker gives only what lies before")
         return None
 
     def behind(self, portion: Portion, next_offset: int | None) -> int:
-        """Return from where on to go on behind a portion."""
+        """Return the next fetch offset."""
         for offset in (next_offset, portion.claimed_end if len(portion.batches) >= _BATCH_START.size else None):
             if offset is not None and offset > portion.offset:
                 return offset
@@ -136,7 +136,7 @@ class RangeFetcher:
         return listed.offset
 
     def _skip(self, batches: bytes, offset: int) -> tuple[int, int]:
-        """Return where the first batch of this range starts, behind those that begin before it, and its offset."""
+        """Return the position and offset of the first batch that belongs to this range."""
         position = 0
         while offset != self._owns_from and position + _BATCH_START.size <= len(batches):
             base_offset, length, delta = _BATCH_START.unpack_from(batches, position)
@@ -150,7 +150,7 @@ class RangeFetcher:
 def sound_batches(
     cluster: LiveCluster, offset_range: OffsetRange, patience: Patience
 ) -> Iterator[SoundBatch | Damage | Lost]:
-    """Yield the sound batches of a range, and what is damaged or deleted between them."""
+    """Yield the sound batches of a range, with damaged and deleted offsets between them."""
     fetcher = RangeFetcher(cluster, offset_range, patience)
     offset = offset_range.start
     while (portion := fetcher.next(offset)) is not None:
@@ -171,18 +171,18 @@ def sound_batches(
 
 
 WAIT_MS, BACKOFF_MS = 2_000, 100
-"""How long to wait for a leader. What isn't told by then, looks at the ends tell."""
+"""Time to wait for a leader; a missing record time leaves the lag to the samples."""
 
 FETCHES_MAX = 8
-"""So many batches are looked at that hold no record any more, or only markers of transactions."""
+"""Number of batches without records, or with only transaction markers, that are skipped."""
 
 _BATCH = 1
-"""With so few bytes allowed a broker gives one batch, whatever its size."""
+"""Fetch size with which a broker returns one batch of any size."""
 
 
 def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return when the next records were written (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`), where that is
-    told.
+    """Return the timestamps of the next records (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`) that are
+    known.
     """
     patience, found = Patience(WAIT_MS, BACKOFF_MS), []
     with connection(address) as (cluster, _):
@@ -198,10 +198,10 @@ def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -
 def next_record_ms(
     cluster: LiveCluster, patience: Patience, partition: TopicPartition, offset: int, end_offset: int
 ) -> int | None:
-    """Return the timestamp of the first record at an offset or behind it, in milliseconds since 1970.
+    """Return the timestamp of the first record at or after an offset, in milliseconds since 1970.
 
-    None if that can't be told: there is none, the user may not read the topic, the offset is deleted, the batch is
-    damaged or has no timestamps, or no broker answers.
+    None if there is none, READ is missing, the offset is deleted, the batch is corrupt or without timestamps, or no
+    broker responds.
     """
     for _ in range(FETCHES_MAX):
         if offset >= end_offset:
@@ -225,7 +225,7 @@ def _first(records: list[BatchRecord], offset: int) -> BatchRecord | None:
 
 
 class ClusterTask:
-    """Ranges of offsets. It says where the cluster is, and nothing that is secret."""
+    """Offset ranges of a cluster, without secrets."""
 
     def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
         self.address = address
@@ -271,7 +271,7 @@ def check_topic(
 def cluster_tasks(
     address: ClusterAddress, topic: str, partitions: Collection[int], split_bytes: int
 ) -> list[ClusterTask]:
-    """Return what there is to read of a topic now, cut into tasks of about ``split_bytes``."""
+    """Return the present content of a topic, as tasks of about ``split_bytes``."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]
@@ -285,7 +285,7 @@ def tasks_between(
     topic_id: str,
     split_bytes: int,
 ) -> list[ClusterTask]:
-    """Return what lies between two offsets of each log partition, cut into tasks."""
+    """Return the ranges between two offsets of each log partition as tasks."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, tuple(end))
         check_same(ends, topic_id, start)
@@ -298,7 +298,7 @@ def tasks_between(
 
 
 def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
-    """Make sure that what was read is a part of the logs still."""
+    """Raise LogCutError if the offsets that were read are not part of the logs any more."""
     name = ends.topic.name
     if str(ends.topic.topic_id) != topic_id:
         raise LogCutError(f"topic {name} was deleted, and made again: begin anew, in another directory")
@@ -312,7 +312,7 @@ def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> No
 def rows_of_offsets(
     cluster: LiveCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range. What was deleted before it could be read is a row of kind ``corrupt``."""
+    """Yield the rows of a range. Offsets deleted before they were read are a row of kind ``corrupt``."""
     fetcher = RangeFetcher(cluster, offset_range, patience)
     offset = offset_range.start
     while (portion := fetcher.next(offset)) is not None:

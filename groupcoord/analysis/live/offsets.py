@@ -1,8 +1,8 @@
 """Offsets of a topic in a running cluster: log start and end offsets, and the offset ranges that are read.
 
-A range owns the batches whose first offset lies in it, so ranges can be cut at any offset and are read independently.
-The size of a range does not follow from its offsets: compaction leaves few of many records at the start of a log. So
-logs of many offsets are probed at some places before they are cut.
+A range owns the batches whose base offset is in it, so ranges can be cut at any offset and read independently. Its size
+does not follow from its offsets, since compaction removes records at the start of a log. So logs of many offsets are
+probed before they are cut.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from groupcoord.errors import ErrorCode
 
 
 class PartitionEnds(NamedTuple):
-    """Where the log of a partition begins and ends.
+    """Start and end offsets of a partition.
 
     Attributes:
         topic: the topic.
-        topic_partition: its partition; None: the cluster tells nothing of the whole topic.
-        at_ms: when this was asked.
-        log_start_offset: the first offset of the log; None, as the next two, if that isn't told.
+        topic_partition: its partition; None if the whole topic is unknown.
+        at_ms: time of the request.
+        log_start_offset: first offset of the log; None if unknown, as the next two.
         end_offset: the high watermark.
-        last_stable_offset: the first offset of an open transaction, or the high watermark.
-        leader_epoch: of the log's leader; -1: not told.
-        error_code: Kafka's; 0: none.
+        last_stable_offset: first offset of an open transaction, or the high watermark.
+        leader_epoch: leader epoch of the log; -1 if unknown.
+        error_code: Kafka's; 0 for none.
     """
 
     topic: str
@@ -61,8 +61,8 @@ def list_ends(
 ) -> list[PartitionEnds]:
     """Return the ends of topics' partitions, from three ListOffsets requests to each broker.
 
-    A partition without a leader delays no other: it is a row with an error, as is one whose leader does not answer
-    within :data:`groupcoord.analysis.live.cluster.SETTLE_MS`.
+    A partition without a leader is a row with an error, as is one whose leader does not respond within
+    :data:`groupcoord.analysis.live.cluster.SETTLE_MS`.
     """
 
     def ask() -> list[PartitionEnds]:
@@ -73,7 +73,7 @@ def list_ends(
 
 
 def _may_settle(row: PartitionEnds) -> bool:
-    """Tell whether the named leader has failed, so that another one may be elected now."""
+    """Return whether the leader has failed, so that another may be elected."""
     has_leader = row.error_code != ErrorCode.LEADER_NOT_AVAILABLE
     return row.topic_partition is not None and has_leader and row.error_code in TRANSIENT
 
@@ -99,13 +99,13 @@ def _told(answer: ListedOffset) -> int | None:
 
 
 SPLIT_BYTES = 67_108_864
-"""How much of a log one task reads, about."""
+"""Approximate bytes of a log per task."""
 
 PROBED_OFFSETS_MIN = 100_000
 """Logs of fewer offsets are small however large their batches, and read as they are."""
 
 PROBES = 8
-"""At so many places a log is probed."""
+"""Number of probes of a log."""
 
 PROBE_BYTES = 65_536
 
@@ -122,9 +122,9 @@ class OffsetRange:
         cluster_id: of the cluster.
         topic: the topic's name; ``topic_id`` is its id.
         partition: of the topic.
-        start: the first offset; ``end`` is the first behind it.
-        is_first: it owns the batch that ``start`` lies in, too: that is where the log begins.
-        size_bytes: how much that is, about; what is not known counts as 0.
+        start: the first offset; ``end`` is the one after the last.
+        is_first: it also owns the batch around ``start``, the log start.
+        size_bytes: approximate size; 0 if unknown.
     """
 
     cluster_id: str
@@ -142,20 +142,20 @@ class OffsetRange:
         return TopicPartition(self.topic, self.partition)
 
     def name_at(self, offset: int) -> str:
-        """Return the name of what is read from an offset on, as the column ``file`` has it."""
+        """Return the value of the column ``file`` for an offset."""
         return f"kafka://{self.cluster_id}/{self.topic}-{self.partition}@{offset}"
 
 
 @frozen
 class TopicEnds:
-    """A topic, and where the logs of its partitions begin and end now.
+    """A topic with the start and end offsets of its logs.
 
     Attributes:
         cluster_id: of the cluster.
-        topic: what the cluster tells of it.
-        starts: the first offset of each log, by partition.
-        ends: the high watermark of each, by partition.
-        leaderless: partitions that no broker leads now, whose log can't be read.
+        topic: its metadata.
+        starts: log start offset by partition.
+        ends: high watermark by partition.
+        leaderless: partitions without a leader.
     """
 
     cluster_id: str
@@ -178,7 +178,7 @@ class TopicEnds:
 
 
 def check_readable(cluster: LiveCluster, patience: Patience, ends: TopicEnds) -> None:
-    """Make sure that a topic that may be described may be read, too, by a look at one batch."""
+    """Raise an error if a topic may be described but not read, by fetching one batch."""
     partition = min(ends.ends)
     for one in ends.whole()[:1] or [ends.range(partition, ends.starts[partition], 0)]:
         with suppress(OffsetOutOfRangeError):
@@ -266,11 +266,11 @@ def _joined(pieces: list[OffsetRange]) -> OffsetRange:
 
 
 def _density(cluster: LiveCluster, whole: OffsetRange, start: int, end: int) -> float:
-    """Return how many bytes there are for each offset, by a small look at what lies at the start."""
+    """Return the bytes per offset at the start of a range, by a small fetch."""
     try:
         found = cluster.fetch_raw(whole.topic_partition, start, PROBE_BYTES).batches
     except OffsetOutOfRangeError:
-        return 0.0  # deleted meanwhile; whoever reads it tells
+        return 0.0  # deleted meanwhile, which the reader reports
     size_bytes, next_offset, position = 0, start, 0
     while position + _DELTA_POSITION + _LAST_OFFSET_DELTA.size <= len(found):
         base_offset, length = _BATCH_START.unpack_from(found, position)
@@ -287,7 +287,7 @@ OFFSETS_RETENTION = "offsets.retention.minutes"
 
 
 def offsets_retention_minutes(cluster: LiveCluster, patience: Patience) -> int | None:
-    """Return how long offsets are kept that nobody uses; None: the cluster doesn't tell this user."""
+    """Return the offset retention; None if the user may not read it."""
 
     def ask() -> str | None:
         return cluster.describe_configs(cluster.brokers()[0], [OFFSETS_RETENTION]).get(OFFSETS_RETENTION)

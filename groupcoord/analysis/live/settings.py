@@ -1,7 +1,7 @@
-"""How to reach a cluster: the settings of Kafka's own clients, from a file of properties or the environment.
+"""Settings of connections to a cluster, under Kafka's names, from a properties file or the environment.
 
-How a client connects and logs in is read by :mod:`groupcoord.config.client_properties`; here are how long it waits, and
-where settings come from. Whoever is handed a :class:`ClusterAddress` reads the secrets where they are: it holds none.
+Security settings are parsed by :mod:`groupcoord.config.client_properties`, and timeouts here. A :class:`ClusterAddress`
+holds no secrets: they are read where they are used.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _DURATIONS_MS = {
     "default.api.timeout.ms": 60_000,
     "retry.backoff.ms": 100,
 }
-"""How long to wait, with Kafka's defaults."""
+"""Timeouts with Kafka's defaults."""
 
 log = logging.getLogger(__name__)
 
 
 @frozen
 class ClusterAddress:
-    """Where a cluster is, and where it says how to log in: what may be written into plans and logs.
+    """Address of a cluster without secrets, which may appear in plans and logs.
 
     Attributes:
-        bootstrap_servers: ``HOST:PORT`` with commas between; empty: as the file or the environment says.
-        command_config: the path of a file of properties, as Kafka's commands take it; None: the environment alone.
-        properties: more settings of a client, none of them secret; they win over the file's.
+        bootstrap_servers: ``HOST:PORT`` with commas between; empty to use the file or the environment.
+        command_config: path of a properties file as for Kafka's commands, or None.
+        properties: further client settings without secrets, which override the file.
     """
 
     bootstrap_servers: str = ""
@@ -47,7 +47,7 @@ class ClusterAddress:
     properties: Mapping[str, str] = {}
 
     def settings(self) -> ClientSettings:
-        """Return the settings, read anew."""
+        """Read the settings."""
         try:
             given = by_names_of_kafka(dict(_of_environment(os.environ)))
             if self.command_config is not None:
@@ -67,13 +67,13 @@ def cluster_address(bootstrap_servers: str, command_config: str | os.PathLike[st
 
 @frozen
 class ClientSettings:
-    """Settings of a client, checked.
+    """Validated client settings.
 
     Attributes:
-        properties: where the cluster is, and how to get in.
-        request_timeout_ms: how long one request may take.
-        default_api_timeout_ms: how long to keep at it without getting any further.
-        retry_backoff_ms: how long to wait between two attempts.
+        properties: address and security.
+        request_timeout_ms: timeout of one request.
+        default_api_timeout_ms: time to retry without progress.
+        retry_backoff_ms: time between attempts.
     """
 
     properties: ClientProperties
@@ -87,7 +87,7 @@ class ClientSettings:
         return ",".join(map(str, self.properties.addresses))
 
     def ssl_context(self) -> SSLContext | None:
-        """Return what handshakes begin with; None without TLS."""
+        """Return the TLS context; None without TLS."""
         if not self.properties.uses_tls:
             return None
         try:
@@ -103,7 +103,7 @@ def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]
 
 
 def client_settings(given: Mapping[str, str]) -> ClientSettings:
-    """Return settings out of properties. What does not say how to connect is passed over, with a line in the log."""
+    """Parse properties. Settings unrelated to connections are ignored with a log line."""
     try:
         properties = ClientProperties.from_mapping(given)
     except ConfigError as error:

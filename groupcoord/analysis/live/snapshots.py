@@ -1,7 +1,7 @@
-"""All groups of a cluster at one moment, as far as it tells: without their log, by what administrators may ask.
+"""Snapshots of all groups of a cluster, from the responses to administrative requests instead of the log.
 
-Each broker lists the groups that it coordinates, so that nobody has to be asked who does. What isn't told has a line
-that says so: a group that is gone between two requests, a permission that is missing, a broker that does not answer.
+Each broker lists the groups that it coordinates. Gaps are listed as problems: a group deleted between two requests, a
+missing permission, a broker that does not respond.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.errors import ErrorCode
 
 GROUPS_OF_REQUEST_MAX = 100
-"""So many groups are asked for at once."""
+"""Number of groups per request."""
 
 GONE = "gone, or of another type, between two requests"
 
@@ -36,18 +36,18 @@ _DEAD = "Dead"
 _OF_COORDINATORS = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
-"""Errors that end when it has settled who coordinates a group."""
+"""Errors that end once coordinators have settled."""
 
 T = TypeVar("T")
 
 
 @frozen
 class Problem:
-    """Something that a snapshot does not tell.
+    """A gap in a snapshot.
 
     Attributes:
         subject: ``group billing``, ``topic orders``, ``broker 3`` or ``cluster``.
-        text: what is wrong with it.
+        text: the reason.
     """
 
     subject: str
@@ -60,10 +60,10 @@ class GroupSnapshot:
 
     Attributes:
         group_id: the group.
-        type: as Kafka calls it.
-        described: its state and its members; None if they aren't told, or can't be asked of groups of this type.
-        offsets: what it has committed; None if that isn't told.
-        listed: what its coordinator's list says of it.
+        type: Kafka's group type.
+        described: its state and members; None if unknown or not available for its type.
+        offsets: its committed offsets; None if unknown.
+        listed: its entry in the coordinator's list.
     """
 
     group_id: str
@@ -79,12 +79,12 @@ class Snapshot:
 
     Attributes:
         asked_ms: before the first request.
-        at_ms: after the last group was described.
+        at_ms: after the last description.
         groups: by id.
-        ends: where the topics begin and end that groups have committed, or have been assigned.
-        problems: what isn't told.
-        is_whole: every broker has listed its groups: one that isn't there doesn't exist, or may not be seen.
-        missing: groups that are not told, and may be there all the same: nobody answers who would know.
+        ends: start and end offsets of the committed and assigned topics.
+        problems: gaps.
+        is_whole: every broker has listed its groups, so a missing one does not exist or may not be described.
+        missing: groups that may exist although no broker returned them.
     """
 
     asked_ms: int
@@ -104,7 +104,7 @@ def take_snapshot(
     known: Collection[str] = (),
     selection: Selection = EVERYTHING,
 ) -> Snapshot:
-    """Ask for all groups, and for the ends of their topics."""
+    """Request all groups, and the ends of their topics."""
 
     def ask() -> _Attempt:
         attempt = _Attempt(cluster, now_ms, [one for one in known if not selection.excludes(one)], selection)
@@ -135,7 +135,7 @@ def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
 
 @define
 class _Attempt:
-    """One round of requests. Whatever fails is noted, and all others are asked."""
+    """One round of requests; failures are noted, and the others are sent."""
 
     cluster: LiveCluster
     now_ms: Callable[[], int]
@@ -181,7 +181,7 @@ class _Attempt:
                 self._ask_groups(broker, group_type, groups[start : start + GROUPS_OF_REQUEST_MAX])
 
     def _look_for(self, group_ids: Sequence[str]) -> None:
-        """Ask who coordinates groups that nobody has listed: whose coordinator has answered does not exist any more."""
+        """Find coordinators of unlisted groups; a group whose coordinator responded does not exist."""
         for group_id, coordinator in self.cluster.coordinators(group_ids).items():
             if coordinator.error_code:
                 self._note(f"group {group_id}", coordinator.error_code)
@@ -228,7 +228,7 @@ class _Attempt:
         self.groups[listed.group_id] = GroupSnapshot(listed.group_id, listed.type, listed, described, known)
 
     def _answer_of(self, broker: int, question: Callable[[], T]) -> T | None:
-        """Return what a broker answers; None if it does not, which is noted."""
+        """Return a broker's response; None, with a note, if it failed."""
         try:
             return question()
         except AccessError:
@@ -240,7 +240,7 @@ class _Attempt:
             return None
 
     def _note(self, subject: str, error_code: int, what: str = "") -> None:
-        """Note an error: what is missing, and whether it is worth another try."""
+        """Note an error, and whether a retry may help."""
         if error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             told = "this user lacks the permission DESCRIBE"
         else:

@@ -1,1 +1,1 @@
-"""Runs of an analysis in this process: what is read, a log to tables and one page, and polls of a cluster's groups."""
+"""Pipelines of an analysis in this process: sources, runs over logs once or as they grow, tables and metrics."""

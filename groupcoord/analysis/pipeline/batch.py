@@ -1,4 +1,4 @@
-"""Pipeline from a log to tables, page and figures: what ``groupcoord analyze`` runs, whatever engine does the work."""
+"""Pipeline from a log to tables and a report, for ``groupcoord analyze`` on any engine."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", 
 
 
 def steps(*, has_ends: bool, verifies: bool) -> list[str]:
-    """Return the names of what an analysis does, in order."""
+    """Return the names of the steps of an analysis in order."""
     return [READ, HISTORY, ANOMALIES, *[LAG] * has_ends, *[VERIFY] * verifies, REPORT]
 
 
 Paths = Sequence[str | os.PathLike[str]] | Source
-"""What is read."""
+"""The input."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What every run may be told besides what it reads and where results go, as :class:`Run` explains it."""
+    """Options of every run; see :class:`Run`."""
 
     partitions: Iterable[int]
     exclude_groups: Iterable[str]
@@ -47,27 +47,27 @@ class RunOptions(TypedDict, total=False):
 
 
 class Run:
-    """A run over some logs into one directory.
+    """A run over logs into one directory.
 
     Args:
         paths: segment files, folders of a log partition, data directories, or patterns of these; local, or URLs; or a
-            :class:`groupcoord.analysis.pipeline.sources.Source`, such as a cluster that runs.
-        out: an empty directory, or one that does not exist yet; a URL is fine.
-        partitions: only these log partitions; all if empty.
-        exclude_groups: regular expressions; groups whose whole name matches one are left out.
+            :class:`groupcoord.analysis.pipeline.sources.Source`, such as a running cluster.
+        out: a new or empty directory, or a URL.
+        partitions: log partitions to read; all if empty.
+        exclude_groups: regular expressions; groups with a fully matching name are excluded.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`;
-            read anew each time that tables are made.
-        clock: says when the report is made, and how long that took.
+            read again for each update.
+        clock: for the time of the report.
 
     Attributes:
-        size_bytes: the size of the logs at the start, about.
+        size_bytes: approximate size of the logs at the start.
 
     Raises:
-        InputError: an input can't be read or holds nothing, or the directory can't be used.
+        InputError: an input cannot be read or is empty, or the directory cannot be used.
     """
 
     _goes_on: ClassVar[str | None] = None
-    """The name of what shows that a directory is that of an earlier run, where this one may go on."""
+    """Name of the folder that marks the directory of an earlier run, if this run may continue there."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Run:
 
     @cached_property
     def _retention_minutes(self) -> int | None:
-        """What brokers say how long offsets are kept that nobody uses; None: it isn't told."""
+        """Offset retention of the brokers; None if unknown."""
         return self._source.offsets_retention_minutes()
 
     def _write_page(self, tables: FinishedTables) -> Report:
@@ -110,7 +110,7 @@ class Run:
 
 
 def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
-    """Raise an error if there are records, and none of them is about groups: they are of another topic."""
+    """Raise InputError if all records are of another topic."""
     records = [row for row in tables.rows("read_counts", ("kind", "problem", "count")) if row["kind"] == KIND_RECORD]
     if records and all(row["problem"] is not None for row in records):
         count = sum(row["count"] for row in records)
@@ -123,7 +123,7 @@ class Decoded(Protocol):
 
     @property
     def written(self) -> Written:
-        """The counts of what was written."""
+        """Counts of written rows."""
 
 
 class Folded(Protocol):
@@ -135,13 +135,13 @@ class Folded(Protocol):
 
 @frozen
 class Moment:
-    """The time to judge groups from, and the ends of topics then.
+    """The time of the analysis, and end offsets.
 
     Attributes:
         source: the input.
         end_offsets: :data:`groupcoord.analysis.decode.schema.END_OFFSETS`, or ``LIVE_END_OFFSETS``; None if unknown.
         now_ms: the last timestamp of the records, in milliseconds since 1970; None without records.
-        read_ms: when the log was read, if a cluster was asked for the ends later.
+        read_ms: when the log was read, if a cluster returned end offsets later.
         retention_minutes: ``offsets.retention.minutes`` of the brokers; None if unknown.
     """
 
@@ -175,7 +175,7 @@ class Engine(Protocol[D, F]):
         """Return the directory for the results, where the engine can write."""
 
     def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> D:
-        """Write the records, the commits outside of transactions, and the counts of what was read."""
+        """Write the records, the commits outside transactions, and the read counts."""
 
     def fold(self, decoded: D, files: TableFiles, *, verifies: bool) -> F:
         """Write the histories of groups, current offsets, and the commits of transactions."""
@@ -188,19 +188,19 @@ class Engine(Protocol[D, F]):
 
 
 class Pipeline(Run):
-    """One run over some logs into one directory.
+    """One analysis of logs into one directory.
 
     Args:
-        engine: does the work.
-        paths: as for :class:`groupcoord.analysis.pipeline.batch.Run`, as those that are not named here.
-        out: see there.
-        verifies: load the log into coordinators too, and compare.
+        engine: the engine.
+        paths: as for :class:`Run`, as all others that are not listed.
+        out: likewise.
+        verifies: also load the log into coordinators, and compare.
 
     Attributes:
         steps: the names of the steps of ``run``, in order.
 
     Raises:
-        InputError: see there.
+        InputError: as for :class:`Run`.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Incremental analysis of logs that grow: what ``groupcoord analyze --follow`` runs.
+"""Incremental analysis of growing logs, for ``groupcoord analyze --follow``.
 
-Groups are kept in memory and folded on by new records; the tables made of them are written again as a whole. Memory
-holds the groups and the last :data:`HISTORY_ROWS_MAX` rows of each history table. A run begins by reading all that the
-logs hold, as a coordinator does, so it needs no checkpoint.
+Groups are kept in memory and updated by new records; tables are written again as a whole. Memory holds the groups and
+the last :data:`HISTORY_ROWS_MAX` rows of each history table. A run first reads the whole logs, as a coordinator does,
+so it needs no checkpoint.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ REPORT_SHARE = 4
 
 @frozen
 class Progress:
-    """How far the logs were read, and which tables were written.
+    """An update.
 
     Attributes:
-        update: the number of the last update.
-        rows: how many rows of the table of records there are.
-        report: the page's content, if the page was written.
-        seen_ms: when the input was looked at, in milliseconds since 1970.
-        is_look: only the ends of topics were looked at.
-        tables: the tables that were written, if any were.
-        earlier: rebalances that are in no table any more, by group and cause.
-        leaderless: log partitions that were not read, since they have no leader.
+        update: its number.
+        rows: number of rows of the table of records.
+        report: the report, if the page was written.
+        seen_ms: when the input was listed, in milliseconds since 1970.
+        is_look: only end offsets were read.
+        tables: the tables, if they were written.
+        earlier: number of rebalances dropped from the tables, by group and cause.
+        leaderless: log partitions that were not read for lack of a leader.
     """
 
     update: int
@@ -71,7 +71,7 @@ class Progress:
 
 
 class _Read:
-    """What is counted of an update; it is begun again where files change meanwhile."""
+    """Counts of one update; it starts again if files change meanwhile."""
 
     def __init__(self) -> None:
         self.load = LoadFold()
@@ -88,15 +88,15 @@ class _Read:
 
 
 class LocalFollowing(Run):
-    """Keeps tables and page up to date as the logs grow; the tables of an earlier run in the directory are removed.
+    """Keeps tables and page up to date as the logs grow; tables of an earlier run in the directory are removed.
 
     Args:
-        paths: as for :class:`groupcoord.analysis.pipeline.batch.Run`, as those that are not named here.
-        out: see there; or the directory of an earlier run.
-        interval_s: seconds from the end of an update to the next look at the logs.
+        paths: as for :class:`groupcoord.analysis.pipeline.batch.Run`, as all others that are not listed.
+        out: likewise, or the directory of an earlier run.
+        interval_s: seconds from the end of an update to the next one.
 
     Raises:
-        InputError: see there; or another process uses the directory.
+        InputError: as there; or another process uses the directory.
     """
 
     _goes_on = "following"
@@ -120,17 +120,17 @@ class LocalFollowing(Run):
         return self._source.cluster_name
 
     def run(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
-        """Update tables and page until stopped, and return the page's content; None if there is no page.
+        """Update tables and page until stopped; return the report, or None without a page.
 
-        An update that has begun is completed.
+        An update that has started is completed.
 
         Args:
-            is_stopped: waits a number of seconds, or until this is to stop, and returns whether it is.
+            is_stopped: waits a number of seconds, or until the run is to stop, and returns whether it is.
             tell: called after each update.
 
         Raises:
-            InputError: another process follows logs into the directory now.
-            RunFailedError: a file can't be read or written.
+            InputError: another process follows logs into the directory.
+            RunFailedError: a file cannot be read or written.
         """
         try:
             with self._lock():
@@ -156,7 +156,7 @@ class LocalFollowing(Run):
             made, tables, started_ms = None, None, self._clock.now_ms()
             is_look = not is_behind and self._source.asks_for_ends and last >= 0
             if (is_behind or is_look) and started_ms >= next_ms:
-                tables = self._write(seen_ms)  # all is judged by the time of the look, too
+                tables = self._write(seen_ms)  # with the time of the listing
                 if is_behind:
                     made = report = self._write_page(tables)
                     reported = last
@@ -183,7 +183,7 @@ class LocalFollowing(Run):
     # ------------------------------------------------------------ folding
 
     def _read(self) -> None:
-        """Fold what there is behind what was taken, as far as it was not folded before, and take it."""
+        """Fold the new rows."""
         read = _Read()
         for task in self._tail.look():
             runs = [
@@ -208,11 +208,7 @@ class LocalFollowing(Run):
     # ------------------------------------------------------------ tables
 
     def _write(self, read_ms: int) -> FinishedTables:
-        """Write the tables.
-
-        Args:
-            read_ms: when the logs were looked at, in milliseconds since 1970.
-        """
+        """Write the tables; ``read_ms`` is when the logs were listed."""
         files = TableFiles(self._results)
         rows = {kind: self._named(some) for kind, some in self._told.items()}
         for log in self._logs.values():
@@ -241,14 +237,14 @@ class LocalFollowing(Run):
         return [self._logs[row["log_partition"]].named(row) for row in rows]
 
     def _facts(self) -> CommitFacts:
-        """Return what is known of the commits of all log partitions."""
+        """Return the commits of all log partitions."""
         found = [log.facts() for log in self._logs.values()]
         nothing = CommitFacts(LAST_COMMITS.empty_table(), REWINDS.empty_table(), MINUTES.empty_table())
         tables = zip(*((one.last, one.rewinds, one.minutes) for one in (nothing, *found)), strict=True)
         return CommitFacts(*(pa.concat_tables(some).combine_chunks() for some in tables))
 
     def _ends(self, known: Known, files: TableFiles) -> Ends | None:
-        """Return where the committed topics end now, as far as a cluster has told of that so far."""
+        """Return the known end offsets of the committed topics."""
         told = self._source.read_ends(topics_of([known]))
         if told is None or "at_ms" not in told.column_names:
             return None if told is None else Ends(told)

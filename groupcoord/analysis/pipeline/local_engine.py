@@ -1,4 +1,4 @@
-"""Engine of the pipeline in this process, without Spark: what ``analyze --engine local`` runs.
+"""Engine of the pipeline in this process, for ``analyze --engine local``.
 
 Log partitions are folded one after the other; memory holds their groups.
 """
@@ -38,13 +38,7 @@ _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
 
 @frozen
 class _FoldedPartition:
-    """The groups of a log partition.
-
-    Attributes:
-        partition: the log partition.
-        known: what is known of its groups.
-        told: what tables say of groups, if they are to be verified.
-    """
+    """The groups of a log partition, with their fields for ``--verify``."""
 
     partition: LogPartition
     known: Known
@@ -117,7 +111,7 @@ class LocalEngine:
     def _fold_partition(
         self, decoded: Decoded, partition: LogPartition, files: TableFiles
     ) -> tuple[PartitionFold, int]:
-        """Fold a log partition, and write its commits of transactions; return how many these are, too."""
+        """Fold a log partition and write its transactional commits; return also their number."""
         fold = PartitionFold(partition.number, partition.markers(), decoded.spans(partition))
         table: TableFile | None = None
         with ExitStack() as stack:

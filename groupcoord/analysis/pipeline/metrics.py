@@ -23,7 +23,7 @@ _OF_MEMBER = ["cluster_name", "group", "topic", "partition", "member_host", "con
 
 
 class GroupCollector(Collector):
-    """Tells what it was shown last."""
+    """Collector of the last figures."""
 
     def __init__(self, cluster_name: str, clock: Clock | None = None) -> None:
         self._cluster = cluster_name
@@ -35,11 +35,11 @@ class GroupCollector(Collector):
         self._last = figures
 
     def take(self, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None) -> None:
-        """Show what tables tell from now on; see :func:`figures_of`."""
+        """Set the figures from tables."""
         self._last = figures_of(self._last, tables, seen_ms, rows, earlier)
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric with its present value; none before there are figures."""
+        """Yield all metrics; none before the first figures."""
         last = self._last
         if last is None:
             return
@@ -56,7 +56,6 @@ class GroupCollector(Collector):
             yield GaugeMetricFamily("groupcoord_follow_rows", "Rows of the log that were read", value=last.rows)
 
     def _of_groups(self, last: Figures) -> Iterator[Metric]:
-        """Return what groups are and what happened to them."""
         causes = CounterMetricFamily("groupcoord_rebalances", "Rebalances by cause", labels=["cluster_name", "cause"])
         of_group = ["cluster_name", "group"]
         text = "Rebalances of a group by cause"
@@ -157,7 +156,7 @@ class GroupCollector(Collector):
 
 @contextmanager
 def served(collector: Collector, host: str, port: int) -> Iterator[str]:
-    """Give the address where metrics are shown as long as the context lasts."""
+    """Serve metrics within the context, and yield the address."""
     registry = CollectorRegistry()
     registry.register(collector)
     server, thread = start_http_server(port, host, registry)
@@ -199,5 +198,5 @@ def _status(rows: list[FigureRow]) -> float:
 
 
 def _shown(status: LagStatus) -> int:
-    """Return the number of a status; BEHIND has that of OK, as it has in Burrow."""
+    """Return the number of a status; BEHIND has that of OK, as in Burrow."""
     return LagStatus.OK if status is LagStatus.BEHIND else status

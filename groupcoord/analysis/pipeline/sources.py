@@ -53,18 +53,14 @@ from groupcoord.clock import SystemClock
 from groupcoord.core.topics import SHARE_STATE_TOPIC
 
 SPLIT_BYTES = 16_777_216
-"""How much of a file is read at a time, about: the rows of it are held until it is known that it is the same one."""
+"""Approximate bytes of a file read at a time; its rows are held until the file is known to be unchanged."""
 
 ATTEMPTS_MAX = 4
 """So often reading is begun if files change meanwhile."""
 
 
 def attempted(read: Callable[[], None]) -> None:
-    """Do what reads files, and again if they change meanwhile.
-
-    Raises:
-        LogChangedError: they changed each time.
-    """
+    """Read files, and again if they change meanwhile; raise LogChangedError after the last attempt."""
     for attempts_left in reversed(range(ATTEMPTS_MAX)):
         try:
             read()
@@ -76,37 +72,29 @@ def attempted(read: Callable[[], None]) -> None:
 
 
 class Tail(ABC):
-    """Reads logs as they grow. What a look gave comes again at the next one, unless it was taken.
+    """Reader of growing logs. Tasks of a look are returned again unless they are taken.
 
     Attributes:
-        leaderless: log partitions that the last look left out, since they have no leader.
+        leaderless: log partitions without a leader, which the last look omitted.
     """
 
     leaderless: Sequence[str] = ()
 
     @abstractmethod
     def look(self) -> Sequence[RecordTask]:
-        """Return what there is behind what was taken, cut into tasks."""
+        """Return the new ranges as tasks."""
 
     @abstractmethod
     def check(self, task: RecordTask) -> None:
-        """Make sure that what a task has read is what the look had found.
-
-        Raises:
-            LogChangedError: it isn't.
-        """
+        """Raise LogChangedError if a task has read another file than the look found."""
 
     @abstractmethod
     def take(self) -> None:
-        """All that the last look gave was read."""
+        """Note that all tasks of the last look were read."""
 
 
 class LogTail(Tail):
-    """Reads files, up to the last whole batch of each log partition.
-
-    Args:
-        find: looks for the files.
-    """
+    """Reader of growing files, up to the last whole batch of each log partition."""
 
     def __init__(self, find: Callable[[], Sequence[FileSet]]) -> None:
         self._find = find
@@ -114,11 +102,6 @@ class LogTail(Tail):
         self._seen: Cursors = {}
 
     def look(self) -> Sequence[RecordTask]:
-        """See :class:`Tail`.
-
-        Raises:
-            LogChangedError: a file went meanwhile.
-        """
         with changes_told():
             logs = logs_of(self._find())
             self._seen = self._taken | {folder: advance(log, self._taken.get(folder)) for folder, log in logs.items()}
@@ -130,22 +113,15 @@ class LogTail(Tail):
         ]
 
     def check(self, task: RecordTask) -> None:
-        """See :class:`Tail`."""
         assert isinstance(task, LogTask)
         check_unchanged(task.file_system, task.ranges)
 
     def take(self) -> None:
-        """See :class:`Tail`."""
         self._taken = self._seen
 
 
 class ClusterTail(Tail):
-    """Reads a topic of a cluster, up to the high watermark of each partition.
-
-    Args:
-        address: where the cluster is.
-        ends: asks it where the logs begin and end now.
-    """
+    """Reader of a growing topic of a cluster, up to the high watermark of each partition."""
 
     def __init__(self, address: ClusterAddress, ends: Callable[[], TopicEnds]) -> None:
         self._address = address
@@ -155,12 +131,6 @@ class ClusterTail(Tail):
         self._seen: Mapping[int, int] = {}
 
     def look(self) -> Sequence[RecordTask]:
-        """See :class:`Tail`.
-
-        Raises:
-            LogCutError: what was read is no part of the topic any more.
-            ClusterError: the cluster can't be reached.
-        """
         ends = self._ends()
         self._topic_id = self._topic_id or str(ends.topic.topic_id)
         check_same(ends, self._topic_id, self._taken)
@@ -177,10 +147,9 @@ class ClusterTail(Tail):
         return tasks_between(self._address, topic, self._taken, grown, self._topic_id, OFFSETS_SPLIT_BYTES)
 
     def check(self, task: RecordTask) -> None:
-        """See :class:`Tail`: what lies at an offset stays the same."""
+        """Do nothing: the records at an offset never change."""
 
     def take(self) -> None:
-        """See :class:`Tail`."""
         self._taken = self._seen
 
 
@@ -210,7 +179,7 @@ class SelectedTail(Tail):
 
 
 RECORD_BYTES = 106
-"""What a committed offset takes in a log, about, in batches of a dozen."""
+"""Approximate size of a committed offset in a log, in batches of a dozen."""
 
 
 def absolute(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -224,10 +193,10 @@ def _texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
 
 @frozen
 class Source(ABC):
-    """Records of ``__consumer_offsets``, and where the topics' partitions end.
+    """Source of ``__consumer_offsets`` records and of end offsets.
 
     Attributes:
-        selection: the log partitions that are read, and the groups that are left out.
+        selection: the log partitions to read, and the groups to exclude.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`,
             or None.
     """
@@ -236,13 +205,9 @@ class Source(ABC):
     end_offsets: str | None = field(default=None, kw_only=True)
 
     def check(self, *, may_be_empty: bool = False) -> int:
-        """Make sure that all of it is there, and return how many bytes there are to read now, about.
+        """Check that the input can be read, and return its approximate size in bytes.
 
-        Args:
-            may_be_empty: records may come later.
-
-        Raises:
-            InputError: something is not, or may not be read.
+        With ``may_be_empty`` records may follow later.
         """
         size_bytes = self._check_records(may_be_empty=may_be_empty)
         path = self.end_offsets
@@ -252,62 +217,47 @@ class Source(ABC):
 
     @property
     def has_ends(self) -> bool:
-        """Whether it can be told where the topics' partitions end."""
+        """Whether end offsets are known."""
         return self.end_offsets is not None
 
     @property
     def asks_for_ends(self) -> bool:
-        """Whether a cluster tells where they end, another time something else."""
+        """Whether a running cluster returns end offsets."""
         return False
 
     def judged_at_ms(self, last_ms: int | None, read_ms: int) -> int | None:
-        """Return the moment to judge from, in milliseconds since 1970, where logs are followed; None: it isn't known.
-
-        Args:
-            last_ms: the last timestamp of the records, if there are any.
-            read_ms: when the logs were looked at.
-        """
+        """Return the time for anomalies when following, in milliseconds since 1970; None if unknown."""
         if last_ms is None or not self.asks_for_ends:
             return last_ms
-        return max(last_ms, read_ms)  # a cluster goes on though nothing comes to its log
+        return max(last_ms, read_ms)  # a silent group writes nothing to its log
 
     def read_ends(self, topics: Collection[str]) -> pa.Table | None:
-        """Return where topics end, or None if that can't be told.
+        """Return the end offsets of topics, or None if unknown.
 
-        The columns are :data:`groupcoord.analysis.decode.schema.END_OFFSETS`, or, where a cluster is asked,
-        :data:`groupcoord.analysis.decode.schema.LIVE_END_OFFSETS`.
-
-        Args:
-            topics: those of which something is committed.
-
-        Raises:
-            InputError: the file is no such table.
+        The columns are :data:`groupcoord.analysis.decode.schema.END_OFFSETS` from a file, or
+        :data:`groupcoord.analysis.decode.schema.LIVE_END_OFFSETS` from a cluster.
         """
         return None if self.end_offsets is None else read_end_offsets_file(self.end_offsets)
 
     def read_times(self, behind: Collection[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return :data:`groupcoord.analysis.decode.schema.RECORD_TIMES`: nothing, unless the lag is to go by records.
-
-        Args:
-            behind: as :func:`groupcoord.analysis.live.fetching.record_times` takes it.
-        """
+        """Return :data:`groupcoord.analysis.decode.schema.RECORD_TIMES`; empty unless lag is computed from records."""
         return ()
 
     def offsets_retention_minutes(self) -> int | None:
-        """Return what brokers say how long offsets are kept that nobody uses; None: it isn't told."""
+        """Return the offset retention of the brokers; None if unknown."""
         return None
 
     @property
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """What is read, for people."""
+        """Names of the input."""
 
     def tasks(self) -> Sequence[RecordTask]:
-        """Return what there is to read now, cut into tasks."""
+        """Return the present content as tasks."""
         return [selected(task, self.selection) for task in self._all_tasks()]
 
     def tail(self) -> Tail:
-        """Return what reads it as it grows, from the start."""
+        """Return a reader of the growing logs, from the start."""
         tail = self._whole_tail()
         return SelectedTail(tail, self.selection) if self.selection.excluded_groups else tail
 
@@ -318,10 +268,9 @@ class Source(ABC):
 
     @abstractmethod
     def share_state_tail(self) -> Tail:
-        """Return what reads the states of share groups as they grow, from the start.
+        """Return a reader of the growing ``__share_group_state``, from the start.
 
-        Its ``look`` raises :class:`groupcoord.analysis.errors.InputError` where there is no topic of them, or
-        it may not be read.
+        Its ``look`` raises :class:`groupcoord.analysis.errors.InputError` without that topic, or without permission.
         """
 
     @abstractmethod
@@ -347,7 +296,6 @@ class LogSource(Source):
 
     @property
     def names(self) -> Sequence[str]:
-        """See :class:`Source`."""
         return self.paths
 
     def _all_tasks(self) -> Sequence[RecordTask]:
@@ -357,7 +305,6 @@ class LogSource(Source):
         return LogTail(partial(self.find, may_be_empty=True))
 
     def share_state_tail(self) -> Tail:
-        """See :class:`Source`: folders of that topic lie in data directories beside the others."""
         return LogTail(self._find_share_states)
 
     def _find_share_states(self) -> list[FileSet]:
@@ -382,12 +329,12 @@ class LogSource(Source):
 
 @frozen
 class ClusterSource(Source):
-    """A cluster that runs.
+    """A running cluster.
 
     Attributes:
-        address: where it is.
-        topic: what is read.
-        lag_from_records: ask for the next record of each group that is behind, how old it is.
+        address: of the cluster.
+        topic: the topic to read.
+        lag_from_records: compute time lag from the next record of each lagging group.
     """
 
     address: ClusterAddress
@@ -396,16 +343,13 @@ class ClusterSource(Source):
 
     @property
     def has_ends(self) -> bool:
-        """See :class:`Source`: the cluster is asked."""
         return True
 
     @property
     def asks_for_ends(self) -> bool:
-        """See :class:`Source`: unless a file tells."""
         return self.end_offsets is None
 
     def read_ends(self, topics: Collection[str]) -> pa.Table | None:
-        """See :class:`Source`: what a file tells goes before what the cluster does."""
         if self.end_offsets is not None:
             return super().read_ends(topics)
         with connection(self.address) as (cluster, patience):
@@ -413,19 +357,16 @@ class ClusterSource(Source):
         return pa.Table.from_pylist([row._asdict() for row in found], arrow_schema(LIVE_END_OFFSETS))
 
     def read_times(self, behind: Collection[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """See :class:`Source`."""
         if not self.lag_from_records or not self.asks_for_ends or not behind:
             return ()
         return record_times(self.address, behind)
 
     def offsets_retention_minutes(self) -> int | None:
-        """See :class:`Source`."""
         with connection(self.address) as (cluster, patience):
             return offsets_retention_minutes(cluster, patience)
 
     @property
     def names(self) -> Sequence[str]:
-        """See :class:`Source`."""
         return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
 
     def _all_tasks(self) -> Sequence[RecordTask]:
@@ -433,32 +374,26 @@ class ClusterSource(Source):
 
     @property
     def cluster_name(self) -> str:
-        """See :class:`Source`."""
         return self.ends().cluster_id
 
     def share_state_tail(self) -> Tail:
-        """See :class:`Source`."""
         return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, (), may_lack=True))
 
     def _whole_tail(self) -> Tail:
         return ClusterTail(self.address, self.ends)
 
     def ends(self) -> TopicEnds:
-        """Return the present start and end offsets of the logs, without those that have no leader."""
+        """Return the start and end offsets of the logs, without those without a leader."""
         return ends_now(self.address, self.topic, self.selection.partitions, may_lack=True)
 
     def _check_records(self, *, may_be_empty: bool) -> int:
-        # A cluster tells how many offsets there are, and not how many bytes.
+        # A cluster returns offsets, not sizes.
         ends = check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
         return sum(one.end - one.start for one in ends.whole()) * RECORD_BYTES
 
 
 def read_end_offsets_file(path: str) -> pa.Table:
-    """Return what a CSV file tells of where topics end (:data:`groupcoord.analysis.decode.schema.END_OFFSETS`).
-
-    Raises:
-        InputError: it can't be read, lacks a column, or something in it is no number.
-    """
+    """Read a CSV file of end offsets (:data:`groupcoord.analysis.decode.schema.END_OFFSETS`)."""
     schema = arrow_schema(END_OFFSETS)
     options = pyarrow.csv.ConvertOptions(column_types=schema, include_columns=schema.names)
     with refusals_told(path):

@@ -1,4 +1,4 @@
-"""The tables about groups that are made of others as a whole: judged, and written."""
+"""Tables about groups: computed from folded groups, and written; the table of share-partitions; figures for metrics."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.records.share_state import decode_share_state
 
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
-"""Kinds of a history's rows that are needed, besides those of members."""
+"""Kinds of history rows for the rules, in addition to members."""
 
 HISTORY_ROWS_MAX = 50_000
-"""So many rows of each table of histories are kept, the newest, where logs are followed or groups polled."""
+"""Number of newest rows kept of each history table when following logs or polling."""
 
 SAMPLES_MAX = 200_000
-"""So many answers where partitions end are kept."""
+"""Number of kept samples of end offsets."""
 
 
 @frozen
 class Known:
-    """What is known of some groups.
+    """Facts about some groups.
 
     Attributes:
-        facts: of commits.
+        facts: of their commits.
         current: the table of current offsets.
-        histories: what is judged of them.
-        held: who has what.
+        histories: rows for the rules.
+        held: assignments.
     """
 
     facts: CommitFacts
@@ -55,12 +55,11 @@ class Known:
 
     @classmethod
     def of(cls, facts: CommitFacts, rows: Histories) -> Known:
-        """Return what is known by the facts of commits and the rows of the history."""
         return cls(facts, facts.current_offsets(), {kind: rows[kind] for kind in JUDGED}, assigned(rows))
 
 
 class EndOffsetSamples:
-    """What a cluster has answered where its topics end, look by look; the newest answers are kept."""
+    """The newest samples of a cluster's end offsets."""
 
     def __init__(self) -> None:
         self._kept: deque[pa.Table] = deque()
@@ -78,7 +77,7 @@ class EndOffsetSamples:
 
 
 def topics_of(known: Sequence[Known]) -> list[str]:
-    """Return the topics of which something is committed, or that members have."""
+    """Return the topics with a commit or an owner."""
     topics = {topic: None for one in known for topic in pc.unique(one.current["topic"]).to_pylist()}
     held = {topic: None for one in known for _, topic, _ in one.held.holders if topic is not None}
     return list(topics | held)
@@ -87,7 +86,7 @@ def topics_of(known: Sequence[Known]) -> list[str]:
 def write_groups(
     known: Sequence[Known], ends: Ends | None, files: TableFiles, now_ms: int | None, retention_minutes: int | None
 ) -> None:
-    """Write the groups, what is wrong with them, and what they lose for want of use."""
+    """Write groups, anomalies, expiring offsets and stale groups."""
     with files.growing(["groups", "anomalies", "offset_expiry", "stale_groups"]) as add:
         for one in known:
             described = groups(one.histories, one.current)
@@ -107,7 +106,7 @@ def write_lag(
     now_ms: int | None,
     read_ms: int,
 ) -> None:
-    """Write how far groups are behind; see :func:`groupcoord.analysis.rules.lag.lag`."""
+    """Write :func:`groupcoord.analysis.rules.lag.lag`."""
     with files.growing(["lag"]) as add:
         for one in known:
             members = {row["group_id"]: row["member_count"] for row in one.histories[GROUP]}
@@ -115,18 +114,18 @@ def write_lag(
 
 
 SHARE_STATE_SETTINGS = RowSettings(("kind", "log_offset", "log_timestamp_ms", "key", "value"), raw_bytes=True)
-"""What rows are to hold: these records have nothing but their bytes in common with those of __consumer_offsets."""
+"""Columns of ``__share_group_state``, whose records share only their framing with ``__consumer_offsets``."""
 
 
 class ShareStateFold:
-    """Folds the rows of all log partitions of ``__share_group_state``, as they come."""
+    """Fold of all log partitions of ``__share_group_state``."""
 
     def __init__(self) -> None:
         self._of: dict[int | None, SharePartitions] = {}
         self._next_offsets: dict[int | None, int] = {}
 
     def add(self, number: int | None, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take rows of a log partition in the order of the log; what was taken before is passed over."""
+        """Add rows of a log partition in log order, without those added before."""
         states = self._of.setdefault(number, SharePartitions(number))
         for batch in batches:
             for kind, offset, at_ms, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -137,10 +136,7 @@ class ShareStateFold:
                         states.add(offset, at_ms, record)
 
     def rows(self, names: Mapping[str, str]) -> list[Row]:
-        """Return what is known of share-partitions.
-
-        The columns are :data:`groupcoord.analysis.decode.schema.SHARE_PARTITIONS`.
-        """
+        """Return rows of :data:`groupcoord.analysis.decode.schema.SHARE_PARTITIONS`."""
         return [row | {"topic": names.get(row["topic_id"])} for states in self._of.values() for row in states.rows()]
 
 
@@ -148,7 +144,7 @@ _TABLE = "share_partitions"
 
 
 class ShareStates:
-    """What the log of share groups' states tells, as far as it was read."""
+    """Reader of ``__share_group_state``."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -159,11 +155,11 @@ class ShareStates:
         self._fold: ShareStateFold | None = None
 
     def write(self, tables: FinishedTables) -> None:
-        """Read what is new, and write the table; nothing if there is no such log, or it may not be read."""
+        """Read new records, and write the table; nothing without the topic, or without permission."""
         try:
             attempted(self._read)
         except LogCutError:
-            self._begin()  # the topic was made again: what it holds now is read the next time
+            self._begin()  # the topic was recreated: read it with the next update
         except InputError:
             pass
         if self._fold is not None:
@@ -186,7 +182,7 @@ class ShareStates:
 
 
 ROWS_MAX = 100_000
-"""Partitions of groups that are shown; if there are more, those with the greatest lag."""
+"""Number of exported partitions; those with the greatest lag if there are more."""
 
 _OF_LAG = (
     *("group_id", "topic", "topic_partition", "committed_offset", "end_offset", "lag", "lag_ms", "status"),
@@ -195,20 +191,20 @@ _OF_LAG = (
 
 FigureRow = Mapping[str, Any]
 RebalanceCounts = Mapping[tuple[str, str], int]
-"""By group and cause, how many rebalances there were."""
+"""Number of rebalances by group and cause."""
 
 
 @frozen
 class Figures:
-    """What there is to show.
+    """Values for metrics.
 
     Attributes:
-        seen_ms: when the input was looked at, in milliseconds since 1970.
-        rows: how many rows of the log were read; None: none are.
+        seen_ms: when the input was listed, in milliseconds since 1970.
+        rows: number of log rows; None without a log.
         lag: rows of the table of this name.
         groups: rows of the table of this name.
-        rebalances: how many each group had.
-        anomalies: by group and kind, how many there are.
+        rebalances: number by group and cause.
+        anomalies: number by group and kind.
     """
 
     seen_ms: int
@@ -222,7 +218,7 @@ class Figures:
 def figures_of(
     before: Figures | None, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None
 ) -> Figures:
-    """Return what tables tell."""
+    """Return the figures of tables."""
     found = evolve(before or Figures(seen_ms), seen_ms=seen_ms, rows=rows)
     if tables.has("lag"):
         found = evolve(

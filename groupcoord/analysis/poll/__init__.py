@@ -1,5 +1,5 @@
-"""What happened to groups, told from their states at several moments: where nobody may read ``__consumer_offsets``.
+"""Tables and reports from repeated snapshots of groups, where ``__consumer_offsets`` may not be read.
 
-``views`` makes of a snapshot the same views of groups as of records, ``groups`` finds in the difference of two what
-changed, ``rows`` are the rows of the pipeline's tables, and ``figures`` the page's. No Spark in here.
+``rows`` converts snapshots to the tables' rows, and finds changes between two snapshots. ``lag`` computes lag and
+statuses; ``polling`` runs polls and writes tables, page and figures.
 """

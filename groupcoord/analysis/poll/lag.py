@@ -1,7 +1,7 @@
-"""Lag of groups from snapshots of a running cluster: the rows of ``groupcoord lag`` and of ``analyze --poll``.
+"""Lag of groups from snapshots of a running cluster, for ``groupcoord lag`` and ``analyze --poll``.
 
-The statuses are those of :func:`groupcoord.analysis.rules.statuses.lag_status`. Those about commits over time
-need several snapshots.
+The statuses are those of :func:`groupcoord.analysis.rules.statuses.lag_status`. Those about commits over time need
+several snapshots.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ Place = tuple[str, str, int]
 
 @frozen
 class PartitionLag:
-    """How far a group is behind in a partition.
+    """Lag of a group in a partition.
 
     Attributes:
         group_id: the group.
-        state: of the group, as Kafka calls it; None if that isn't told.
+        state: Kafka's state of the group; None if unknown.
         topic: the topic.
         topic_partition: the topic's partition.
-        committed_offset: the next offset to read; None if there is none.
-        end_offset: where the log ends; None if that isn't known.
-        lag: records behind; None if that isn't known, or records are there and no offset.
-        lag_ms: how old the next record to read is, in milliseconds; None if that isn't known.
+        committed_offset: next offset to read, or None.
+        end_offset: end of the log; None if unknown.
+        lag: lag in records; None if unknown, or with records but no offset.
+        lag_ms: age of the next record in milliseconds; None if unknown.
         status: the label of a :class:`groupcoord.analysis.rules.statuses.LagStatus`.
-        member_id: the member that has the partition; None if nobody has.
-        client_id: what its client calls itself.
-        client_host: where it connects from.
-        members: number of members of the group; None: unknown.
+        member_id: owner of the partition, or None.
+        client_id: its client id.
+        client_host: its host.
+        members: number of members of the group; None if unknown.
     """
 
     group_id: str
@@ -65,18 +65,18 @@ class PartitionLag:
 
 @frozen
 class GroupLag:
-    """How far a group is behind in all its partitions.
+    """Lag of a group in all its partitions.
 
     Attributes:
         group_id: the group.
-        type: as Kafka calls it.
-        state: of the group, as Kafka calls it; None if that isn't known.
-        members: how many it has; None likewise.
-        partitions: of how many there is a row.
-        lag: records behind in those of which it is known; None if it is known of none.
-        lag_ms: how old the oldest of the next records is, in milliseconds; None if that isn't known.
-        status: the label of the worst status of its partitions.
-        wrong: what is wrong, as a sentence; empty if nothing is.
+        type: Kafka's group type.
+        state: Kafka's state; None if unknown.
+        members: number of members; None if unknown.
+        partitions: number of rows.
+        lag: sum of the known lag in records; None if all is unknown.
+        lag_ms: age of the oldest next record in milliseconds; None if unknown.
+        status: the label of the worst status.
+        wrong: the problem as a sentence; empty if all is well.
     """
 
     group_id: str
@@ -91,7 +91,7 @@ class GroupLag:
 
 
 def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Collection[str] = ()) -> list[GroupLag]:
-    """Return how far groups are behind, the worst first."""
+    """Return the lag of groups, the worst first."""
     by_group: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for one in lags:
         by_group[one.group_id].append(one)
@@ -131,7 +131,7 @@ def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
 
 
 def _idle_members(group: GroupSnapshot) -> int:
-    """Return how many members of a stable group have no partition while others have some."""
+    """Return the number of members of a stable group without partitions while others have some."""
     if group.described is None or group.described.state != "Stable":
         return 0
     members = view_of(group.type, group.described).members.values()
@@ -145,7 +145,7 @@ def _group_order(one: GroupLag) -> tuple[int, int, int, str]:
 
 @frozen
 class Rewinds:
-    """How often an offset was lower than the look before, when, and the furthest: by how much, and to where."""
+    """Number and times of decreasing offsets, and the largest decrease."""
 
     count: int
     first_ms: int
@@ -155,18 +155,18 @@ class Rewinds:
 
 
 class _Unmoved(NamedTuple):
-    """How many looks in a row have shown the same offset behind the end, and where the log ended at the first."""
+    """Number of consecutive snapshots with one offset below the end, and the end at the first."""
 
     looks: int
     end_offset: int
 
 
 class LagWatch:
-    """Looks at groups again and again, and remembers which commits the snapshots have shown.
+    """Lag over repeated snapshots, with the commits that they show.
 
     Attributes:
-        windows: by group, topic and partition, the last offsets that were others than the look before.
-        rewinds: those that went back.
+        windows: the last changed offsets by group, topic and partition.
+        rewinds: decreases.
     """
 
     def __init__(self, next_record_ms: Callable[[Row], int | None]) -> None:
@@ -177,14 +177,14 @@ class LagWatch:
         self._unmoved: dict[Place, _Unmoved] = {}
 
     def take(self, snapshot: Snapshot, group_ids: Collection[str] = ()) -> list[PartitionLag]:
-        """Return how far groups are behind, the worst first."""
+        """Return the lag of a snapshot, the worst first."""
         wanted = (row for row in lag_rows(snapshot) if not group_ids or row["group_id"] in group_ids)
         found = [self._of(row, snapshot) for row in wanted]
         self._forget({(one.group_id, one.topic, one.topic_partition) for one in found}, snapshot)
         return sorted(found, key=_order)
 
     def _forget(self, seen: Collection[Place], snapshot: Snapshot) -> None:
-        """Forget the offsets that are gone; a group that did not tell them may have them still."""
+        """Remove offsets that do not exist any more; unknown ones are kept."""
         for place in [place for place in self.windows if place not in seen]:
             group = snapshot.groups.get(place[0])
             if place[0] not in snapshot.missing if group is None else group.offsets is not None:
@@ -235,7 +235,9 @@ class LagWatch:
         return lag_status(offset, log, lag, lag_ms, Evidence(window, now_ms, was_at_end, has_owner, is_stuck))
 
     def _is_stuck(self, place: Place, end_offset: int, *, is_moved: bool) -> bool:
-        """Count a look at a partition; tell whether a window of looks has shown no move while the end grew."""
+        """Count a snapshot of a partition; return whether a window of them shows no progress while
+        the end increased.
+        """
         before = None if is_moved else self._unmoved.get(place)
         now = _Unmoved(1, end_offset) if before is None else before._replace(looks=before.looks + 1)
         self._unmoved[place] = now
@@ -248,13 +250,13 @@ class LagWatch:
 
 
 def _order(one: PartitionLag) -> tuple[int, int, int, str, str, int]:
-    """Return by what the worst come first."""
+    """Return the sort key, the worst first."""
     severity = WORST_FIRST.index(LagStatus.of(one.status))
     return severity, -(one.lag_ms or 0), -(one.lag or 0), one.group_id, one.topic, one.topic_partition
 
 
 def problems_of(snapshot: Snapshot, group_ids: Collection[str]) -> Iterator[str]:
-    """Yield what a look doesn't tell of groups, in lines; of all groups if none are given."""
+    """Yield the gaps of a snapshot about groups, or about all groups if none are given."""
     for one in snapshot.problems:
         kind, _, name = one.subject.partition(" ")
         if kind != "group" or not group_ids or name in group_ids:
@@ -262,5 +264,5 @@ def problems_of(snapshot: Snapshot, group_ids: Collection[str]) -> Iterator[str]
 
 
 def unknown_groups(snapshot: Snapshot, group_ids: Collection[str]) -> list[str]:
-    """Return those of some groups that do not exist, or that the user may not describe."""
+    """Return the given groups that do not exist or may not be described."""
     return sorted(set(group_ids) - set(snapshot.groups) - snapshot.missing)

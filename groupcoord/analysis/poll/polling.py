@@ -49,11 +49,11 @@ from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
 TIMES_MAX = 10_000
-"""Of so many rebalances of a cause it is kept how long they took: the newest."""
+"""Number of newest durations kept for each cause."""
 
 
 class PolledFigures:
-    """What the page says, kept up to date with each poll."""
+    """Report values, updated with each poll."""
 
     def __init__(self, inputs: tuple[str, ...], groups: PolledGroups) -> None:
         self._inputs = inputs
@@ -63,7 +63,6 @@ class PolledFigures:
         self._rebalances = RebalanceFigures(TIMES_MAX)
 
     def take(self, snapshot: Snapshot, changes: Changes) -> None:
-        """Count what the next poll shows."""
         self._first_ms = self._first_ms or snapshot.at_ms
         self._polls += 1
         for row in changes.rebalances:
@@ -78,7 +77,7 @@ class PolledFigures:
         tables: Mapping[str, int],
         made_ms: int,
     ) -> model.Report:
-        """Return what the page says."""
+        """Return the report."""
         now = list(groups)
         seen = self._groups.figures()
         rows = group_rows(
@@ -131,7 +130,7 @@ class PolledFigures:
 
 
 class PolledAnomalies:
-    """What polls have shown that is to be known for anomalies, kept up to date."""
+    """Facts for anomalies, updated with each poll."""
 
     def __init__(self) -> None:
         self._rebalances: deque[Row] = deque(maxlen=HISTORY_ROWS_MAX)
@@ -146,10 +145,10 @@ class PolledAnomalies:
         watch: LagWatch,
         ends: Ends,
     ) -> list[Row]:
-        """Return what is wrong with groups (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
+        """Return the anomalies (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
-        Offsets that were others than before are commits; one of the same offset, no poll shows. So nothing stalls: who
-        commits the same offset again and again has stopped.
+        Changed offsets count as commits. Repeated commits of one offset are invisible, so nothing stalls: commits stop
+        instead.
         """
         now_ms = snapshot.at_ms
         self._rebalances.extend(row | {"log_partition": None} for row in changes.rebalances)
@@ -170,7 +169,7 @@ class PolledAnomalies:
 
 
 def _facts(watch: LagWatch) -> CommitFacts:
-    """Return what snapshots have shown as what is known of commits."""
+    """Return the changes seen by snapshots as facts of commits."""
     last = [
         _of(place)
         | {
@@ -221,7 +220,7 @@ PROBLEMS: Columns = (
 
 
 def _polled(columns: Columns) -> Columns:
-    """Return the columns of a table whose rows are of polls: with one more, which marks them."""
+    """Return the columns of a table with one more, which marks rows of polls."""
     return (*columns, _POLLED)
 
 
@@ -244,19 +243,19 @@ APPENDED = {
 """By name, the tables that hold all polls of a run."""
 
 UNDER_WAY = "under-way"
-"""The file among those of ``rebalances`` with those that have no end yet."""
+"""File of ``rebalances`` for unfinished ones."""
 
 
 @frozen
 class Polled:
-    """What a poll came to.
+    """A poll.
 
     Attributes:
-        number: of the poll, from 1 on.
-        snapshot: what it told.
-        rebalances: how many it showed.
-        report: what the page says.
-        figures: what metrics show.
+        number: its number, from 1.
+        snapshot: its snapshot.
+        rebalances: number of new rebalances.
+        report: the report.
+        figures: values for metrics.
     """
 
     number: int
@@ -267,7 +266,7 @@ class Polled:
 
 
 class Polling:
-    """Asks a cluster for its groups, into one directory."""
+    """Polls of a cluster's groups into one directory."""
 
     def __init__(
         self,
@@ -292,7 +291,7 @@ class Polling:
         self._anomalies = PolledAnomalies()
 
     def cluster_name(self) -> str:
-        """Ask for the id of the cluster."""
+        """Request the id of the cluster."""
         with connection(self._address, begins_run=True) as (cluster, patience):
             return patience.try_for(lambda: cluster.metadata([])).cluster_id
 
@@ -343,7 +342,7 @@ class Polling:
         return Polled(self._number, snapshot, len(changes.rebalances), report, figures)
 
     def _rebalance_counts(self, groups: Sequence[Row], changes: Changes) -> RebalanceCounts:
-        """Return how many rebalances all polls have shown; those of too many groups that are gone are forgotten."""
+        """Return the number of rebalances over all polls, without the oldest deleted groups."""
         self._rebalances.update((row["group_id"], row["cause"]) for row in changes.rebalances)
         gone = {group_id for group_id, _ in self._rebalances} - {row["group_id"] for row in groups}
         if len(gone) > GONE_MAX:
@@ -351,13 +350,13 @@ class Polling:
         return dict(self._rebalances)
 
     def _next_record_ms(self, row: Row) -> int | None:
-        """Return when the next record was written that a row of ``lag`` is about, as the polls' ends tell it."""
+        """Return the timestamp of the next record for a row of ``lag``."""
         behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])[0]
         told = time_lag_of(behind._asdict() | row | {"record_timestamp_ms": None})
         return row["at_ms"] - told["lag_ms"] if "lag_ms" in told else None
 
     def _replace(self, name: str, some: Iterable[Row]) -> None:
-        """Write a table anew."""
+        """Replace a table."""
         self._counts[name] = self._write(name, "last", some, REPLACED[name])
 
     def _append(self, name: str, some: Iterable[Row]) -> None:

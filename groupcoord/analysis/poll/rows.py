@@ -38,10 +38,10 @@ from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.schema.engine import Values, uuid_text
 
 NO_GENERATION = -1
-"""That of classic groups, whose generation no answer tells."""
+"""Generation of classic groups, which no response contains."""
 
 NOT_TOLD = -1
-"""Offsets in the log, times and time-outs that no answer tells."""
+"""Log offsets, times and timeouts, which no response contains."""
 
 
 def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False) -> GroupView:
@@ -87,7 +87,7 @@ def topics_of(group: GroupSnapshot) -> frozenset[str]:
 
 
 def owners_of(group: GroupSnapshot) -> dict[tuple[str, int], MemberView]:
-    """Return the member that has each partition of a group, the first of several; none if members are not known."""
+    """Return the owner of each partition, the first of several; empty if members are unknown."""
     if group.described is None:
         return {}
     owners: dict[tuple[str, int], MemberView] = {}
@@ -227,7 +227,7 @@ def group_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def member_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``members``: those that there are at this moment."""
+    """Yield the present rows of ``members``."""
     for group in snapshot.groups.values():
         if group.described is not None:
             view = view_of(group.type, group.described)
@@ -254,16 +254,16 @@ def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def _lags_of_share_groups(snapshot: Snapshot) -> dict[tuple[str, str, int], int]:
-    """Return how far share groups are behind in partitions, where their coordinators know it."""
+    """Return the lag of share groups that their coordinators returned."""
     groups = snapshot.groups.values()
     offsets = ((group.group_id, one) for group in groups for one in group.offsets or ())
     return {(group_id, one.topic, one.partition): one.lag for group_id, one in offsets if one.lag is not None}
 
 
 def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``lag``, without lag as time and status.
+    """Yield rows of ``lag``, without time lag and status.
 
-    There is a row for each committed offset, and for each partition that a member has and of which none is committed.
+    There is a row for each committed offset, and for each partition with an owner but no commit.
     """
     ends = {(one.topic, one.topic_partition): one for one in snapshot.ends}
     topics = {topic for topic, partition in ends if partition is not None}
@@ -273,7 +273,7 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
         committed[row["group_id"]][row["topic"], row["topic_partition"]] = row
     for group_id, group in snapshot.groups.items():
         owners, rows = owners_of(group), committed[group_id]
-        # Of a group that doesn't tell its offsets it isn't known what it has not committed.
+        # With unknown offsets, missing commits are unknown too.
         missing = [] if group.offsets is None else sorted(owners.keys() - rows.keys())
         # A task of a streams group has a partition of each source topic, of which some have fewer.
         missing = [place for place in missing if place in ends or place[0] not in topics]
@@ -353,7 +353,7 @@ def _conversion(before: GroupView, after: GroupView) -> str | None:
 
 
 def epoch_rows(group_id: str, before: Epochs | None, after: Epochs, at_ms: int) -> Iterator[Row]:
-    """Yield rows of ``epochs``: what is other than the last time, all of it the first time."""
+    """Yield rows of ``epochs`` for changes, or for everything the first time."""
     old_view, old_target = (None, None) if before is None else before
     view, target = after
     told = {"group_id": group_id, "group_epoch": view.generation, "target_epoch": target, "polled_ms": at_ms}
@@ -375,7 +375,7 @@ def _epochs_of(view: GroupView) -> Mapping[str, int]:
 
 
 GONE_MAX = 1_000
-"""Of so many groups that are gone the figures are kept."""
+"""Number of deleted groups with kept figures."""
 
 _SETTLED = frozenset({"Stable", "Empty"})
 """States in which no rebalance is under way."""
@@ -385,12 +385,12 @@ _NOTHING_BEFORE = "what was before it was not seen"
 
 @define
 class GroupFigures:
-    """What was seen of a group so far.
+    """Totals of a group.
 
     Attributes:
-        type: of the group.
-        rebalances: what they came to.
-        commits: how often an offset was another than the poll before, and when last.
+        type: group type.
+        rebalances: totals of rebalances.
+        commits: number of changed offsets, and the time of the last one.
     """
 
     type: str
@@ -400,7 +400,7 @@ class GroupFigures:
 
 @frozen
 class Changes:
-    """What a poll shows to be new: rows of the tables ``rebalances`` and ``epochs``."""
+    """Changes that a poll shows: rows of ``rebalances`` and ``epochs``."""
 
     rebalances: tuple[Row, ...]
     epochs: tuple[Row, ...]
@@ -408,16 +408,16 @@ class Changes:
 
 @define
 class _Known:
-    """A group as it was seen last.
+    """The last known state of a group.
 
     Attributes:
-        settled: the last time that no rebalance was under way; None: never yet.
-        settled_ms: before that was asked; None likewise.
-        opened_ms: when a rebalance was seen first that is under way; None: there is none.
-        latest: the last time at all.
+        settled: the last view without a rebalance; None before.
+        settled_ms: time before its request; None before.
+        opened_ms: first sight of an unfinished rebalance, or None.
+        latest: the last view.
         assignment_epoch: of the target assignment.
         offsets: by topic and partition.
-        figures: see there.
+        figures: totals.
     """
 
     figures: GroupFigures
@@ -439,11 +439,11 @@ class PolledGroups:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Those that there are."""
+        """Ids of the present groups."""
         return frozenset(self._known)
 
     def take(self, snapshot: Snapshot) -> Changes:
-        """Take the next snapshot, and return what it shows to be new."""
+        """Compare the next snapshot, and return the changes."""
         rebalances: list[Row] = []
         epochs: list[Row] = []
         for group in snapshot.groups.values():
@@ -476,7 +476,7 @@ class PolledGroups:
         ]
 
     def figures(self) -> dict[str, GroupFigures]:
-        """Return what was seen of each group, and of those that are gone."""
+        """Return the totals of each group, including deleted ones."""
         return self._gone | {group_id: known.figures for group_id, known in self._known.items()}
 
     def _of(self, group: GroupSnapshot) -> _Known:
@@ -534,7 +534,7 @@ class PolledGroups:
 
 
 def _differs(before: GroupView, after: GroupView) -> bool:
-    """Tell whether a group has rebalanced for sure between two moments at which it was settled."""
+    """Return whether a group has certainly rebalanced between two settled views."""
     if before.group_type != after.group_type or before.generation != after.generation:
         return True
     if before.group_type == CONSUMER:

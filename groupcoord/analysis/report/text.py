@@ -24,7 +24,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_ms: float) -> str:
-    """Return a duration in few words, rounded to what matters."""
+    """Return a duration as text, rounded."""
     if duration_ms < 1_000:
         return f"{duration_ms:.0f} ms"
     if duration_ms < 60_000:
@@ -44,7 +44,7 @@ _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def format_time(at_ms: int | None) -> str:
-    """Return a moment as ISO 8601 in UTC, to the second; what no calendar holds as the number it is."""
+    """Return a time as ISO 8601 in UTC, to the second; a time outside the calendar as a number."""
     if at_ms is None or at_ms < 0:
         return NOTHING
     if at_ms > _LATEST_MS:
@@ -53,7 +53,7 @@ def format_time(at_ms: int | None) -> str:
 
 
 def format_clock(at_ms: int, span_ms: int) -> str:
-    """Return a label for an axis that is ``span_ms`` long: as much of the moment as tells its labels apart."""
+    """Return an axis label: the part of the time that differs between labels of a span."""
     if not 0 <= at_ms <= _LATEST_MS:
         return NOTHING
     at = _EPOCH + timedelta(milliseconds=at_ms)
@@ -118,9 +118,9 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text with escapes as in Python for what is not printable: control characters, ends of lines, directions.
+    """Return text with Python's escapes for unprintable characters: controls, line ends, text direction.
 
-    Names come out of the log: whoever named a group may have put anything into it.
+    Names in the log are chosen by clients and may contain anything.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 

@@ -1,10 +1,9 @@
 """Rules for anomalies, lag, assignment balance and expiring offsets: pure functions from folded groups to table rows.
 
-Every engine calls them, with all groups or with a bucket of them: the records of a group lie in one log partition. The
-arguments are the rows of a group's history (:mod:`groupcoord.analysis.fold.history`), the facts of its commits
-(:class:`groupcoord.analysis.fold.commits.CommitFacts`) and the ends of topics
-(:class:`groupcoord.analysis.rules.lag.Ends`).
+Every engine calls them, with all groups or a bucket of them. The arguments are rows of the groups' histories
+(:mod:`groupcoord.analysis.fold.history`), facts of their commits
+(:class:`groupcoord.analysis.fold.commits.CommitFacts`) and end offsets (:class:`groupcoord.analysis.rules.lag.Ends`).
 
-A new anomaly is a function in ``anomalies``, called in ``anomalies.anomalies``, with its kind in
+To add an anomaly, write a function in ``anomalies``, call it in ``anomalies.anomalies``, and add its kind to
 :mod:`groupcoord.analysis.rules.statuses`.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with groups, from their commits and their history."""
+"""Anomalies of groups: rewinds, stopped commits, storms, uneven shares, slow and fenced members."""
 
 from __future__ import annotations
 
@@ -56,12 +56,11 @@ def anomalies(
     now_ms: int | None,
     thresholds: Thresholds | None = None,
 ) -> list[Row]:
-    """Return what is wrong with groups (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
+    """Return the anomalies of groups (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
-    The status is Burrow's word for such a thing. What Burrow would say now of each partition the table of lag tells:
-    here are all rewinds of the log, and silences only beyond the thresholds. With ``ends`` a partition whose commits
-    stopped, or go on at the same offset, is one only if it has a lag, as there; without them nothing is said about
-    partitions that stall, and commits have stopped only where a member still has the partition.
+    All rewinds of the log count, and silences beyond the thresholds; the table of lag has Burrow's present status of
+    each partition. With ``ends`` stopped and stalled partitions count only with a lag. Without them nothing is stalled,
+    and commits have stopped only if a member owns the partition.
     """
     limits = thresholds or Thresholds()
     about = about_offsets(facts, held.holders, ends, now_ms, limits)
@@ -71,7 +70,7 @@ def anomalies(
 def about_groups(
     found: Histories, facts: CommitFacts, held: Assigned, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> list[Row]:
-    """Return what concerns groups or their members as a whole, wherever topics end."""
+    """Return anomalies of whole groups or their members, which do not depend on end offsets."""
     return [
         *about_shares(held, facts, now_ms, limits, has_ends=has_ends),
         *_commit_storms(facts.minutes, limits),
@@ -105,7 +104,7 @@ def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
 
 
 class _Peak(NamedTuple):
-    """Something that happens too often within some time: at a moment, since when, and how often."""
+    """The count of events in a window, with its start and end."""
 
     of: tuple[Any, ...]
     at_ms: int
@@ -121,7 +120,7 @@ def _moment(row: Row) -> int | None:
 def _peaks(
     events: Iterable[tuple[tuple[Any, ...], int, int]], window_ms: int, value_min: int, *, is_both: bool
 ) -> Iterator[_Peak]:
-    """Yield the moments at which there were too many events in the time before."""
+    """Yield the moments with too many events in the window before."""
     by_subject: defaultdict[tuple[Any, ...], list[tuple[int, int, tuple[Any, ...]]]] = defaultdict(list)
     for of, at_ms, sign in events:
         by_subject[of[1:]].append((at_ms, sign, of))
@@ -138,7 +137,7 @@ def _peaks(
 
 
 def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
-    """Return for everything that had peaks from when until when it had how many, and the highest."""
+    """Return for each subject the first and last peak, and the highest count."""
     found: defaultdict[tuple[Any, ...], list[_Peak]] = defaultdict(list)
     for peak in peaks:
         found[peak.of].append(peak)
@@ -160,7 +159,7 @@ def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
     events = []
     for row in rebalances:
         at_ms, before, after = _moment(row), row["from_generation"], row["to_generation"]
-        # A static member that comes back stops nobody.
+        # A static member that returns does not stop others.
         if at_ms is not None and (before is None or (after is not None and before < after)):
             events.append(((row["log_partition"], row["group_id"]), at_ms, 1))
     window_ms = limits.rebalance_window_ms
@@ -186,7 +185,7 @@ def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
 
 
 def _gathered(rows: Iterable[Row], names: Sequence[str]) -> Iterator[tuple[Row, list[Row]]]:
-    """Yield rows that are the same in some columns together, with what they have in common."""
+    """Group rows by some columns; yield these with the rows."""
     found: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         found[tuple(row[name] for name in names)].append(row)
@@ -209,7 +208,7 @@ def _duplicate_owners(duplicates: Iterable[Row]) -> Iterator[Row]:
 
 
 def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Thresholds) -> Iterator[Row]:
-    """Yield clients of consumer groups that made others wait; who was fenced for it is told as that."""
+    """Yield clients of consumer groups with slow revocations, without those that were fenced for it."""
     slow = []
     for row in revocations:
         until_ms = now_ms if row["ended_ms"] is None else row["ended_ms"]
@@ -230,7 +229,7 @@ def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Th
 
 
 def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
-    """Yield clients of consumer groups that did not give partitions up in the time that they had."""
+    """Yield clients of consumer groups that exceeded their rebalance timeout."""
     fenced = (row for row in memberships if row["end"] == REBALANCE_TIMEOUT)
     for common, some in _gathered(fenced, ("log_partition", "group_id", "client_id")):
         last_ms, evidence = max((row["ended_ms"], row["evidence"]) for row in some)
@@ -268,13 +267,12 @@ class LastCommits(NamedTuple):
     """The last commits of partitions, in columns.
 
     Attributes:
-        of: the partitions, and whose commits these are.
-        first_ms: when each one's last commits began.
-        last_ms: and ended.
-        commits: how many they are.
-        lowest: of their offsets; more than the highest: there are none but tombstones.
-        highest: of their offsets.
-        is_there: no tombstone is among them.
+        of: the partitions and groups.
+        first_ms: time of the first of the last commits; ``last_ms`` of the last one.
+        commits: their number.
+        lowest: lowest offset; above ``highest`` if all are tombstones.
+        highest: highest offset.
+        is_there: without a tombstone.
     """
 
     of: pa.Table
@@ -287,7 +285,7 @@ class LastCommits(NamedTuple):
 
 
 def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
-    """Return the last commits of each partition, as many as are looked at."""
+    """Return the last commits of each partition, up to the limit."""
     commits = facts.last
     runs = Runs(commits, PARTITION)
     order, starts = runs.order, runs.starts
@@ -310,22 +308,21 @@ def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
 
 
 def places_of(partitions: pa.Table) -> Iterator[Place]:
-    """Yield groups with topic and partition, of rows that tell them."""
+    """Yield group, topic and partition of rows."""
     yield from zip(*(partitions[name].to_pylist() for name in ("group_id", "topic", "topic_partition")), strict=True)
 
 
 class _Found(NamedTuple):
-    """What is to be known of a partition's commits, and of the last ones.
+    """The commits of a partition.
 
     Attributes:
-        of: the partition, and whose commits these are.
-        rewinds: how often they went back, with when and the furthest: by how much, and to where.
-        first_ms: when the last commits began.
-        last_ms: and ended.
-        commits: how many they are.
-        lowest: of their offsets.
-        highest: of their offsets.
-        is_there: no tombstone is among them.
+        of: the partition and its group.
+        rewinds: the number and times of rewinds, and the largest one.
+        first_ms: time of the first of the last commits; ``last_ms`` of the last one.
+        commits: their number.
+        lowest: lowest offset.
+        highest: highest offset.
+        is_there: without a tombstone.
     """
 
     of: Row
@@ -339,7 +336,7 @@ class _Found(NamedTuple):
 
 
 def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Iterator[_Found]:
-    """Yield partitions of which there may be something to tell."""
+    """Yield partitions that may have an anomaly."""
     of_rewinds = {tuple(row[name] for name in PARTITION): row for row in rewinds.to_pylist()}
     of, *columns = commits
     is_silent = has_stopped(commits.first_ms, commits.last_ms, now_ms) | stands_still(commits.lowest, commits.highest)
@@ -355,7 +352,7 @@ def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Itera
 def _never_committed(
     committed: Collection[Place], holders: Mapping[Place, Row], ends: Ends, now_ms: int, limits: Thresholds
 ) -> Iterator[Row]:
-    """Yield partitions with records that a member has had for long, and of which there is no commit."""
+    """Yield partitions with records and a long-time owner, but without a commit."""
     for place, holder in holders.items():
         since_ms, (group_id, topic, partition) = holder["since_ms"], place
         if place in committed or topic is None or holder["is_shared"] or since_ms is None:
@@ -379,7 +376,7 @@ def _never_committed(
 
 
 class _Judge:
-    """Says what is wrong with a partition's commits, and calls one what it was seen as."""
+    """Rules for the commits of one partition."""
 
     def __init__(
         self, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int, limits: Thresholds, commit: str
@@ -391,7 +388,7 @@ class _Judge:
         self._commit = commit
 
     def tell(self, place: Place, found: _Found) -> Iterator[Row]:
-        """Yield what is wrong; once for each row about the end of a partition, if several tell it."""
+        """Yield the anomalies; stopped commits once for each end offset that shows a lag."""
         rows: list[Behind | None] = [None]
         if self._ends is not None:
             rows = list(self._ends.of(*place[1:], found.highest))
@@ -439,13 +436,13 @@ MS_PER_S = 1_000
 
 
 class Share(NamedTuple):
-    """What a member has as the log ends.
+    """Partitions of a member at the end of the log.
 
     Attributes:
         member_id: the member.
-        client_id: what its client calls itself.
-        partitions: how many partitions or tasks it has.
-        unnamed: how many of them are of topics that the log does not name.
+        client_id: its client id.
+        partitions: number of partitions or tasks.
+        unnamed: number of these with unknown topic names.
     """
 
     member_id: str
@@ -455,14 +452,14 @@ class Share(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What the members of a group have as the log ends.
+    """Partitions of a group's members at the end of the log.
 
     Attributes:
-        of: the group, and its log partition.
-        type: of the group.
-        members: each of them.
-        since_ms: when its generation or epoch began, in milliseconds since 1970; None: the log does not tell.
-        uneven_since_ms: since when its generations have uneven numbers of partitions; None: they don't.
+        of: the group and its log partition.
+        type: group type.
+        members: its members.
+        since_ms: start of the generation or epoch in milliseconds since 1970; None if unknown.
+        uneven_since_ms: first of the last generations with uneven shares; None if the last one is even.
     """
 
     of: Row
@@ -473,11 +470,11 @@ class Shares(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """Who has what as the log ends.
+    """Assignments at the end of the log.
 
     Attributes:
-        holders: who has which partition, as :func:`groupcoord.analysis.rules.groups.partition_holders` tells it.
-        shares: what the members of each group have that has members.
+        holders: owners of partitions, from :func:`groupcoord.analysis.rules.groups.partition_holders`.
+        shares: the members' shares, for each group with members.
     """
 
     holders: Mapping[Place, Row]
@@ -485,7 +482,7 @@ class Assigned(NamedTuple):
 
 
 def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
-    """Return who has what as the log ends."""
+    """Return the assignments at the end of the log."""
     by_group: dict[tuple[int | None, str], list[Row]] = {}
     for row in found[MEMBER]:
         by_group.setdefault((row["log_partition"], row["group_id"]), []).append(row)
@@ -505,7 +502,7 @@ def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
 def _shares(
     group: Row, members: list[Row], started_ms: Mapping[tuple[Any, ...], int | None], limits: Thresholds
 ) -> Shares | None:
-    """Return what the members of a group have; None if it has none."""
+    """Return the shares of a group's members; None without members."""
     members.sort(key=lambda row: row["log_offset"])
     views = [
         list(some) for _, some in groupby(members, lambda row: (row["type"], row["generation"], row["log_offset"]))
@@ -534,7 +531,7 @@ def _count(row: Row) -> int:
 
 
 def _is_uneven(counts: list[int], times: float) -> bool:
-    """Tell whether some have nothing while another has several times the mean, which would do for two."""
+    """Return whether some have nothing and another has several times the mean, enough for two."""
     return min(counts) == 0 and max(counts) > 1 and max(counts) * len(counts) >= times * sum(counts)
 
 
@@ -594,7 +591,7 @@ def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
     """Yield that a group has more members than partitions."""
     idle = sum(not one.partitions for one in shares.members)
     partitions = sum(one.partitions for one in shares.members)
-    is_shared = shares.type in (SHARE, STREAMS)  # whose members share partitions, or have copies of tasks
+    is_shared = shares.type in (SHARE, STREAMS)  # members share partitions, or have copies of tasks
     if is_shared or not 0 < partitions < len(shares.members) or shares.since_ms is None:
         return
     idle_ms = now_ms - shares.since_ms
@@ -608,10 +605,10 @@ def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
 
 
 class _Work:
-    """How many records members commit.
+    """Records committed by members.
 
     Attributes:
-        committed: groups of which any commit is known.
+        committed: groups with a known commit.
     """
 
     def __init__(self, holders: Mapping[Place, Row], facts: CommitFacts, now_ms: int, limits: Thresholds) -> None:
@@ -623,11 +620,11 @@ class _Work:
             self._of_members.setdefault((place[0], holder["member_id"]), []).append(going.get(place))
 
     def rates(self, shares: Shares) -> list[float]:
-        """Return how many records a millisecond each member commits."""
+        """Return the records per millisecond that each member commits."""
         return [sum(one.rate for one in some if one is not None) for some in self._partitions(shares)]
 
     def uneven_since_ms(self, shares: Shares) -> int | None:
-        """Return since when work is uneven; None: it isn't, or there is too little for it to be no chance."""
+        """Return the start of uneven work; None if it is even, or too little to be significant."""
         of_members = self._partitions(shares)
         if shares.since_ms is None or not all(of_members):
             return None
@@ -646,12 +643,12 @@ class _Work:
 
 
 class _Going(NamedTuple):
-    """How the last commits of a partition go on.
+    """Progress of a partition in its last commits.
 
     Attributes:
-        records: by so many.
-        rate: so many a millisecond since they began; 0 where they don't any more.
-        idle_since_ms: since when they don't; None: they do.
+        records: number of records.
+        rate: records per millisecond; 0 if commits stand still.
+        idle_since_ms: start of the standstill; None while offsets increase.
     """
 
     records: int

@@ -39,11 +39,10 @@ def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
 
 
 def partition_holders(found: Histories) -> dict[Place, Row]:
-    """Return who has which partition as the log ends: one a partition, though several members may claim it.
+    """Return the owner of each partition at the end of the log; one of them if several members claim it.
 
-    Besides :data:`HOLDER` told are since when the group has its generation or epoch, in which log partition its records
-    lie, how many members it has, and whether it is one of those whose members share partitions. Tasks of streams groups
-    are no partitions.
+    Added are the start of the generation or epoch, the log partition, the number of members, and whether members share
+    partitions. Tasks of streams groups are omitted.
     """
     now = {(row["group_id"], row["generation_or_epoch"], row["type"]): row for row in found[GROUP]}
     holders: dict[Place, Row] = {}
@@ -65,7 +64,7 @@ def partition_holders(found: Histories) -> dict[Place, Row]:
 
 
 def began_ms(group: Row) -> int | None:
-    """Return when a group came to its generation or epoch, in milliseconds since 1970; None: the log does not tell."""
+    """Return the start of a group's generation or epoch in milliseconds since 1970; None if unknown."""
     at_ms: int | None = group["state_timestamp_ms"]
     return None if at_ms is None or at_ms < 0 else at_ms
 
@@ -93,10 +92,10 @@ def offset_expiry(
 ) -> list[Row]:
     """Return when each current offset expires (:data:`groupcoord.analysis.decode.schema.OFFSET_EXPIRY`).
 
-    The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each type of group). An offset's age counts from its
-    commit; in a classic group that became empty from then. Offsets of topics that a live group subscribes to don't
-    expire, nor do those of a live group whose subscriptions a coordinator can't read. An offset that carries its own
-    expiry keeps to it. An offset that an open transaction will replace doesn't expire.
+    The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each group type). The age of an offset counts from
+    its commit, or from when a classic group became empty. These do not expire: topics that a live group subscribes to,
+    all topics of a live group with unreadable subscriptions, and offsets that an open transaction will replace. An
+    offset with its own expiry keeps it.
     """
     by_id = {group["group_id"]: group for group in groups}
     pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
@@ -111,9 +110,10 @@ def offset_expiry(
 
 
 def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFacts, now_ms: int | None) -> list[Row]:
-    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.analysis.decode.schema.STALE_GROUPS`).
+    """Return groups with offsets that expire without further use
+    (:data:`groupcoord.analysis.decode.schema.STALE_GROUPS`).
 
-    An empty group goes with its last offset, unless an open transaction has offsets of it.
+    An empty group is deleted with its last offset, unless an open transaction has offsets of it.
     """
     pending = set(facts.open()["group_id"].to_pylist())
     expiring: dict[str, list[int]] = {}
@@ -143,12 +143,12 @@ def _row(group: Row, expiring_ms: list[int], is_pending: bool, now_ms: int | Non
 
 
 def _expiry_ms(group: Row, offset: Row, retention_ms: int) -> int | None:
-    """Return when an offset expires; None: it does not."""
+    """Return when an offset expires; None if it does not."""
     is_classic, is_empty = group["type"] == CLASSIC, group["state"] == _EMPTY
     protocol_type, subscribed = group["protocol_type"], group["subscribed_topics"]
     is_simple = protocol_type == ""
     is_unused = subscribed is not None and offset["topic"] not in subscribed
-    # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
+    # A live classic group keeps its offsets, except a stable one of consumers, the state after a load.
     is_free = is_simple or is_empty or (is_unused and (not is_classic or protocol_type == CONSUMER_PROTOCOL_TYPE))
     if not is_free:
         return None
@@ -167,7 +167,7 @@ _OF_MEMBERS = (
 
 
 class Field(NamedTuple):
-    """What is told: of a group, or of an offset."""
+    """A field of a group or an offset."""
 
     group_id: str
     topic: str | None
@@ -176,12 +176,12 @@ class Field(NamedTuple):
 
 
 Told = dict[Field, tuple[str, int]]
-"""What is told of each field, and the log partition of its group."""
+"""Value of each field, with the log partition of its group."""
 
 
 def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -> Iterator[Row]:
-    """Yield where the tables differ from the coordinator (:data:`groupcoord.analysis.decode.schema.DIFFERENCES`):
-    nothing, unless something is wrong.
+    """Yield differences between the tables and the coordinator
+    (:data:`groupcoord.analysis.decode.schema.DIFFERENCES`).
     """
     coordinator: Told = {}
     for row in answers:
@@ -191,7 +191,7 @@ def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -
     for field in coordinator.keys() | tables:
         one, other = coordinator.get(field), tables.get(field)
         texts = one and one[0], other and other[0]
-        # Of a group whose records the coordinator does not know it may still have the offsets.
+        # The coordinator may have offsets of a group whose records it does not know.
         if texts[0] == texts[1] or (field.topic is None and field.group_id in unknown):
             continue
         partition = (one or other or ("", NO_PARTITION))[1]
@@ -205,7 +205,7 @@ def unknown_groups(found: Histories) -> set[str]:
 
 
 def group_answers(found: Histories) -> Told:
-    """Return what the tables say of groups and members, in the shape of what the coordinator answers."""
+    """Return the tables' groups and members in the form of the coordinator's responses."""
     told: Told = {}
     of_groups = [row for row in found[GROUP] if row["type"] in (CLASSIC, CONSUMER)]
     for row in of_groups:
@@ -225,7 +225,7 @@ def group_answers(found: Histories) -> Told:
 
 
 def offset_answers(current_offsets: pa.Table) -> Told:
-    """Return what the table of this name says, in the shape of what the coordinator answers."""
+    """Return the table of current offsets in the form of the coordinator's responses."""
     told: Told = {}
     names = ["log_partition", "group_id", "topic", "topic_partition", "committed_offset", "leader_epoch", "metadata"]
     for row in current_offsets.select(names).to_pylist():
@@ -244,8 +244,8 @@ def _joined(parts: Iterable[object]) -> str:
 
 
 def _classic_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tuple[Row, Sequence[object]]]:
-    """Yield the last members of classic groups, with what is told of each."""
-    # The last record of a group has its members: a generation comes again when a static member was replaced.
+    """Yield the last members of classic groups, with their fields."""
+    # The last record has the members: the replacement of a static member repeats a generation.
     last: dict[str, int] = {}
     for row in found[GENERATION]:
         last[row["group_id"]] = max(row["log_offset"], last.get(row["group_id"], row["log_offset"]))
@@ -258,14 +258,14 @@ def _classic_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tup
 
 
 def _consumer_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tuple[Row, Sequence[object]]]:
-    """Yield the members of consumer groups as the log ends, with what is told of each."""
+    """Yield the members of consumer groups at the end of the log, with their fields."""
     now = {
         (row["group_id"], row["generation_or_epoch"])
         for row in of_groups
         if row["type"] == CONSUMER and row["member_count"] > 0
     }
     members = [row for row in found[MEMBER] if row["type"] == CONSUMER and (row["group_id"], row["generation"]) in now]
-    # A group that was deleted and came back may have had the same epoch before.
+    # A group that was deleted and created again may have had the same epoch before.
     last: dict[str, int] = {}
     for row in members:
         last[row["group_id"]] = max(row["log_offset"], last.get(row["group_id"], row["log_offset"]))

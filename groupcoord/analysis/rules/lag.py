@@ -1,6 +1,6 @@
 """Lag of groups in records and in time, and the end offsets that it is computed from.
 
-End offsets come from a file once, or from a running cluster as samples at several times. The statuses are those of
+End offsets come from a file, or from a running cluster as samples over time. The statuses are in
 :mod:`groupcoord.analysis.rules.statuses`.
 """
 
@@ -27,16 +27,15 @@ _NO_END: Mapping[str, None] = dict.fromkeys(("end_offset", "at_ms", "log_start_o
 
 
 class Behind(NamedTuple):
-    """A committed offset and where its partition ends.
+    """A committed offset and the end of its partition.
 
     Attributes:
-        end: the row about the end; all of it None if that is not known.
-        lag: records behind; None without an end, or with records of which none is committed.
-        first: the first sample of the end; None: the cluster was not asked.
-        last: the last one.
-        before: the last sample at which the log ended at the committed offset or before it, with the one that followed
-            as ``next``.
-        was_at_end: that was one of the last samples.
+        end: the row of the end; its values are None if unknown.
+        lag: lag in records; None without an end, or with records but no commit.
+        first: the first sample of the end; None without samples.
+        last: the last sample.
+        before: the last sample at or below the committed offset, with the following one as ``next``.
+        was_at_end: ``before`` is one of the last samples.
     """
 
     end: Mapping[str, Any]
@@ -48,7 +47,7 @@ class Behind(NamedTuple):
 
 
 class Ends:
-    """Where topics end."""
+    """End offsets of topics."""
 
     def __init__(self, table: pa.Table, samples: pa.Table | None = None) -> None:
         self._rows: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
@@ -57,11 +56,10 @@ class Ends:
         self._samples = _samples(table if samples is None else samples)
 
     def topics(self) -> set[str]:
-        """Return the topics of which something is told."""
         return {topic for topic, _ in self._rows if topic is not None}
 
     def of(self, topic: str, partition: int, committed_offset: int | None) -> list[Behind]:
-        """Return how far a committed offset is behind, for each row about its partition, or one if there is none."""
+        """Return the distance of an offset to each known end, or one without an end."""
         rows = self._rows.get((topic, partition), [_NO_END])
         samples = self._samples.get((topic, partition), ())
         offset = -1 if committed_offset is None else committed_offset
@@ -76,7 +74,7 @@ class Ends:
         ]
 
     def records(self, topic: str, partition: int) -> int:
-        """Return how many records a partition has; 0: that is not known, or there was none in a late sample."""
+        """Return the number of records of a partition; 0 if unknown, or if a recent sample had none."""
         counts = []
         for end in (behind.end for behind in self.of(topic, partition, 0)):
             start, end_offset = end["log_start_offset"] or 0, end["end_offset"]
@@ -85,7 +83,7 @@ class Ends:
         return max(counts)
 
     def lag_then(self, topic: str, partition: int, committed_offset: int | None, at_ms: int | None) -> int | None:
-        """Return how far behind an offset was when it was committed, by the sample before that; None without one."""
+        """Return the lag at a commit, to the last sample before it; None without one."""
         samples = self._samples.get((topic, partition), ())
         number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"]) if at_ms is not None else 0
         if not number or known_offset(committed_offset) is None:
@@ -93,9 +91,8 @@ class Ends:
         return records_behind(committed_offset, PartitionEnd(None, samples[number - 1]["end_offset"]))
 
     def lag_between(self, topic: str, partition: int, committed_offset: int, at_ms: int) -> int | None:
-        """Return how far behind an offset was when it was committed, as if records came evenly between two samples.
-
-        None if no sample was before that.
+        """Return the lag at a commit, assuming evenly spaced records between samples; None without
+        an earlier sample.
         """
         samples = self._samples.get((topic, partition), ())
         number = bisect_right(samples, at_ms, key=lambda sample: sample["at_ms"])
@@ -126,7 +123,7 @@ def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
 
 
 def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:
-    """Return the offsets whose next record is there: what a cluster can be asked about how old that is."""
+    """Return offsets with a next record, whose timestamp a cluster can return."""
     found: dict[tuple[str, int, int], Row] = {}
     for row in (row for table in current_offsets for row in table.select(_NEXT).to_pylist()):
         place = (row["topic"], row["topic_partition"], row["committed_offset"])
@@ -155,9 +152,9 @@ def lag(
     read_ms: int | None = None,
     members: Mapping[str, int | None] | None = None,
 ) -> list[Row]:
-    """Return how far groups are behind, and how well they keep up (:data:`groupcoord.analysis.decode.schema.LAG`).
+    """Return the lag and status of groups (:data:`groupcoord.analysis.decode.schema.LAG`).
 
-    There is a row for each committed offset, and for each partition that a member has and of which none is committed.
+    There is a row for each committed offset, and for each partition with an owner but no commit.
     """
     counts = {place[0]: holder["members"] for place, holder in holders.items()} | dict(members or {})
     windows = {} if counted is None else _windows(counted, ends)
@@ -177,7 +174,7 @@ def lag(
 
 
 def _offsets(current_offsets: pa.Table, holders: Mapping[Place, Row]) -> Iterator[Row]:
-    """Yield committed offsets, None where -1 is committed, and then None for what members have and did not commit."""
+    """Yield committed offsets, with None for -1, and rows with None for partitions with an owner but no commit."""
     left = {place: None for place, holder in holders.items() if place[1] is not None and not holder["is_shared"]}
     for offset in current_offsets.select(OFFSET_COLUMNS).to_pylist():
         left.pop((offset["group_id"], offset["topic"], offset["topic_partition"]), None)
@@ -187,7 +184,7 @@ def _offsets(current_offsets: pa.Table, holders: Mapping[Place, Row]) -> Iterato
 
 
 def _lag_before(window: list[Row] | None, ends: Ends, place: Place) -> int | None:
-    """Return how far behind a group was at the first commit of a window; None if that is not known."""
+    """Return the lag at the first commit of a window; None if unknown."""
     if not window or window[0]["tombstone"] or window[0]["at_ms"] is None:
         return None
     return ends.lag_between(*place[1:], window[0]["committed_offset"], window[0]["at_ms"])
@@ -226,7 +223,7 @@ def _row(
 
 
 def _windows(commits: pa.Table, ends: Ends) -> dict[Place, list[Row]]:
-    """Return the last commits of each group in partitions whose end is known, tombstones among them, in order."""
+    """Return the last commits of partitions with a known end in order, including tombstones."""
     topics = pa.array(sorted(ends.topics()), pa.string())
     wanted = commits.filter(pc.is_in(commits["topic"], topics)).select(_WINDOW)
     runs = Runs(wanted, _KEY)

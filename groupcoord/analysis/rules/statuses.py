@@ -1,8 +1,7 @@
-"""Lag of a group in a partition: the status, in :func:`lag_status`, and lag as time, in :func:`time_lag`.
+"""Statuses of groups: lag status (:func:`lag_status`), time lag (:func:`time_lag`) and kinds of anomalies.
 
-``groupcoord lag``, the tables, the page and the metrics have their statuses from here. Where there are several commits
-to go by, the rules are those of Burrow's wiki page "Consumer Lag Evaluation Rules" and of its ``evaluator/caching.go``;
-:func:`partition_status` lists the differences. Lag as time is found as kafka-lag-exporter does.
+With several commits the rules are those of Burrow's wiki page "Consumer Lag Evaluation Rules" and its
+``evaluator/caching.go``; :func:`partition_status` lists the differences. Time lag is computed as in kafka-lag-exporter.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any, NamedTuple
 from groupcoord.analysis.options import WINDOW_COMMITS
 
 SAMPLES_MAX = 1_000
-"""So many of the last looks at a partition's end count."""
+"""Number of last samples of a partition's end that count."""
 
 
 FRESH_MS = 1_000
-"""A group whose next record is younger is not behind."""
+"""Age of the next record below which a group is not behind."""
 
 
 class LagStatus(IntEnum):
-    """Statuses of a partition of a group, with the numbers that metrics show: up to REWIND they are Burrow's.
+    """Status of a group in a partition, with the number in metrics, which is Burrow's up to REWIND.
 
     Attributes:
-        label: the status as it is printed and written to tables.
-        of_group: Burrow's status of a group of which this is the worst partition: OK, WARN or ERR.
-        sentence: what is wrong, with ``{}`` in place of the partition; empty if nothing is.
+        label: the status as printed and in tables.
+        of_group: Burrow's status of a group with this worst partition: OK, WARN or ERR.
+        sentence: description with ``{}`` for the partition; empty if all is well.
     """
 
     UNKNOWN = 0
@@ -46,7 +45,7 @@ class LagStatus(IntEnum):
 
     @classmethod
     def of(cls, label: str | None) -> LagStatus:
-        """Return the status with this label; None is UNKNOWN."""
+        """Return the status with this label; UNKNOWN for None."""
         return cls.UNKNOWN if label is None else cls[label.replace(" ", "_")]
 
     @property
@@ -100,7 +99,7 @@ KINDS_WORST_FIRST = (
     *(*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION),
     *(REBALANCE_STORM, UNEVEN_SHARES, IDLE_MEMBERS, COMMIT_STORM),
 )
-"""All kinds; what is the cause comes before what follows from it."""
+"""All kinds; causes come before their effects."""
 
 REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
 
@@ -109,9 +108,9 @@ class WindowCommit(NamedTuple):
     """A commit.
 
     Attributes:
-        at_ms: when it was made.
+        at_ms: its time.
         committed_offset: the next offset to read.
-        lag: records behind the end as it was known then; None: it was not.
+        lag: lag to the end known then, or None.
     """
 
     at_ms: int
@@ -120,10 +119,10 @@ class WindowCommit(NamedTuple):
 
 
 class EndOffsetSample(NamedTuple):
-    """A look at where a log ends.
+    """A sample of an end offset.
 
     Attributes:
-        at_ms: when it was.
+        at_ms: its time.
         end_offset: the offset after the last record.
     """
 
@@ -132,7 +131,7 @@ class EndOffsetSample(NamedTuple):
 
 
 class LagMethod(Enum):
-    """How lag as time was found."""
+    """Method of computing time lag."""
 
     RECORD = "record"
     INTERPOLATED = "interpolated"
@@ -152,25 +151,27 @@ class TimeLag(NamedTuple):
 
 
 def has_stopped(first_ms: Any, last_ms: Any, now_ms: Any) -> Any:
-    """Tell whether there was no commit for longer than the window's commits took; of numbers or Spark's columns."""
+    """Return whether the time since the last commit exceeds the window's duration; for numbers or Spark columns."""
     return now_ms - last_ms > last_ms - first_ms
 
 
 def stands_still(lowest: Any, highest: Any) -> Any:
-    """Tell whether all of a window's commits are of one offset; of numbers or Spark's columns."""
+    """Return whether all commits of a window have one offset; for numbers or Spark columns."""
     return lowest == highest
 
 
 def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, was_at_end: bool) -> LagStatus:
-    """Return how well a group keeps up with a partition.
+    """Return the status by the commits of a window. The first that applies:
 
-    In this order: without a lag all is well. STOP: no commit for longer than the commits of the window took, unless the
-    group was at the end of late. With lag 0 at some commit of the window all is well. REWIND: a commit of the window
-    went back. STALL: all are of one offset. WARN: the lag never became less.
+    - OK without a lag.
+    - STOP if the last commit is older than the window's duration, unless the group was at the end recently.
+    - OK with lag 0 at a commit of the window.
+    - REWIND if a commit of the window decreased.
+    - STALL if all have one offset.
+    - WARN if the lag never decreased.
 
-    Other than in Burrow, a window of one commit, which has no duration, says nothing, and lags that did not become less
-    are at least two that are known. As in the wiki, a rewind after lag 0 is none; Burrow tells it since its pull
-    request 716.
+    Unlike in Burrow, one commit has no duration and shows nothing, and WARN needs two known lags. As in Burrow's wiki,
+    a rewind after lag 0 does not count; Burrow reports it since its pull request 716.
     """
     if not lag or len(window) < 2:
         return LagStatus.OK
@@ -190,11 +191,11 @@ def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, w
 
 
 class PartitionEnd(NamedTuple):
-    """Where the log of a partition begins and ends.
+    """Start and end of a partition's log.
 
     Attributes:
-        start: the first offset; None if that is not known.
-        end: the offset after the last record; None likewise.
+        start: the first offset; None if unknown.
+        end: the offset after the last record; None if unknown.
     """
 
     start: int | None
@@ -202,16 +203,16 @@ class PartitionEnd(NamedTuple):
 
 
 NO_OFFSET = -1
-"""A committed offset that stands for none."""
+"""A committed offset that means none."""
 
 
 def known_offset(committed_offset: int | None) -> int | None:
-    """Return a committed offset; None in place of -1, which clients and Kafka's tools take for no commit."""
+    """Return a committed offset; None for -1, which clients and Kafka's tools treat as no commit."""
     return None if committed_offset is None or committed_offset < 0 else committed_offset
 
 
 def records_behind(committed_offset: int | None, log: PartitionEnd) -> int | None:
-    """Return how many records a group is behind; None if the end is not known, or where the group would begin."""
+    """Return the lag in records; None if the end, or the group's start offset, is unknown."""
     if log.end is None:
         return None
     offset = known_offset(committed_offset)
@@ -221,16 +222,16 @@ def records_behind(committed_offset: int | None, log: PartitionEnd) -> int | Non
 
 
 class Evidence(NamedTuple):
-    """What else the status of a partition depends on.
+    """Facts for the status of a partition.
 
     Attributes:
-        window: the last commits, oldest first, up to :data:`WINDOW_COMMITS`; none that were deleted.
-        now_ms: the moment to judge from, in milliseconds since 1970.
-        was_at_end: at one of the last looks the log ended where the group had committed last.
-        has_owner: whether a member has the partition; None if that is not known.
-        is_stuck: a window of looks has shown the same offset while the end grew.
-        is_end_older: the end was looked at before the offset was committed.
-        lag_before: records behind when the first commit of the window was made; None if that is not known.
+        window: the last commits, oldest first, up to :data:`WINDOW_COMMITS`, since the last tombstone.
+        now_ms: the time of the status, in milliseconds since 1970.
+        was_at_end: the log ended at the committed offset in one of the last samples.
+        has_owner: a member owns the partition; None if unknown.
+        is_stuck: a window of snapshots showed the same offset while the end increased.
+        is_end_older: the end was sampled before the commit.
+        lag_before: lag at the first commit of the window; None if unknown.
     """
 
     window: Sequence[WindowCommit] = ()
@@ -245,14 +246,19 @@ class Evidence(NamedTuple):
 def lag_status(
     committed_offset: int | None, log: PartitionEnd, lag: int | None, lag_ms: int | None, seen: Evidence
 ) -> LagStatus:
-    """Return the status of a group in a partition.
+    """Return the status of a group in a partition. The first that applies:
 
-    The first that applies. UNKNOWN: the end is not known. NO_COMMIT: nothing is committed, though there are records.
-    LOST: the log begins behind the committed offset. AHEAD: it ends before that. OK: there is no lag. With two commits
-    or more the status is :func:`partition_status`, but OK instead of WARN within :data:`FRESH_MS`, and WARN instead of
-    OK if the next record has waited for longer than a full window took, in which the lag did not become less. That
-    shows where commits are more frequent than looks at the end. NO_OWNER: no member has the partition. STOP: the offset
-    has never moved. OK within :data:`FRESH_MS`, else BEHIND.
+    - UNKNOWN if the end is unknown.
+    - NO_COMMIT without a commit, if there are records.
+    - LOST if the log starts after the committed offset; AHEAD if it ends before it.
+    - OK without a lag.
+    - With two commits or more :func:`partition_status`, with OK instead of WARN within :data:`FRESH_MS`. WARN instead
+      of OK
+      if the next record has waited longer than a full window in which the lag did not decrease: commits may be more
+      frequent than samples of the end.
+    - NO_OWNER without an owner.
+    - STOP if the offset never moved.
+    - OK within :data:`FRESH_MS`, else BEHIND.
     """
     if log.end is None:
         return LagStatus.UNKNOWN
@@ -285,7 +291,7 @@ def _falls_behind(lag: int, lag_ms: int | None, seen: Evidence) -> bool:
 
 
 def worst_status(labels: Iterable[str | None]) -> LagStatus:
-    """Return the worst of some statuses by their labels, None among them; OK if there are none."""
+    """Return the worst status by label; OK if there are none."""
     return min((LagStatus.of(label) for label in labels if label), key=WORST_FIRST.index, default=LagStatus.OK)
 
 
@@ -295,7 +301,7 @@ def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
 
 
 def time_lag_by_record(record_timestamp_ms: int, now_ms: int) -> TimeLag:
-    """Return how old a record is that was looked at; not less than 0, though clocks of producers may be ahead."""
+    """Return the age of the next record, at least 0, since producers' clocks may be ahead."""
     return TimeLag(max(now_ms - record_timestamp_ms, 0), LagMethod.RECORD)
 
 
@@ -306,10 +312,9 @@ def time_lag(
     before: EndOffsetSample | None,
     after: EndOffsetSample | None,
 ) -> TimeLag | None:
-    """Return how old the next record to read is at the last look; None if that can't be told.
+    """Return the age of the next record at the last sample; None if unknown.
 
-    Between two looks records are taken to have come evenly. What came before the first look is taken to have come as
-    fast as between the first and the last one.
+    Records are assumed to be evenly spaced between samples, and before the first at the rate of all samples.
     """
     if committed_offset >= last.end_offset:
         return TimeLag(0, LagMethod.INTERPOLATED)
@@ -329,7 +334,7 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_lag_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the lag as time of a row that :func:`judged` takes, by the names of the table of lag."""
+    """Return the time lag of a row for :func:`judged`, as columns of the table of lag."""
     if row["lag"] is None or row["last"] is None:
         return {}
     if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:

@@ -1,8 +1,8 @@
-"""What happened to groups, from the records of ``__consumer_offsets``: generations, members, rebalances and why.
+"""History of groups, from the records of ``__consumer_offsets``: generations, members, rebalances and their causes.
 
-Pure Python on records: neither Spark nor numpy, neither files nor a clock. :class:`LogHistory` takes the batches of one
-log partition and gives the rows of every group; :class:`GroupFold` takes the records of one group, for programs that
-bring them in order themselves, as the pipeline on Spark does. Names of rows are those of the pipeline's tables.
+Pure Python without Spark, numpy, files or a clock. :class:`LogHistory` takes the batches of one log partition and
+yields the rows of every group; :class:`GroupFold` takes the records of one group in order, as on Spark. The row names
+are those of the pipeline's tables.
 """
 
 from groupcoord.analysis.fold.history.causes import CAUSES

@@ -1,9 +1,8 @@
-"""Why a group rebalanced, inferred from what it looked like before and after.
+"""Causes of rebalances, inferred from the group before and after.
 
-The log holds neither heartbeats nor requests. What it holds proves some causes and leaves others open, so that each
-answer carries its confidence: 1 for what the records prove, 0 for :data:`UNKNOWN`, and between them for the likelier of
-what is possible. The rules follow Kafka's own conditions for a rebalance (``GroupMetadataManager``; KIP-345 for static
-members, KIP-429 for cooperative ones, KIP-848 for epochs).
+The log has neither heartbeats nor requests: it proves some causes and leaves others open. So each cause has a
+confidence: 1 if the records prove it, 0 for :data:`UNKNOWN`, and values between for the likelier of several. The rules
+follow Kafka's conditions for a rebalance (``GroupMetadataManager``; KIP-345, KIP-429, KIP-848).
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ CAUSES = (
 )
 
 CONVERSION = "conversion"
-"""How a member of a consumer group ends with its group, which became a classic one. Others end by a cause."""
+"""End of a membership when its consumer group becomes a classic group. Other ends are causes."""
 
 SHORTEST_SESSION_MS = 5_000
-"""Kafka's default heartbeat interval: who was there less than this ago hardly missed a session (KIP-848)."""
+"""Kafka's default heartbeat interval: a member seen more recently has hardly missed its session (KIP-848)."""
 
 TIMER_SLACK_MS = 1_000
-"""So much later than its moment a broker's timer may fence a member: it is as busy as it is."""
+"""Lateness of a broker's fencing timer that is still plausible."""
 
 _PROVEN, _LIKELY, _PLAUSIBLE, _ONE_OF_SEVERAL = 1.0, 0.9, 0.8, 0.5
 
@@ -56,22 +55,22 @@ LastCommits = dict[TopicPartition, tuple[int, int]]
 """By partition: where its last commit lies in the log, and when that was."""
 
 Note = tuple[str, str]
-"""A reason for an epoch beyond members: its cause, and what it is in words."""
+"""A reason for an epoch other than its members: the cause, and its description."""
 
 
 @frozen
 class Surroundings:
-    """What is known besides the two views.
+    """Facts in addition to the two views.
 
     Attributes:
-        ended_ms: when the members that are gone were gone at the latest.
+        ended_ms: the latest time when the removed members left.
         ended_offset: the record that shows it.
         last_commits: of the group.
-        session_timeout_ms: of members whose records don't tell it; None if it is not known.
-        is_complete: every record between the two views was seen, so that compaction hides nothing.
+        session_timeout_ms: for members without one in their record; None if unknown.
+        is_complete: no record between the views was compacted.
         moved_coordinator: a new leader of the log partition wrote the later view.
-        is_unbroken: the later view is of the next generation, or ``is_complete``.
-        notes: what else changed, each a reason of its own for a new epoch.
+        is_unbroken: the later view is the next generation, or ``is_complete``.
+        notes: other reasons for a new epoch.
     """
 
     ended_ms: int
@@ -86,12 +85,12 @@ class Surroundings:
 
 @frozen
 class Departure:
-    """How a member ended.
+    """End of a membership.
 
     Attributes:
         end: :data:`LEAVE`, :data:`EXPIRY_OR_LEAVE` or another cause, or :data:`CONVERSION`.
-        confidence: that it is right, from 0 to 1.
-        evidence: in words.
+        confidence: from 0 to 1.
+        evidence: the reason as text.
     """
 
     end: str
@@ -101,17 +100,17 @@ class Departure:
 
 @define
 class Explanation:
-    """Why, how sure that is, who came and went.
+    """Causes of a rebalance, with confidence and membership changes.
 
     Attributes:
         cause: the first of ``causes``.
-        causes: all that took part; one of :data:`CAUSES` each.
-        confidence: that ``cause`` is right, from 0 to 1.
-        joined: members that are new.
-        left: members that are gone.
-        partitions_moved: partitions that have another owner than before, or none.
-        evidence: in words.
-        departures: by member id, how each member that is gone ended.
+        causes: all causes, each of :data:`CAUSES`.
+        confidence: confidence in ``cause``, from 0 to 1.
+        joined: new members.
+        left: removed members.
+        partitions_moved: number of partitions that changed or lost their owner.
+        evidence: the reasons as text.
+        departures: the ends of removed members, by member id.
     """
 
     cause: str
@@ -124,7 +123,7 @@ class Explanation:
     departures: dict[str, Departure] = field(factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Return what ``rebalances`` tells of it: the cells of a row by the names of columns."""
+        """Return the columns of ``rebalances`` that it determines."""
         return {
             "cause": self.cause,
             "causes": self.causes,
@@ -172,7 +171,7 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
         explanation.evidence += changed
     _take_notes(around.notes, found, explanation)
     votes = _changed_votes(before, after)
-    # A vote that changes the outcome begins an epoch of its own; others change nothing, and begin none.
+    # A vote that changes the outcome starts an epoch of its own; other votes start none.
     if votes and not found:
         found.append((ASSIGNOR_CHANGE, _PROVEN))
         explanation.evidence += votes
@@ -188,9 +187,9 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
 
 
 def explain_difference(before: GroupView, after: GroupView) -> Explanation:
-    """Infer why a group differs from what it was some time ago, of which nothing else is known.
+    """Infer the causes of a difference between two snapshots of a group.
 
-    Nothing is proven: members may have come and gone in between, and whoever is gone may have left or expired.
+    Nothing is proven: members may have joined and left in between, and removed members may have left or expired.
     """
     joined = [member for member in after.members.values() if member.member_id not in before.members]
     left = [member for member in before.members.values() if member.member_id not in after.members]
@@ -220,7 +219,7 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
-    """Let what else changed explain what members don't, and tell of patterns in any case."""
+    """Add the other reasons for the epoch; resolved patterns always count."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]
     # Topics that match a pattern for the first time are new to the group as well.
     told = resolved or ([] if found else notes)
@@ -236,7 +235,7 @@ def _conclude(
     after: GroupView,
     around: Surroundings,
 ) -> None:
-    """Choose the cause, and say what may be hidden."""
+    """Choose the cause, and lower the confidence if generations may be missing."""
     explanation.causes = [cause for cause, _ in found] or [UNKNOWN]
     explanation.cause = explanation.causes[0]
     explanation.confidence = found[0][1] if found else 0.0
@@ -254,7 +253,7 @@ def _conclude(
 
 
 def partitions_moved(before: GroupView, after: GroupView) -> int:
-    """Return how many partitions have another owner than before, or have lost theirs."""
+    """Return the number of partitions that changed or lost their owner."""
     owners = after.owners()
     return sum(owners.get(partition) != owner for partition, owner in before.owners().items())
 
@@ -262,7 +261,7 @@ def partitions_moved(before: GroupView, after: GroupView) -> int:
 def _departure(
     before: GroupView, went: list[MemberView], around: Surroundings, explanation: Explanation
 ) -> tuple[str, float]:
-    """Return the cause if these members are gone: what is true of all of them."""
+    """Return the cause that holds for all of the removed members."""
     for member in went:
         departure = explanation.departures[member.member_id] = _departure_of(before, member, around)
         explanation.evidence.append(departure.evidence)
@@ -271,15 +270,15 @@ def _departure(
     ends = {departure.end for departure in departures}
     if len(ends) == 1 and EXPIRY_OR_LEAVE not in ends:
         return ends.pop(), surest
-    # Some left for sure and others perhaps: what holds for all of them is the weaker.
+    # Some have certainly left and others may have expired: the weaker cause holds for all.
     return EXPIRY_OR_LEAVE, _PROVEN
 
 
 def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -> Departure:
-    """Tell how a member ended that is gone, and what shows it.
+    """Return how a removed member ended, with evidence.
 
-    It can't have expired if less time passed since it was last seen than its session takes, and a rebalance waits for
-    it. Its own sign of life is a record that needed its request; a commit of one of its partitions nearly is.
+    It cannot have expired if its session, or its time to rejoin, is longer than the time since its last sign of life.
+    That is a record which needed its request, or, less certainly, a commit of one of its partitions.
     """
     silent_ms = around.ended_ms - member.alive_ms
     if member.epoch == LEFT_MEMBER_EPOCH:
@@ -296,7 +295,7 @@ def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -
     if session_timeout_ms is None:
         session_timeout_ms = around.session_timeout_ms or SHORTEST_SESSION_MS
     limit_ms = session_timeout_ms
-    # A rebalance of the consumer protocol waits for those alone that have something to give up: see above.
+    # A rebalance of the consumer protocol waits only for members that have to revoke something.
     if member.rebalance_timeout_ms >= 0 and (before.group_type == CLASSIC or member.session_timeout_ms is not None):
         limit_ms = min(limit_ms, member.rebalance_timeout_ms)
     commit_ms = _last_commit(before, member, around)
@@ -313,7 +312,7 @@ def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -
 
 
 def is_rebalance_timeout(member: MemberView, ended_ms: int) -> bool:
-    """Tell whether a member was gone just when its time to give partitions up was over.
+    """Return whether a member was removed exactly when its rebalance timeout was over.
 
     Members that use the classic protocol have other timers (KIP-848, ``ConsumerGroupRebalanceTimeout``).
     """
@@ -325,14 +324,14 @@ def is_rebalance_timeout(member: MemberView, ended_ms: int) -> bool:
 
 def _last_commit(before: GroupView, member: MemberView, around: Surroundings) -> int | None:
     if not around.is_unbroken:
-        return None  # somebody else may have had its partitions in a generation that the log does not hold any more
+        return None  # in a compacted generation other members may have owned its partitions
     found = [around.last_commits[partition] for partition in member.held if partition in around.last_commits]
     since = max(before.log_offset, member.held_since)
     return max((at_ms for log_offset, at_ms in found if since < log_offset < around.ended_offset), default=None)
 
 
 def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
-    """Say what members that stayed changed about themselves, other than what every rejoin changes."""
+    """Describe changed subscriptions of remaining members, without changes that every rejoin makes."""
     old = {member.identity: member for member in before.members.values()}
     told = []
     for member in after.members.values():
@@ -343,14 +342,14 @@ def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
             told.append(f"{member.name} subscribes to {_list(member.topics)}, before to {_list(was.topics)}")
         if was.topic_regex != member.topic_regex:
             told.append(f"{member.name} subscribes to the pattern {member.topic_regex!r}, before {was.topic_regex!r}")
-        # Racks came with version 3 of the subscription: a client that tells none may be the same as before.
+        # Racks came with version 3 of the subscription: a client without one may be unchanged.
         if was.rack_id and member.rack_id and was.rack_id != member.rack_id:
             told.append(f"{member.name} is in rack {member.rack_id}, before in {was.rack_id}")
     return told
 
 
 def _changed_votes(before: GroupView, after: GroupView) -> list[str]:
-    """Say which members that stayed ask for another assignor of the coordinator."""
+    """Describe remaining members that selected another server-side assignor."""
     old = {member.identity: member.assignor for member in before.members.values()}
     return [
         f"{member.name} asks for assignor {member.assignor or 'none'}, before for {old[member.identity] or 'none'}"
@@ -360,7 +359,7 @@ def _changed_votes(before: GroupView, after: GroupView) -> list[str]:
 
 
 def _is_tied(group: GroupView) -> bool:
-    """Tell whether two assignors have the most votes. Kafka 4.4 then begins an epoch with each heartbeat."""
+    """Return whether two assignors have the most votes; Kafka 4.4 then starts an epoch with each heartbeat."""
     votes = Counter(member.assignor for member in group.members.values() if member.assignor is not None)
     most = [count for _, count in votes.most_common(2)]
     return len(most) == 2 and most[0] == most[1]
@@ -377,7 +376,7 @@ def _without_change(
             f"{names} had {sum(revoked.values())} partitions to give up, and rejoined without them: "
             "the second step of a cooperative rebalance"
         )
-        # A leader's join counts as such whatever it says; only another's new metadata does as a change.
+        # A JoinGroup of the leader starts a rebalance in any case; that of another member only with changed metadata.
         return [(LEADER_REJOIN if list(revoked) == [before.leader] else METADATA_CHANGE, _LIKELY)]
     grown = sorted(after.owners().keys() - before.owners().keys())
     if grown and before.owners() and not revoked:

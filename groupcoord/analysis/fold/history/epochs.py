@@ -1,4 +1,4 @@
-"""Groups whose members' epochs are records: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071)."""
+"""Groups with member epochs in records: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ NO_TIMEOUT = -1
 
 
 class Kip848Types(NamedTuple):
-    """The record types of one kind of group.
+    """The record types of one group type.
 
     Attributes:
-        group_type: what Kafka calls the kind.
-        group: the group's own record, with its epoch.
-        member: what a member told.
+        group_type: Kafka's name of the type.
+        group: the group's record, with its epoch.
+        member: the member's metadata.
         target_epoch: the epoch of the target assignment.
-        target: what a member is to have.
-        current: what a member has.
+        target: a member's target assignment.
+        current: a member's current assignment.
         others: records whose change is a reason for a new epoch.
-        first_epoch: of a group and its target assignment before there are records of them (Kafka 4.4).
-        stable, unrevoked: states of members, by their numbers in the records: one that has what it is to have in its
-            epoch, and one that was told to give something up.
-        states: what Kafka calls them all.
+        first_epoch: of a group and its target assignment without records (Kafka 4.4).
+        stable, unrevoked: numbers of member states: assigned its target, and revoking.
+        states: Kafka's names of all states.
     """
 
     group_type: str
@@ -113,17 +112,17 @@ def types_of(record_type: RecordType) -> Kip848Types:
 
 @define
 class EpochGroup:
-    """What a load would know of such a group, and what it looked like when its epoch began.
+    """State of such a group, and its view at the start of its epoch.
 
-    Topics are ids here, in Kafka's text form: their names may be learned later than what members have of them.
+    Topics are ids in Kafka's text form, since their names may follow later in the log.
 
     Attributes:
-        types: its kind.
+        types: its group type.
         epoch: of the group.
         assignment_epoch: of the target assignment.
-        last_view: the group when its epoch began; None before the first one.
-        newcomers: members that had no epoch before this one: they joined in it.
-        duplicates: partitions that a member got while another had them, with both; whoever reads it clears it.
+        last_view: the group at the start of its epoch; None before the first one.
+        newcomers: members that joined in this epoch.
+        duplicates: partitions assigned to two members at a time; the reader clears it.
     """
 
     types: Kip848Types
@@ -141,7 +140,7 @@ class EpochGroup:
     _gone: dict[str, MemberView] = field(factory=dict)
     _hash: int = 0
     _others: dict[str, Values] = field(factory=dict)
-    # With when they were written: what an epoch is for is written with it.
+    # With their timestamps: a new epoch is written together with its reasons.
     _notes: list[tuple[Note, int]] = field(factory=list)
     _topology_epochs: tuple[int | None, int] = (None, -1)
     _inherited: dict[str, MemberView] = field(factory=dict)
@@ -150,11 +149,11 @@ class EpochGroup:
     # ------------------------------------------------------------ input
 
     def inherit(self, view: GroupView, timestamp_ms: int) -> None:
-        """The group was a classic one until now: what is written at this moment is no sign that a member lives."""
+        """Convert a classic group: records written at this moment are not a sign of life of its members."""
         self._inherited, self._inherited_ms = view.members, timestamp_ms
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
-        """Take any record but the group's own."""
+        """Apply any record but the group's own."""
         member_id = record.key.get("memberId", "")
         types, values = self.types, record.value
         if record.type is types.member:
@@ -185,7 +184,7 @@ class EpochGroup:
         return tuple(notes)
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, value: Values) -> GroupView:
-        """Take the group's own record, and return the group as its epoch begins."""
+        """Apply the group's own record, and return the group at the start of its epoch."""
         self.epoch = value["epoch"]
         if self.types.group_type == STREAMS:
             self._topology_epochs = (self._topology_epochs[0], value.get("validatedTopologyEpoch", -1))
@@ -261,7 +260,7 @@ class EpochGroup:
             self.newcomers[member_id] = None
         member.alive_ms = self._alive_ms(member_id, timestamp_ms)
         assigned = partitions_of(values, "assignedPartitions", "activeTasks")
-        # A client has what it is to give up until it says that it has.
+        # A client owns partitions pending revocation until it has acknowledged it.
         pending = partitions_of(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
         member.held, member.held_since, member.pending = assigned, log_offset, pending
         member.standby, member.warmup = (partitions_of(values, "", name) for name in ("standbyTasks", "warmupTasks"))
@@ -271,7 +270,7 @@ class EpochGroup:
         self._find_unconverged_member(member_id)
 
     def _own(self, member_id: str, assigned: TopicPartitions, pending: TopicPartitions) -> None:
-        """Note who has which partitions, and where two members have the same at a time (but share groups may)."""
+        """Update the owners of partitions, and note those with two (except in share groups)."""
         had, has = self._held.pop(member_id, NO_PARTITIONS), assigned | pending
         for partition in had - has:
             if self._owners.get(partition) == member_id:
@@ -284,7 +283,7 @@ class EpochGroup:
                     self.duplicates.append((partition, [owner, member_id]))
 
     def _keep(self, member_id: str) -> None:
-        """Remember until the next epoch what a member that goes had, and when it was last there."""
+        """Keep the assignment and the last sign of life of a removed member until the next epoch."""
         member = self._members.get(member_id)
         if member is not None and member_id not in self._gone:
             self._gone[member_id] = evolve(member, assigned=self._target.get(member_id, member.held))
@@ -320,7 +319,7 @@ class EpochGroup:
         return evolve(self.last_view, members=members)
 
     def closing_view(self) -> GroupView | None:
-        """Return the group as its epoch ends: the members it began with, what they were to have, when they lived."""
+        """Return the group at the end of its epoch: its first members, with targets and signs of life."""
         if self.last_view is None:
             return None
         members = {}
@@ -342,7 +341,7 @@ class EpochGroup:
         return evolve(self.last_view, members=members)
 
     def subscribed_topics(self) -> list[str] | None:
-        """Return the topics that protect their offsets from expiry; None if they are not known."""
+        """Return the topics whose offsets do not expire; None if unknown."""
         topics: set[str] = set()
         for member in self._members.values():
             if member.topics is None:
@@ -360,12 +359,12 @@ class EpochGroup:
         return evolve(self._members[member_id])
 
     def assignor(self) -> str | None:
-        """Return the assignor that most members ask for; None if they leave that to the brokers."""
+        """Return the assignor that most members selected; None for the brokers' default."""
         votes = Counter(member.assignor for member in self._members.values())
         return preferred_assignor({name: count for name, count in votes.items() if name is not None})
 
     def settle_replacement(self, old_id: str, new_id: str) -> tuple[MemberView, MemberView]:
-        """Let a static member's new id stand for its old one in the epoch's view; return both members."""
+        """Replace a static member's old id in the epoch's view; return both members."""
         assert self.last_view is not None
         old, new = self.last_view.members[old_id], evolve(self._members[new_id])
         self.last_view.members = {
@@ -375,7 +374,7 @@ class EpochGroup:
         return old, new
 
     def is_converged(self) -> bool:
-        """Tell whether every member has what the target assignment of this epoch gives it."""
+        """Return whether every member has its target assignment of this epoch."""
         return self.epoch <= self.assignment_epoch and not self._unconverged
 
     def state(self) -> str:
@@ -405,7 +404,7 @@ class EpochGroup:
 
 
 def _bare_member(member_id: str, alive_ms: int) -> MemberView:
-    """Return a member of which only its assignment is known: compaction may leave that before the rest."""
+    """Return a member with only an assignment: compaction may remove its other records first."""
     return MemberView(
         member_id=member_id,
         instance_id=None,

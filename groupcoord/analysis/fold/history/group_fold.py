@@ -1,8 +1,7 @@
-"""The history of one group, folded from its records in the log's order: generations, members, rebalances, its state.
+"""History of one group, folded from its records in log order: generations, members, rebalances, and its state.
 
-:class:`GroupFold` takes one record after the other, keeps what the group looks like, and gives rows of the tables as
-soon as they are certain. A fold can be pickled at any point and goes on as if nothing had
-happened. Its memory is that of the group's members and partitions, however long the log.
+:class:`GroupFold` applies one record after the other, and yields rows of the tables as soon as they are final. It can
+be pickled at any point. Its memory is that of the group's members and partitions, however long the log.
 """
 
 from __future__ import annotations
@@ -53,17 +52,16 @@ _NOTHING_BEFORE = "nothing before it is in the log, by compaction"
 
 
 class LogOrderError(GroupcoordError, ValueError):
-    """The records of a group did not come in the order of the log."""
+    """Records of a group are not in log order."""
 
 
 @define
 class FoldOptions:
-    """What the log does not tell.
+    """Facts that are not in the group's records.
 
     Attributes:
-        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the broker, for members of KIP-848 groups; None if
-            it is not known.
-        complete_from: from this offset of the log partition on compaction has removed nothing.
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the broker, for KIP-848 groups; None if unknown.
+        complete_from: compaction has removed nothing from this offset of the log partition on.
     """
 
     session_timeout_ms: int | None = None
@@ -72,15 +70,15 @@ class FoldOptions:
 
 @define
 class OpenRebalance:
-    """A rebalance of a KIP-848 group that the next epoch, or the end of the log, completes.
+    """A rebalance of a KIP-848 group, completed by the next epoch or the end of the log.
 
     Attributes:
-        before: the group before it; None if it is not known.
-        began: the group as its epoch began.
-        notes: what else changed.
+        before: the group before it; None if unknown.
+        began: the group at the start of its epoch.
+        notes: other reasons.
         moved: another coordinator wrote it.
-        commits: the last ones of members that are gone; later ones of the same partitions are not theirs.
-        ended_ms: when every member had what it was to have; None: not yet.
+        commits: the last ones of removed members; later commits of their partitions are by others.
+        ended_ms: when every member had its target assignment; None before.
     """
 
     before: GroupView | None
@@ -93,13 +91,13 @@ class OpenRebalance:
 
 @define
 class GroupFold:
-    """Folds the records of one group.
+    """Fold of the records of one group.
 
     Attributes:
         group_id: the group.
-        log_partition: where its records lie.
-        options: what the log does not tell.
-        last_offset: of the record that came last.
+        log_partition: of its records.
+        options: facts that are not in its records.
+        last_offset: of the last record.
     """
 
     group_id: str
@@ -118,7 +116,7 @@ class GroupFold:
     _moved: bool = False
     _is_first: bool = True
     _trace: GroupTrace | None = None
-    # What was removed last: a group's type, and where and when that was written.
+    # The last removal: the group type, its offset and its timestamp.
     _removed: tuple[str, int, int] | None = None
     _conversion: str | None = None
 
@@ -134,14 +132,14 @@ class GroupFold:
         return self._topics
 
     def exists(self, log_offset: int) -> None:
-        """Learn that the group has committed something since its last record; the last commit is enough."""
+        """Note that the group has committed since its last record; the last commit is enough."""
         self.last_offset = max(self.last_offset, log_offset)
         self._exists = True
 
     def committed(self, log_offset: int, timestamp_ms: int, topic: str, partition: int) -> None:
-        """Take a committed offset that is no tombstone.
+        """Apply a committed offset.
 
-        Of those between two of the group's records the last of each partition is enough, and their order is free.
+        Between two of the group's records the last commit of each partition is enough, in any order.
         """
         self.exists(log_offset)
         self._commits[topic, partition] = max(
@@ -151,7 +149,7 @@ class GroupFold:
     def apply(
         self, log_offset: int, timestamp_ms: int, record: TypedRecord, partition_leader_epoch: int | None = None
     ) -> None:
-        """Take a record of the group or of a member, tombstones too."""
+        """Apply a record of the group or of a member, including tombstones."""
         self._advance(log_offset)
         if partition_leader_epoch is not None:
             self._moved = self._moved or self._leader_epoch not in (None, partition_leader_epoch)
@@ -165,7 +163,7 @@ class GroupFold:
             self._apply_modern(log_offset, timestamp_ms, record)
 
     def finish(self) -> None:
-        """The log ends here: give the rows that were still open, and the group as a load would find it."""
+        """End the log: add unfinished rows, and the group as a load would find it."""
         self._complete_open(self.last_offset)
         if self._modern is not None:
             self._member_rows(self._modern.view())
@@ -182,7 +180,7 @@ class GroupFold:
         return rows
 
     def state(self) -> Row | None:
-        """Return the group as a coordinator that loads the log would describe it; None if there is none."""
+        """Return the group as a coordinator describes it after loading the log; None if it does not exist."""
         if self._modern is not None:
             view = evolve(self._modern.view(), protocol=self._modern.assignor())
             state = self._modern.state()
@@ -228,7 +226,7 @@ class GroupFold:
             self._duplicate_row(view.generation, partition, member_ids, view.log_offset, view.log_timestamp_ms)
         before = None if self._view is None else self._named(self._view)
         if converted is not None and converted.generation == view.generation:
-            # The group changed its type and nothing else yet: the members that stay rejoin after this.
+            # Only the type has changed so far: the remaining members rejoin after this.
             named = self._named(converted)
             self._view = evolve(named, group_type=CLASSIC, members=_renewed(named, view), log_offset=view.log_offset)
             self._converted = converted
@@ -241,7 +239,7 @@ class GroupFold:
         else:
             self._rebalance_row(before, view, self._around(before, view))
         self._moved = False
-        # What was committed before a view says nothing of how its members end.
+        # Commits before a view are no evidence of how its members end.
         self._commits.clear()
 
     def _around(
@@ -264,7 +262,7 @@ class GroupFold:
         )
 
     def _first_view(self, view: GroupView, before: GroupView | None) -> None:
-        """Take the first view of a group, or of one that was deleted and came back."""
+        """Apply the first view of a group, also after a deletion."""
         is_new = self._is_new(view) or (before is not None and view.generation <= 1)
         self._is_first = False
         if not view.members and view.generation == 0:
@@ -282,11 +280,11 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_after_ms": None, "ended_ms": _ended_ms(view)}))
 
     def _is_new(self, view: GroupView) -> bool:
-        """Tell whether the group was created right before this view: compaction can't hide an earlier generation."""
+        """Return whether the group was created right before this view, so that compaction cannot hide a generation."""
         return not self._is_first or self.options.complete_from == 0 or view.generation <= 1
 
     def _replaced(self, before: GroupView, view: GroupView) -> None:
-        """Take a second record of a generation: a static member came back under another id (KIP-345)."""
+        """Apply a second record of a generation: a static member has a new id (KIP-345)."""
         for member in view.members.values():
             was = before.members.get(member.member_id)
             member.alive_ms = view.log_timestamp_ms if was is None else was.alive_ms
@@ -298,7 +296,7 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": view.log_timestamp_ms, "ended_ms": view.log_timestamp_ms}))
 
     def _bury_classic(self, timestamp_ms: int) -> None:
-        """Take the tombstone of a classic group: it was deleted, or, while it had members, became a consumer group."""
+        """Apply the tombstone of a classic group: a deletion or, with members, a conversion to a consumer group."""
         self._complete_open(self.last_offset)
         if self._view is not None and self._view.members and self._modern is None:
             self._converted = self._view
@@ -306,7 +304,7 @@ class GroupFold:
         self._removed = CLASSIC, self.last_offset, timestamp_ms
 
     def _note_conversion(self, old_type: str, conversion: str, log_offset: int, timestamp_ms: int) -> None:
-        """Note that a group begins where one of another type was removed in the same batch: its next row says so."""
+        """Note that a group of another type was removed in the same batch, for the next row."""
         if self._removed == (old_type, log_offset - 1, timestamp_ms):
             self._conversion = conversion
 
@@ -318,7 +316,7 @@ class GroupFold:
             if record.value is None:
                 return
             if self._modern is not None:
-                # A group of another type was here: compaction took the records that said it was gone.
+                # A group of another type existed: compaction has removed its tombstones.
                 self._close_epoch(self._modern, log_offset)
             self._modern = EpochGroup(types, types.first_epoch, types.first_epoch)
             if self._converted is not None:
@@ -369,7 +367,7 @@ class GroupFold:
         self._trace = None
 
     def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
-        """Take the group's own record: a new epoch, or its end."""
+        """Apply the group's own record: a new epoch, or its tombstone."""
         if value is None:
             # Groups are deleted when they are empty. With members, the last KIP-848 member left a group of others.
             last = self._close_epoch(modern, log_offset)
@@ -404,7 +402,7 @@ class GroupFold:
             self._moved = False
 
     def _close_epoch(self, modern: EpochGroup, log_offset: int) -> GroupView | None:
-        """Give the rows of the epoch that is the last, and return the group as it ends; None: there was no epoch."""
+        """Add the rows of the last epoch, and return the group at its end; None without an epoch."""
         last = modern.closing_view()
         self._complete_open(log_offset)
         if last is not None:
@@ -420,7 +418,7 @@ class GroupFold:
     def _modern_replaced(
         self, modern: EpochGroup, old_id: str, new_id: str, log_offset: int, timestamp_ms: int
     ) -> None:
-        """Tell that a static member came back under another id, which needs no new epoch."""
+        """Add a row for a static member with a new id, which needs no new epoch."""
         self._complete_open(log_offset)
         before = modern.last_view
         assert before is not None
@@ -441,7 +439,7 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
 
     def _complete_open(self, log_offset: int) -> None:
-        """Give the row of the rebalance that the next epoch, or the end of the log, completes."""
+        """Add the row of the rebalance that the next epoch, or the end of the log, completes."""
         opened, self._open = self._open, None
         if opened is None:
             return
@@ -455,7 +453,7 @@ class GroupFold:
             stayed = {member_id: m for member_id, m in after.members.items() if member_id not in newcomers}
             before = evolve(after, generation=after.generation - 1, members=stayed)
         elif before.generation == 0:
-            # The first epoch is 1 or 2: none is missing before it.
+            # The first epoch is 1 or 2, so no generation is missing.
             before = evolve(before, generation=after.generation - 1)
         around = self._around(before, opened.began, opened.notes, opened.commits)
         around = evolve(around, moved_coordinator=opened.moved)

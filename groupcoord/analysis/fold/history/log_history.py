@@ -1,9 +1,8 @@
-"""The histories of all groups of a log partition, from its batches.
+"""Histories of all groups of a log partition, from its batches.
 
-A group's records lie among those of all others, and what a fold has to know beforehand (the names of topics, how far
-compaction has come) may stand behind them. So the records of groups are gathered first, and of committed
-offsets what tells that a member lived: the last one of each partition between two records of its group. Memory grows
-with that, not with the number of commits; each group's rows are made when they are asked for.
+Records of groups are mixed, and facts needed by a fold (topic names, the extent of compaction) may follow them. So
+group records are collected first, with the last commit of each partition between two of them as a sign of life. Memory
+is proportional to that, not to the number of commits.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ _NO_LEADER_EPOCH = -1
 
 
 class HistoryRow(NamedTuple):
-    """Something that the log shows of a group.
+    """A row of a group's history.
 
     Attributes:
         group_id: the group.
-        log_partition: where its records lie; None if that is not known.
-        log_offset: of the record that shows it; of a row of kind ``group`` the last record that is about the group.
-        log_timestamp_ms: of that record; None if it is not in the log any more.
+        log_partition: of its records; None if unknown.
+        log_offset: of the record that shows it; for kind ``group`` the group's last record.
+        log_timestamp_ms: of that record; None if it was compacted.
         kind: one of :data:`KINDS`.
-        values: by the names of the pipeline's table of this kind.
+        values: the columns of the pipeline's table of this kind.
     """
 
     group_id: str
@@ -63,14 +62,14 @@ class HistoryRow(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A record of a group or of a member, as it lies in the log.
+    """A record of a group or of a member.
 
     Attributes:
-        log_offset: where.
-        timestamp_ms: when it was written.
-        key: its bytes.
-        value: its bytes; None: a tombstone.
-        leader_epoch: of the log partition's leader that wrote it; None if it is not known.
+        log_offset: its offset.
+        timestamp_ms: its timestamp.
+        key: its key.
+        value: its value; None for a tombstone.
+        leader_epoch: leader epoch of its batch; None if unknown.
     """
 
     log_offset: int
@@ -81,15 +80,12 @@ class GroupRecord(NamedTuple):
 
 
 class LastCommit(NamedTuple):
-    """A committed offset that is no tombstone, as it lies in the log.
-
-    Of those between two of a group's records the last one of each partition is enough.
+    """A committed offset, the last of its partition between two of the group's records.
 
     Attributes:
-        log_offset: where.
-        timestamp_ms: of the record.
-        place: topic and partition; None: a transaction has it, and who commits in one may be gone when its marker
-            comes.
+        log_offset: its offset in the log.
+        timestamp_ms: its timestamp.
+        place: topic and partition; None in a transaction, whose member may be gone before the marker.
     """
 
     log_offset: int
@@ -98,11 +94,11 @@ class LastCommit(NamedTuple):
 
 
 class LogHistory:
-    """Gathers the records of one log partition, and tells the history of each group.
+    """Collects the records of one log partition, and yields the history of each group.
 
-    Call :meth:`begin_file` and :meth:`add` for what each file holds, in the order of the log, and :meth:`rows` at last.
-    Who has decoded the records already calls :meth:`add_span` in place of the first, and :meth:`add_record`,
-    :meth:`add_commit` and :meth:`name_topic` in place of the second.
+    Call :meth:`begin_file` and :meth:`add` for the batches of each file in log order, then :meth:`rows`. For decoded
+    records call :meth:`add_span` instead of the first, and :meth:`add_record`, :meth:`add_commit` and
+    :meth:`name_topic` instead of the second.
     """
 
     def __init__(
@@ -120,13 +116,12 @@ class LogHistory:
         self._file = _Span()
 
     def begin_file(self) -> None:
-        """What is added from now on is of the next file: compaction works file by file."""
+        """Start the next file: compaction works file by file."""
         if self._file.end >= 0:
             self._files.append(self._file)
         self._file = _Span()
 
     def add(self, sound: SoundBatch) -> None:
-        """Take a batch."""
         batch = sound.batch
         self._file.add(batch)
         if batch.is_control:
@@ -143,23 +138,21 @@ class LogHistory:
                 self.add_record(group_id_of(parsed[1]), GroupRecord(log_offset, timestamp_ms, key, value, leader_epoch))
 
     def add_span(self, first: int, end: int, complete_from: int) -> None:
-        """Take the account of a range that was read."""
+        """Add the account of a range."""
         self._files.append(_Span(first, end, complete_from))
 
     def add_record(self, group_id: str, record: GroupRecord) -> None:
-        """Take a record of a group or of a member."""
         group = self._group(group_id)
         if group is not None:
             group.add_record(record)
 
     def add_commit(self, group_id: str, commit: LastCommit) -> None:
-        """Take a committed offset."""
         group = self._group(group_id)
         if group is not None:
             group.add_commit(commit)
 
     def name_topic(self, group_id: str, topic_id: UUID, topic: str) -> None:
-        """Learn from a commit of a group what a topic is called."""
+        """Add a topic's name from a commit of the group."""
         group = self._group(group_id)
         if group is not None:
             group.topic_names[topic_id] = topic
@@ -180,10 +173,7 @@ class LogHistory:
         return group
 
     def rows(self) -> Iterator[HistoryRow]:
-        """Yield the rows of one group after the other, in the order in which they appear in the log.
-
-        Within a group they come as soon as they are certain: first what the log shows, then how it ends.
-        """
+        """Yield the rows of each group, in order of first appearance in the log."""
         self.begin_file()
         spans = [(file.first, file.end, file.complete_from) for file in self._files]
         options = FoldOptions(self._session_timeout_ms, completeness(spans).complete_from)
@@ -194,7 +184,7 @@ class LogHistory:
 
 @define
 class _Span:
-    """The batches of one file: their first offset, the one behind the last, and from where on none is missing."""
+    """The batches of one file: first offset, offset after the last, and the one from which on none is missing."""
 
     first: int = -1
     end: int = -1
@@ -211,23 +201,23 @@ class _Span:
 
 
 class Completeness(NamedTuple):
-    """How far a log was read, and the offset from which on no record of it is missing.
+    """End of a log, and the offset from which on no record is missing.
 
-    Compaction works from the start of a log, and leaves gaps. Bytes that can't be read leave a gap too.
+    Compaction works from the start of a log and leaves gaps, as do corrupt bytes.
     """
 
     end: int = 0
     complete_from: int = 0
 
     def behind(self, first: int, end: int, complete_from: int) -> Completeness:
-        """Return the same behind the range that follows, as :meth:`LogHistory.add_span` takes it."""
+        """Return the completeness after the range that follows."""
         if complete_from != first:
             return Completeness(end, complete_from)
         return Completeness(end, self.complete_from if first == self.end else first)
 
 
 def completeness(spans: Iterable[tuple[int, int, int]]) -> Completeness:
-    """Return what ranges that were read come to, whatever their order."""
+    """Return the completeness of ranges in any order."""
     found = Completeness()
     for span in sorted(spans):
         found = found.behind(*span)
@@ -236,17 +226,17 @@ def completeness(spans: Iterable[tuple[int, int, int]]) -> Completeness:
 
 @define
 class _Gathered:
-    """What the log holds of one group.
+    """Collected records of one group.
 
     Attributes:
         entries: its records, and the last commits between them.
-        topic_names: by the topics' ids.
+        topic_names: by topic id.
     """
 
     entries: list[GroupRecord | LastCommit] = field(factory=list)
     topic_names: dict[UUID, str] = field(factory=dict)
     _last_offset: int = -1
-    # Where the last commit of each partition since the group's last record stands among the entries.
+    # Indexes in ``entries`` of the last commit of each partition since the group's last record.
     _commits: dict[tuple[str, int] | None, int] = field(factory=dict)
 
     def add_record(self, record: GroupRecord) -> None:
@@ -256,7 +246,7 @@ class _Gathered:
 
     def add_commit(self, commit: LastCommit) -> None:
         if commit.log_offset <= self._last_offset:
-            self._commits.clear()  # another copy of the log begins: what came before may belong behind this
+            self._commits.clear()  # a second copy of the log begins: earlier entries may belong after this one
         self._last_offset = commit.log_offset
         index = self._commits.setdefault(commit.place, len(self.entries))
         if index < len(self.entries):
@@ -278,7 +268,7 @@ def _rows_of(fold: GroupFold, gathered: _Gathered) -> Iterator[HistoryRow]:
 
 
 def feed_fold(fold: GroupFold, entry: GroupRecord | LastCommit) -> None:
-    """Give a fold what comes next of its group."""
+    """Apply the next record or commit of its group to a fold."""
     if isinstance(entry, LastCommit):
         if entry.place is None:
             fold.exists(entry.log_offset)

@@ -1,9 +1,8 @@
-"""Which partitions of a consumer group, or tasks of a streams group, move, why and how: planned by an assignor, given
-up, taken over (KIP-848, KIP-1071).
+"""Moves, revocations and memberships of a KIP-848 group (KIP-932 and KIP-1071 as well), traced record by record.
 
-Three kinds of records tell it: target assignments, with the epoch that makes them count, and what each member has. A
-partition is without an owner from when one member gave it up until another has it; while a group has no members
-nothing counts as that. Topics are ids here, since their names may be learned later.
+Moves are planned by target assignments, and carried out by the members' current assignments. A partition has no owner
+from its revocation until another member has it; time without members does not count. Topics are ids here, since their
+names may follow later.
 """
 
 from __future__ import annotations
@@ -42,30 +41,31 @@ from groupcoord.records.typed import TypedRecord
 UNASSIGNED, OWNER_GONE, SUBSCRIPTION = "unassigned", "owner gone", "subscription"
 TOPIC_GONE, BALANCE, SWAP = "topic gone", "balance", "swap"
 REASONS = (UNASSIGNED, OWNER_GONE, SUBSCRIPTION, TOPIC_GONE, BALANCE, SWAP)
-"""Why partitions move. Nobody was to have it; its owner is no member any more; its owner, or who might have it now,
-subscribes to something else; nobody is to have it, since its topic is gone; its owner had more than its share; or its
-owner got another one in its place that the new owner might have had: that one was not necessary."""
+"""Reasons of moves: no previous target owner; the owner was removed; the subscription of either member changed; the
+topic is gone; the owner had more than its share; or the owner gained another partition that the new owner could have
+had, which was unnecessary.
+"""
 
 GIVEN_UP, GONE = "given up", "gone"
-"""How revocations end besides :data:`groupcoord.analysis.fold.history.causes.REBALANCE_TIMEOUT`."""
+"""Ends of revocations, together with :data:`groupcoord.analysis.fold.history.causes.REBALANCE_TIMEOUT`."""
 
 Subscriptions = Mapping[str, MemberView]
 
 
 @define
 class Move:
-    """A partition that is to have another owner.
+    """A partition with a new target owner.
 
     Attributes:
         epoch: of the target assignment.
-        assignor: that most members asked for; None if that was left to the brokers.
-        from_member: who was to have it before; None: nobody.
-        to_member: who is to have it; None: nobody.
+        assignor: selected by most members; None for the brokers' default.
+        from_member: the previous target owner; None without one.
+        to_member: the new target owner; None without one.
         reason: one of :data:`REASONS`.
-        decided_ms: when the target assignment was written.
-        released_ms: when its owner had given it up.
-        log_offset: of the record that makes the target assignment count.
-        had_copy: who is to have the task kept a copy of its state then; None: it is no task.
+        decided_ms: timestamp of the target assignment.
+        released_ms: when its owner had revoked it.
+        log_offset: of the record of the target assignment's epoch.
+        had_copy: the new owner had a standby or warm-up task; None for partitions.
     """
 
     epoch: int
@@ -81,14 +81,14 @@ class Move:
 
 @define
 class Revocation:
-    """What a member was told to give up.
+    """Partitions that a member has to revoke.
 
     Attributes:
-        member: as it was told.
+        member: the member at that time.
         epoch: its epoch then.
-        asked_ms: when it was told.
-        log_offset: of the record that says so.
-        ended_ms: when it was no member any more; None: it still is.
+        asked_ms: start of the revocation.
+        log_offset: of its record.
+        ended_ms: when the member was removed; None before.
     """
 
     member: MemberView
@@ -100,20 +100,20 @@ class Revocation:
 
 @define
 class Ownership:
-    """Who is to have and who has the partitions of one consumer group.
+    """Target and current owners of the partitions of one group.
 
     Attributes:
-        moves: rows of those that are over; whoever reads them clears them.
-        revocations: likewise.
+        moves: rows of finished moves; the reader clears them.
+        revocations: rows of finished revocations, likewise.
     """
 
     moves: list[Row] = field(factory=list)
     revocations: list[Row] = field(factory=list)
     _targets: dict[str, TopicPartitions] = field(factory=dict)
     _planned: dict[TopicPartition, str] = field(factory=dict)
-    # Of partitions whose plan was touched since the last target assignment: who was to have them by that.
+    # Previous target owners of partitions with a changed target since the last target assignment.
     _before: dict[TopicPartition, str | None] = field(factory=dict)
-    # What members subscribed to when the last target assignment was made.
+    # Subscriptions at the last target assignment.
     _subscriptions: dict[str, tuple[frozenset[str] | None, str | None]] = field(factory=dict)
     _held: dict[str, TopicPartitions] = field(factory=dict)
     _free_since_ms: dict[TopicPartition, int] = field(factory=dict)
@@ -123,7 +123,7 @@ class Ownership:
     # ------------------------------------------------------------ plans
 
     def plan(self, member_id: str, partitions: TopicPartitions) -> None:
-        """Take what a member is to have; nothing if it is gone."""
+        """Set the target partitions of a member; empty if it was removed."""
         had = self._targets.pop(member_id, NO_PARTITIONS)
         if partitions:
             self._targets[member_id] = partitions
@@ -136,7 +136,7 @@ class Ownership:
             self._planned[partition] = member_id
 
     def adopt(self, members: Subscriptions) -> None:
-        """Take the plans as those that held before: what led to them is not in the log, or moved nothing."""
+        """Adopt the targets without moves: the previous ones are not in the log, or nothing moved."""
         self._before.clear()
         self._note_subscriptions(members)
 
@@ -150,7 +150,7 @@ class Ownership:
         *,
         is_of_tasks: bool = False,
     ) -> None:
-        """Take the plans as a target assignment."""
+        """Compare the targets with the previous ones when their epoch is written."""
         changed = sorted(partition for partition, was in self._before.items() if self._planned.get(partition) != was)
         received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
         for partition in changed:
@@ -194,7 +194,7 @@ class Ownership:
     # ------------------------------------------------------------ what members have
 
     def has(self, member: MemberView, log_offset: int, at_ms: int) -> None:
-        """Take what a member has, and what it is to give up of that."""
+        """Apply a member's current assignment, with partitions pending revocation."""
         member_id = member.member_id
         self._set_held(member_id, member.held | member.pending, at_ms)
         for partition in sorted(member.held):
@@ -212,13 +212,13 @@ class Ownership:
             self._asked[member_id] = Revocation(member, member.epoch, at_ms, log_offset)
 
     def loses_all(self, member_id: str, at_ms: int) -> None:
-        """Take the tombstone of what a member has."""
+        """Apply the tombstone of a member's current assignment."""
         self._set_held(member_id, NO_PARTITIONS, at_ms)
         if member_id in self._asked:
             self._asked[member_id].ended_ms = at_ms
 
     def replace(self, old_id: str, new_id: str) -> None:
-        """Let a static member's new id stand for its old one: what it was to have and to give up moves with it."""
+        """Replace a static member's id: its targets and revocations move to the new one."""
         for partition, member_id in self._before.items():
             if member_id == old_id:
                 self._before[partition] = new_id
@@ -235,7 +235,7 @@ class Ownership:
             self._asked[new_id] = asked
 
     def begin_epoch(self, is_empty: bool) -> None:
-        """Take a new epoch of the group: members that are gone by now don't come back under another id."""
+        """Start an epoch: removed members will not return under another id."""
         for member_id, asked in list(self._asked.items()):
             if asked.ended_ms is not None:
                 is_fenced = is_rebalance_timeout(asked.member, asked.ended_ms)
@@ -244,7 +244,7 @@ class Ownership:
             self.end()
 
     def end(self) -> None:
-        """Take the end of the group, of its last member, or of the log: what is still under way stays so."""
+        """End all unfinished moves and revocations."""
         for partition in sorted(self._under_way):
             self._give_up_on(partition)
         for member_id in list(self._asked):
@@ -268,7 +268,7 @@ class Ownership:
     # ------------------------------------------------------------ rows
 
     def _give_up_on(self, partition: TopicPartition) -> None:
-        """Tell of a move that another one overtook, or the end of the log."""
+        """Finish a move that was superseded or not completed."""
         move = self._under_way.pop(partition, None)
         if move is not None:
             self._done(partition, move, None)
@@ -328,28 +328,27 @@ def _subscription(member: MemberView) -> tuple[frozenset[str] | None, str | None
 
 
 GROUP_EPOCH, TARGET_EPOCH, MEMBER_EPOCH = "group", "target", "member"
-"""Whose epoch a row is about."""
+"""Subjects of rows about epochs."""
 
 JOINED, REPLACEMENT, UPGRADED = "join", "static replace", "upgrade"
-"""How members began: the last with their group, which was a classic one."""
+"""Starts of memberships; the last is the upgrade of a classic group."""
 
 _CLASSIC_PROTOCOL = "classic"
 
 
 @define
 class Membership:
-    """The life of one member.
+    """A membership.
 
     Attributes:
-        view: as it was last.
-        began: how it began; None: before the log tells.
+        view: the last view of the member.
+        began: how it started; None before the start of the log.
         began_ms: when.
-        replaced: the member id that it stands for since then.
-        first_epoch: the first that it had; None: none yet.
-        last_epoch: and the last one.
-        away_ms: since when it has left for a while; None: it has not.
-        ended_ms: when it was gone; None: it is a member.
-        log_offset: of the record with which it began; of the one with which it ended once it has.
+        replaced: member id that it replaced.
+        first_epoch: first member epoch; ``last_epoch`` is the last one.
+        away_ms: when a static member left temporarily; None while present.
+        ended_ms: when it was removed; None before.
+        log_offset: of the record that started it, or ended it.
     """
 
     view: MemberView
@@ -365,14 +364,14 @@ class Membership:
 
 @define
 class GroupTrace:
-    """Follows one group, record by record, beside the :class:`EpochGroup` that says what it looks like.
+    """Trace of one group, record by record, next to its :class:`EpochGroup`.
 
     Attributes:
-        types: its kind.
-        inherited: ids of members that it had as a classic group, of which nothing was written yet since.
-        inherited_epoch: its last generation as that; -1 if it was none.
-        complete_from: from this offset of the log partition on compaction has removed nothing.
-        target_ms: when the target assignment of the group's epoch was written; None: there is none yet.
+        types: its group type.
+        inherited: member ids of the classic group before its upgrade, without a record since.
+        inherited_epoch: its last classic generation; -1 without one.
+        complete_from: compaction has removed nothing from this offset of the log partition on.
+        target_ms: timestamp of the target assignment of the group's epoch; None before.
     """
 
     types: Kip848Types
@@ -388,7 +387,7 @@ class GroupTrace:
     # ------------------------------------------------------------ input
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord, group: EpochGroup) -> None:
-        """Take any record but the group's own, after the group has."""
+        """Apply any record but the group's own, after the group has."""
         member_id, value = record.key.get("memberId", ""), record.value
         if record.type is self.types.member:
             self._member(member_id, value is None, log_offset, timestamp_ms, group)
@@ -406,13 +405,13 @@ class GroupTrace:
         return self.types.group_type != SHARE
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
-        """Take the group's own record, after the group has."""
+        """Apply the group's own record, after the group has."""
         self.target_ms = None
         self._ownership.begin_epoch(is_empty=not group.view().members)
         self._tell(EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms))
 
     def replace(self, old_id: str, new_id: str) -> None:
-        """Let a static member's new id stand for its old one."""
+        """Replace a static member's old id."""
         self._ownership.replace(old_id, new_id)
         new = self._members[new_id]
         new.began, new.replaced = REPLACEMENT, old_id
@@ -436,11 +435,11 @@ class GroupTrace:
         self.settle(dict.fromkeys(going_on, Departure(CONVERSION, 1.0, told)), below=0)
 
     def close(self) -> None:
-        """Take the end of the group: how its members ended may be learned later."""
+        """End the group; the ends of its members may follow."""
         self._ownership.end()
 
     def end(self) -> None:
-        """Take the end of the log: give the rows that were still open."""
+        """End the log, and add unfinished rows."""
         self._ownership.end()
         for life in (*self._gone.values(), *self._members.values()):
             self._end(life, None)
@@ -524,7 +523,7 @@ class GroupTrace:
         self._rows.append((kind, row))
 
     def _end(self, life: Membership, departure: Departure | None) -> None:
-        """Give a member's row; without a departure it is still one, or nothing shows how it ended."""
+        """Add a member's row; without a departure it is active, or its end is unknown."""
         view, end = life.view, None if departure is None else departure.end
         if departure is None and life.ended_ms is not None:
             end = EXPIRY_OR_LEAVE

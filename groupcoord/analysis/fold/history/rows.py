@@ -1,8 +1,7 @@
 """Rows of a group's history, and the views of its members that they are made from.
 
-Views hold the members of a generation or an epoch. Classic members of type ``consumer`` have subscriptions and
-assignments in bytes that any client of the last ten years may have written: bytes that can't be parsed count as unknown
-and raise nothing.
+Views hold the members of a generation or an epoch. Subscriptions and assignments of classic consumers are bytes of any
+client version: bytes that cannot be parsed count as unknown.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ NO_PARTITIONS: TopicPartitions = frozenset()
 
 @frozen
 class MemberSubscription:
-    """What a member asked for.
+    """A decoded subscription.
 
     Attributes:
-        topics: by name; None if that can't be read.
-        owned: what it said it held (KIP-429).
-        owned_generation: the generation it held that in; -1 if it does not tell (KIP-792).
-        rack_id: where it runs; None if it does not tell (KIP-881).
-        user_data: what its assignor adds.
+        topics: their names; None if unreadable.
+        owned: owned partitions (KIP-429).
+        owned_generation: their generation; -1 if absent (KIP-792).
+        rack_id: None if absent (KIP-881).
+        user_data: data of the assignor.
     """
 
     topics: frozenset[str] | None = None
@@ -42,11 +41,11 @@ class MemberSubscription:
 
 
 NO_SUBSCRIPTION = MemberSubscription()
-"""That of a member whose group is of another type: its bytes mean something else."""
+"""Subscription of members of other protocol types, whose bytes have another meaning."""
 
 
 def decode_subscription(data: bytes) -> MemberSubscription:
-    """Return what can be read of a subscription: some clients write versions that lack their last fields."""
+    """Decode a subscription as far as possible: some clients omit the last fields of their version."""
     try:
         subscription = consumer_protocol.decode_subscription(data)
     except ConsumerProtocolError:
@@ -61,7 +60,7 @@ def decode_subscription(data: bytes) -> MemberSubscription:
 
 
 def decode_partitions(data: bytes) -> TopicPartitions:
-    """Return the partitions of an assignment; none if it can't be read."""
+    """Return the partitions of an assignment; empty if unreadable."""
     if not data:
         return NO_PARTITIONS
     try:
@@ -83,32 +82,32 @@ LEFT_MEMBER_EPOCH = -2
 
 @define
 class MemberView:
-    """One member at one moment.
+    """A member at one moment.
 
     Attributes:
         member_id: its id.
-        instance_id: its id as a static member (KIP-345); None if it is none.
-        client_id: what the client calls itself.
-        client_host: where it connects from.
-        rebalance_timeout_ms: how long it may take to rejoin, or to give partitions up.
-        session_timeout_ms: how long it may be silent; None: a setting of the broker, which the log does not tell.
-        topics: what it subscribes to by name; None if its subscription can't be read.
-        topic_regex: the pattern that it subscribes to (KIP-848).
-        rack_id: where it runs.
-        owned: what it said it held when it joined (KIP-429).
-        owned_generation: the generation it held that in; -1 if it does not tell (KIP-792).
-        user_data: what its assignor adds to its subscription.
-        assigned: what it is to have.
-        held: what it has, since the record at ``held_since`` of the log.
-        held_since: the offset of that record.
+        instance_id: its id as a static member (KIP-345), or None.
+        client_id: its client id.
+        client_host: its host.
+        rebalance_timeout_ms: time to rejoin, or to revoke partitions.
+        session_timeout_ms: its session timeout; None for a broker setting.
+        topics: subscribed topic names; None if unreadable.
+        topic_regex: subscribed pattern (KIP-848).
+        rack_id: its rack.
+        owned: owned partitions in its JoinGroup (KIP-429).
+        owned_generation: their generation; -1 if absent (KIP-792).
+        user_data: data of its assignor.
+        assigned: target assignment.
+        held: current assignment, since the record at ``held_since``.
+        held_since: offset of that record.
         metadata: the subscription's bytes, of classic members.
-        epoch: its own epoch (KIP-848); -1 in a classic group.
-        alive_ms: the last moment at which the log shows that it lived.
-        assignor: what it wants partitions to be assigned by (KIP-848); None if it does not say.
-        pending: what it was told to give up and has not yet (KIP-848).
-        revoking_ms: since when it is to give that up; None if there is nothing.
-        standby: tasks of which it keeps a copy of the state (KIP-1071).
-        warmup: tasks of which it makes one.
+        epoch: member epoch (KIP-848); -1 in a classic group.
+        alive_ms: its last sign of life in the log.
+        assignor: selected server-side assignor (KIP-848), or None.
+        pending: partitions pending revocation (KIP-848).
+        revoking_ms: start of the revocation, or None.
+        standby: standby tasks (KIP-1071).
+        warmup: warm-up tasks.
     """
 
     member_id: str
@@ -137,12 +136,12 @@ class MemberView:
 
     @property
     def identity(self) -> str:
-        """What stays the same over restarts: the instance id of a static member, the member id of another."""
+        """Id across restarts: the instance id of a static member, else the member id."""
         return self.member_id if self.instance_id is None else f"instance {self.instance_id}"
 
     @property
     def name(self) -> str:
-        """How to call it in words."""
+        """Name for texts."""
         return f"{self.instance_id or self.client_id} ({self.member_id})"
 
 
@@ -152,14 +151,14 @@ class GroupView:
 
     Attributes:
         group_type: :data:`CLASSIC` or another.
-        generation: or epoch.
-        protocol_type: what its members speak: ``consumer``, ``connect``, ...; None if there was no member yet.
-        protocol: the assignor; None without members, or if each member may ask for another.
+        generation: generation or epoch.
+        protocol_type: ``consumer``, ``connect``, ...; None before the first member.
+        protocol: the assignor; None without members, or if each member selects one.
         leader: of a classic group.
-        members: by member id, in the log's order.
-        at_ms: when the join phase of the generation ended, or the epoch began.
-        log_offset: of the record that tells it.
-        log_timestamp_ms: of that record.
+        members: by member id, in log order.
+        at_ms: end of the generation's join phase, or start of the epoch.
+        log_offset: of its record.
+        log_timestamp_ms: of its record.
     """
 
     group_type: str
@@ -173,7 +172,7 @@ class GroupView:
     log_timestamp_ms: int
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Return who has each partition, by identity; the first of several."""
+        """Return the owner of each partition by identity; the first of several."""
         owners: dict[TopicPartition, str] = {}
         for member in self.members.values():
             for partition in member.assigned:
@@ -192,8 +191,8 @@ class GroupView:
 def classic_view(values: Values, log_offset: int, log_timestamp_ms: int) -> GroupView:
     """Return the view of a classic group's record (type 2), from the fields of its value.
 
-    Subscriptions and assignments are read if the protocol type is ``consumer``; others, such as those of Connect, mean
-    something else. A member lived when the join phase of the generation ended: its session started anew then.
+    Subscriptions and assignments are decoded for protocol type ``consumer`` only. The end of the join phase is a sign
+    of life of each member, since its session restarts then.
     """
     state_timestamp_ms = values.get("currentStateTimestamp", -1)
     at_ms = state_timestamp_ms if state_timestamp_ms >= 0 else log_timestamp_ms
@@ -253,18 +252,19 @@ Row = dict[str, Any]
 GENERATION, MEMBER, REBALANCE, GROUP = "generation", "member", "rebalance", "group"
 EPOCH, MEMBERSHIP, MOVE, REVOCATION = "epoch", "membership", "move", "revocation"
 DUPLICATE = "duplicate"
-"""Kinds of rows. Epochs and memberships are of groups that have epochs, moves and revocations of those among them whose
-members don't share partitions. A duplicate is a partition that several members have at a time."""
+"""Kinds of rows. Epochs and memberships exist for KIP-848 groups, moves and revocations for those without shared
+partitions. A duplicate is a partition that several members own at a time.
+"""
 
 HOLDER = ("member_id", "client_id", "client_host")
-"""What rows of ``lag`` hold of the member that has a partition."""
+"""Columns of ``lag`` about the owner of a partition."""
 
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
 """Columns with partitions by topic."""
 
 
 def subscribed(view: GroupView | None) -> list[str] | None:
-    """Return the topics that protect their offsets from expiry; None if they are not known."""
+    """Return the topics whose offsets do not expire; None if unknown."""
     if view is None or not view.members:
         return []
     topics: set[str] = set()
@@ -323,7 +323,7 @@ def _by_id(partitions: TopicPartitions, topics: dict[str, str]) -> list[Row]:
 
 
 def named(row: Row, topics: dict[str, str]) -> Row:
-    """Return a row about members, moves or revocations, which tell topics by id, with the names that are known."""
+    """Return a row about members, moves or revocations with the known names of its topic ids."""
     told: Row = {name: _named(row[name], topics) for name in _BY_TOPIC if isinstance(row.get(name), list)}
     if row.get("topic_id") is not None:
         told["topic"] = topics.get(row["topic_id"], row["topic"])

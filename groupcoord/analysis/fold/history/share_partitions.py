@@ -1,8 +1,7 @@
-"""What the log of share groups' states tells of their share-partitions: redeliveries, and records that were given up.
+"""Share-partitions from ``__share_group_state``: redeliveries, and archived records.
 
-Who has a record for the moment is in the memory of the partition's leader alone and never written; which members have
-the partition tells the log of groups. What is counted is what the log still shows: compaction leaves the last snapshot
-and what follows.
+Current locks are only in the memory of the partition's leader, and members are in the log of groups. Counts cover the
+records that are still in the log: compaction leaves the last snapshot and later records.
 """
 
 from __future__ import annotations
@@ -36,17 +35,15 @@ _GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
 @define
 class _Seen:
-    """What was seen of a share-partition.
+    """Counts of a share-partition.
 
     Attributes:
-        log_offset: of the last record about it.
-        first_ms: when the first one was written.
-        last_ms: and the last one.
-        redeliveries: how often records were delivered again.
-        archived: how many records were given up.
-        snapshots: how many there are.
-        updates: likewise.
-        last: its state, also after it was deleted; None: there was none yet.
+        log_offset: of its last record.
+        first_ms: timestamp of the first record; ``last_ms`` of the last one.
+        redeliveries: deliveries after the first.
+        archived: archived records.
+        snapshots: snapshot records; ``updates`` are update records.
+        last: its state, also after a deletion; None before the first.
         is_deleted: its last record is a tombstone.
     """
 
@@ -70,7 +67,7 @@ class SharePartitions:
         self._seen: dict[SharePartitionKey, _Seen] = {}
 
     def add(self, log_offset: int, timestamp_ms: int, record: ShareStateRecord) -> None:
-        """Take a record, in the order of the log."""
+        """Apply a record, in log order."""
         seen = self._seen.get(record.key)
         if seen is None:
             seen = self._seen[record.key] = _Seen(log_offset, timestamp_ms, timestamp_ms)
@@ -79,7 +76,7 @@ class SharePartitions:
             seen.is_deleted = True
         else:
             before = () if seen.last is None or seen.is_deleted else seen.last.state_batches
-            # A record that ends the first of its records may move the start behind it at once.
+            # A record that finishes the first batches may advance the start offset past them at once.
             after = merge_batches(before, record.state_batches, NO_START_OFFSET)
             for old, new, count in _differences(before, after):
                 old_count = 1 if old is None else old.delivery_count
@@ -138,7 +135,7 @@ def _size(batch: StateBatch) -> int:
 def _differences(
     before: Iterable[StateBatch], after: Iterable[StateBatch]
 ) -> Iterator[tuple[StateBatch | None, StateBatch, int]]:
-    """Yield what records were and are that changed, and how many these are; both lists are in order."""
+    """Yield changed ranges with their old and new state and their size; both lists are sorted."""
     old = list(before)
     number = 0
     for new in after:

@@ -57,13 +57,13 @@ PAGE = "report.html"
 SUMMARY = "summary.json"
 
 _COUNTED = ("group_id", "cause", "confidence", "started_ms", "ended_ms", "joined", "left", "partitions_moved")
-"""What is counted of rebalances."""
+"""Columns of rebalances that are counted."""
 
 
 def gather_report(
     tables: FinishedTables, inputs: Sequence[str], clock: Clock, retention_minutes: int | None = None
 ) -> Report:
-    """Return what the page says."""
+    """Return the report from the tables."""
     rebalances, of_groups = count_rebalances(tables.rows("rebalances", _COUNTED))
     anomalies, described = list(tables.rows("anomalies")), list(tables.rows("groups"))
     commits = count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))

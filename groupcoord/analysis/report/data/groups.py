@@ -55,11 +55,11 @@ COLUMNS_OF_GROUPS = (
 
 
 class CommitCount(NamedTuple):
-    """How much was committed by a group, or of a partition.
+    """Commits of a group or a partition.
 
     Attributes:
-        commits: how many times, each partition counted by itself; tombstones don't count.
-        last_commit_ms: when last; None if no commit has a time.
+        commits: number of commits, without tombstones.
+        last_commit_ms: time of the last one; None without a time.
     """
 
     commits: int = 0
@@ -76,7 +76,7 @@ def count_commits(batches: Iterable[pa.RecordBatch]) -> dict[str, CommitCount]:
 
 
 class CommitsOfGroups:
-    """What some groups committed: over a time that they share, and of each partition."""
+    """Commits of some groups, over a common time span and by partition."""
 
     def __init__(self, first_ms: int | None, last_ms: int | None) -> None:
         self._span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
@@ -96,18 +96,17 @@ class CommitsOfGroups:
             self._bins[row["group_id"]].setdefault(name, Counter())[row["bin"]] += row["count_all"]
 
     def bins(self, group_id: str) -> Bins | None:
-        """Return a group's commits over time; None if it has none, or there is no time."""
+        """Return a group's commits over time; None without commits or times."""
         if self._span is None or group_id not in self._bins:
             return None
         return bins_of(*self._span, self._bins[group_id], self._width_ms)
 
     def places(self, group_id: str) -> Mapping[Place, CommitCount]:
-        """Return what a group committed of each partition."""
         return self._places[group_id]
 
 
 def _counts(batch: pa.RecordBatch, keys: list[str]) -> Iterator[tuple[tuple[Any, ...], CommitCount]]:
-    """Yield how many commits a batch has of each key, and when the last was."""
+    """Yield the number and last time of a batch's commits for each key."""
     rows = pa.Table.from_batches([batch]).filter(pc.invert(batch["tombstone"]))
     times = rows["commit_timestamp_ms"]
     rows = rows.append_column("at_ms", pc.if_else(pc.greater_equal(times, 0), times, None))
@@ -123,7 +122,7 @@ def _sum(before: CommitCount | None, more: CommitCount) -> CommitCount:
 
 
 NOT_TOLD = "not told"
-"""The state of a group that does not tell it to who asks."""
+"""State of a group whose description is not permitted."""
 
 
 def group_rows(
@@ -172,7 +171,7 @@ def _badness(row: GroupRow) -> tuple[int, int, int, str]:
 
 
 def severities(rows: Iterable[GroupRow]) -> Mapping[str, int]:
-    """Return how many groups stand how, the worst first."""
+    """Return the number of groups by severity, the worst first."""
     counts = Counter(row.standing.severity for row in rows)
     return {severity: counts[severity] for severity in reversed(SEVERITIES)}
 
@@ -184,7 +183,7 @@ def most_churning(rows: Iterable[GroupRow]) -> tuple[GroupRow, ...]:
 
 
 def state_counts(groups: Iterable[Row]) -> tuple[model.StateCount, ...]:
-    """Return how many groups are of each type and state."""
+    """Return the number of groups by type and state."""
     members: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for row in groups:
         members[row["type"], row["state"] or NOT_TOLD].append(row["member_count"] or 0)
@@ -203,7 +202,7 @@ def stories(
     epochs: Mapping[str, tuple[model.EpochPoint, ...]],
     shares: Mapping[str, tuple[MemberShare, ...]],
 ) -> tuple[GroupStory, ...]:
-    """Return what is to be told of some groups."""
+    """Return the details of some groups."""
     happened = by_group(rebalances)
     findings = anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, len(rows) * model.ANOMALIES_OF_GROUP_MAX, {})
     told = []
@@ -245,13 +244,13 @@ def members_now(batches: Iterable[pa.RecordBatch], groups: Mapping[str, int]) ->
         for group_id, generation in groups.items():
             is_wanted = pc.and_(pc.equal(batch["group_id"], group_id), pc.equal(batch["generation"], generation))
             found[group_id] += batch.filter(is_wanted).to_pylist()
-    # A generation whose static member was replaced comes again.
+    # The replacement of a static member repeats a generation.
     lasts = {group_id: max((row["log_offset"] for row in rows), default=0) for group_id, rows in found.items()}
     return {group_id: [row for row in rows if row["log_offset"] == lasts[group_id]] for group_id, rows in found.items()}
 
 
 def shares(members: Iterable[Row], commits: Mapping[Place, CommitCount], lag: Iterable[Row]) -> tuple[MemberShare, ...]:
-    """Return who has what of a group: first what nobody has, then members by how far they are behind."""
+    """Return the partitions of a group's members, those without an owner first, then by lag."""
     behind = {(row["topic"], row["topic_partition"]): row for row in lag}
     left = dict.fromkeys([*behind, *commits])
     found = []
@@ -298,10 +297,10 @@ EXPIRIES = frozenset({EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT})
 
 @define
 class RebalancesOfGroup:
-    """What a group's rebalances came to, by the names of :class:`groupcoord.analysis.report.data.model.GroupRow`.
+    """Totals of a group's rebalances, named as in :class:`groupcoord.analysis.report.data.model.GroupRow`.
 
     Attributes:
-        expiries: how many had one of the causes :data:`EXPIRIES`.
+        expiries: number with one of the causes :data:`EXPIRIES`.
     """
 
     rebalances: int = 0
@@ -363,11 +362,9 @@ class RebalanceFigures:
 
     @property
     def count(self) -> int:
-        """How many there were."""
         return sum(one.rebalances for one in self._causes.values())
 
     def causes(self) -> tuple[CauseCount, ...]:
-        """Return how many rebalances had each cause."""
         rows = [
             CauseCount(
                 cause,
@@ -383,7 +380,7 @@ class RebalanceFigures:
         return tuple(sorted(rows, key=lambda row: (-row.rebalances, row.cause)))
 
     def time_lines(self) -> tuple[Bins, Bins] | None:
-        """Return rebalances over time by cause, and members that joined and left; None if there is none with a time."""
+        """Return rebalances by cause, and joined and left members, over time; None without times."""
         if not self._times:
             return None
         moments = [when_ms for _, when_ms in self._times]
@@ -396,7 +393,7 @@ class RebalanceFigures:
 
 
 def count_rebalances(rows: Iterable[Row]) -> tuple[RebalanceFigures, Mapping[str, RebalancesOfGroup]]:
-    """Return the figures of some rebalances, and those of each group."""
+    """Return the totals of rebalances, and those of each group."""
     figures, of_groups = RebalanceFigures(), defaultdict[str, RebalancesOfGroup](RebalancesOfGroup)
     for row in rows:
         figures.add(row)
@@ -425,7 +422,7 @@ def _in_bins(counts: Mapping[tuple[str, int], int], width_ms: int) -> dict[str, 
 def consumer_rows(
     epochs: Iterable[Row], memberships: Iterable[Row], moves: Iterable[Row], revocations: Iterable[Row]
 ) -> tuple[model.ConsumerGroupRow, ...]:
-    """Return one row a consumer group: those in which members were slowest or fenced first."""
+    """Return one row per consumer group, those with fenced and slow members first."""
     lives, moved, revoked = by_group(memberships), by_group(moves), by_group(revocations)
     found = []
     for group_id, some in by_group(epochs).items():
@@ -453,7 +450,7 @@ def _slowest_first(slowest_ms: int | None) -> tuple[bool, int]:
 
 
 def _moved(moves: Iterable[Row]) -> tuple[int, int]:
-    """Return how many partitions that somebody had were moved, and how many of these without need."""
+    """Return the number of partitions that moved from an owner, and of unnecessary moves."""
     moves = list(moves)
     return sum(_is_move(row) for row in moves), sum(row["reason"] == SWAP for row in moves)
 
@@ -463,7 +460,7 @@ def _is_move(row: Row) -> bool:
 
 
 def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
-    """Return what each assignor moved, most first."""
+    """Return the moves of each assignor, most first."""
     by_assignor: defaultdict[str, list[Row]] = defaultdict(list)
     for row in moves:
         by_assignor[cut(row["assignor"])].append(row)
@@ -489,7 +486,7 @@ def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
 
 
 def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
-    """Return the clients that took longest to give partitions up."""
+    """Return the clients with the slowest revocations."""
     by_client: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in revocations:
         if row["took_ms"] is not None:
@@ -514,7 +511,7 @@ def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
 
 
 def _slowness(row: Row) -> tuple[tuple[bool, object], ...]:
-    # The moment decides between those that took as long, so that the answer is always the same.
+    # The time decides between equal durations, so that the result is deterministic.
     return none_first(row["took_ms"], row["asked_ms"], row["rebalance_timeout_ms"])
 
 

@@ -1,7 +1,7 @@
-"""What stands in a report: plain rows, none of them growing with the log. No Spark in here.
+"""Content of a report: rows of bounded size and number. It needs the base install only.
 
-Times are milliseconds since 1970, None if nobody knows them. Everything that could be long is cut to the limits below
-before it becomes a row, and what was left out is counted.
+Times are milliseconds since 1970, None if unknown. Long lists and texts are truncated to the limits below, and counted
+in full.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from attrs import asdict, frozen
 
 FINE, WARNING, BAD = "fine", "warning", "bad"
 SEVERITIES = (FINE, WARNING, BAD)
-"""Bad is a group of which records are not processed, or more than once; of a warning, that may come."""
+"""Bad groups do not process records or process them twice; warnings are possible causes."""
 
 MEMBERS_TOLD_MAX = 8
 PARTITIONS_OF_MEMBER_MAX = 3
@@ -21,14 +21,14 @@ PARTITIONS_OF_MEMBER_MAX = 3
 
 @frozen
 class Standing:
-    """How a group stands.
+    """Status of a group in the report.
 
     Attributes:
         severity: one of :data:`SEVERITIES`.
         word: Burrow's status, or the kind of its worst anomaly; empty if all is well.
         told: its worst anomaly as a sentence; empty if all is well.
-        lag: records behind in all partitions; None: that is not known.
-        lag_ms: how old the oldest of the next records is, in milliseconds, as far as that can be told.
+        lag: lag in all partitions; None if unknown.
+        lag_ms: age of the oldest next record in milliseconds; None if unknown.
     """
 
     severity: str = FINE
@@ -39,25 +39,24 @@ class Standing:
 
     @property
     def is_fine(self) -> bool:
-        """Nothing is wrong with it."""
         return self.severity == FINE
 
 
 UNTROUBLED = Standing()
-"""How a group stands of which nothing bad is known."""
+"""Status of a group without anomalies."""
 
 
 @frozen
 class PartitionShare:
-    """A partition that a member has, or nobody.
+    """A partition in the list of a member.
 
     Attributes:
-        commits: of it, by whoever had it.
-        last_commit_ms: when the last of them was.
-        lag: records behind; None: that is not known.
-        lag_ms: how old the next record is.
-        status: Burrow's; empty: not known.
-        severity: how bad that is.
+        commits: its number of commits, by any member.
+        last_commit_ms: time of the last one.
+        lag: lag in records; None if unknown.
+        lag_ms: age of the next record.
+        status: Burrow's status; empty if unknown.
+        severity: severity of the status.
     """
 
     topic: str
@@ -72,15 +71,15 @@ class PartitionShare:
 
 @frozen
 class MemberShare:
-    """What a member has as the log ends.
+    """The partitions of a member at the end of the log.
 
     Attributes:
-        client_id: what its client calls itself; None: nobody has these.
-        client_host: where it connects from.
-        partition_count: how many partitions it has.
-        commits: of all of these.
-        lag: in all of these; None: not known.
-        partitions: the first of them, those that are furthest behind in front.
+        client_id: its client id; None for partitions without an owner.
+        client_host: its host.
+        partition_count: number of its partitions.
+        commits: number of their commits.
+        lag: their lag; None if unknown.
+        partitions: the first of them, by lag.
     """
 
     client_id: str | None
@@ -93,15 +92,15 @@ class MemberShare:
 
 @frozen
 class ShareGroupRow:
-    """What a share group's states tell of a topic.
+    """Deliveries of a topic to a share group.
 
     Attributes:
-        partitions: of the topic, which have a state.
-        waiting: records that were delivered and wait to be again, or are acquired by somebody.
-        delivered_max: how often one of them was delivered; None: there are none.
-        redeliveries: deliveries that were not the first.
+        partitions: number of share-partitions with a state.
+        waiting: records that were released, or are acquired.
+        delivered_max: maximum delivery count of these; None without any.
+        redeliveries: deliveries after the first.
         given_up: records that were rejected, or delivered too often.
-        last_ms: when something changed last.
+        last_ms: time of the last change.
     """
 
     group_id: str
@@ -119,8 +118,9 @@ FORMAT_VERSION = 1
 
 ANOMALY_POINTS = 5
 EXPIRY_POINTS = 3
-"""A group's trouble is counted in points: so many for each anomaly, so many for each rebalance because a member expired
-or left or was fenced, and one for each other."""
+"""Points of a rebalance by an expired, departed or fenced member. An anomaly has :data:`ANOMALY_POINTS`, any other
+rebalance one.
+"""
 
 BINS_MAX = 96
 BINS_OF_GROUP_MAX = 48
@@ -158,18 +158,18 @@ _WIDTHS_MS = tuple(
 )
 
 STATES = ("Stable", "CompletingRebalance", "PreparingRebalance", "Reconciling", "Assigning", "Empty", "Dead")
-"""States of groups in the order in which they are drawn; others come behind them."""
+"""States of groups in drawing order; others follow."""
 
 
 @frozen
 class Bins:
-    """Counts over time, in bins of the same width.
+    """Counts over time, in bins of one width.
 
     Attributes:
-        start_ms: where the first bin starts.
-        width_ms: how long each is.
-        length: how many there are.
-        series: counts by name, as long as there are bins.
+        start_ms: start of the first bin.
+        width_ms: width of each bin.
+        length: number of bins.
+        series: counts by name, one for each bin.
     """
 
     start_ms: int
@@ -179,7 +179,6 @@ class Bins:
 
     @property
     def end_ms(self) -> int:
-        """Where the last bin ends."""
         return self.start_ms + self.width_ms * self.length
 
     def total(self, name: str) -> int:
@@ -188,7 +187,7 @@ class Bins:
 
 
 def bin_width_ms(span_ms: int, bins_max: int = BINS_MAX) -> int:
-    """Return a round width with which a span falls into at most so many bins, wherever it starts."""
+    """Return a round width that divides a span into at most ``bins_max`` bins."""
     for width_ms in _WIDTHS_MS:
         if span_ms // width_ms + 2 <= bins_max:
             return width_ms
@@ -207,21 +206,21 @@ def bins_of(first_ms: int, last_ms: int, counts: Mapping[str, Mapping[int, int]]
 
 @frozen
 class Overview:
-    """The figures on top.
+    """Totals.
 
     Attributes:
-        first_timestamp_ms: the oldest timestamp of a record.
-        last_timestamp_ms: the newest.
-        records: records and control records.
-        size_bytes: of their keys and values.
-        log_partitions: with anything in them.
-        groups: that a coordinator would know.
-        members: of those.
-        current_offsets: committed offsets that are valid.
-        rebalances: found.
-        anomalies: found.
-        corrupt_ranges: byte ranges that could not be read.
-        corrupt_bytes: in them.
+        first_timestamp_ms: earliest record timestamp.
+        last_timestamp_ms: latest record timestamp.
+        records: number of records and control records.
+        size_bytes: size of their keys and values.
+        log_partitions: number of log partitions with records.
+        groups: number of groups that a coordinator would load.
+        members: number of their members.
+        current_offsets: number of current offsets.
+        rebalances: number of rebalances.
+        anomalies: number of anomalies.
+        corrupt_ranges: number of corrupt byte ranges.
+        corrupt_bytes: their size.
     """
 
     first_timestamp_ms: int | None
@@ -348,7 +347,7 @@ class AnomalyRow:
 
 @frozen
 class AnomalyCount:
-    """Findings of one kind, how bad they are, and in how many groups."""
+    """Number of anomalies of one kind, and of their groups."""
 
     kind: str
     status: str
@@ -361,13 +360,13 @@ class AnomalyCount:
 
 @frozen
 class EpochPoint:
-    """The epochs of a consumer group from one moment on.
+    """Epochs of a consumer group from one time on.
 
     Attributes:
-        at_ms: the moment.
-        group: the group's.
-        target: of its target assignment.
-        lowest: the lowest of its members; None if none has one.
+        at_ms: the time.
+        group: group epoch.
+        target: epoch of the target assignment.
+        lowest: lowest member epoch; None without one.
     """
 
     at_ms: int
@@ -381,16 +380,16 @@ class ConsumerGroupRow:
     """A consumer group (KIP-848).
 
     Attributes:
-        epoch: its last.
-        epochs: how many the log shows.
-        members_seen: how many members it had, one after the other.
-        fenced: how many of them a time-out ended, as far as that is known for sure.
-        moved: partitions that another member was given.
-        swapped: how many of these without need.
-        unowned_ms: the longest time in which nobody had a partition that moved.
-        revocations: how often a member was told to give something up.
-        median_ms: how long that took.
-        slowest_ms: the longest time.
+        epoch: its last epoch.
+        epochs: number of epochs in the log.
+        members_seen: number of memberships.
+        fenced: number of members that certainly exceeded a timeout.
+        moved: number of partitions that moved from an owner.
+        swapped: number of unnecessary moves.
+        unowned_ms: longest time without an owner.
+        revocations: number of revocations.
+        median_ms: their median duration.
+        slowest_ms: their longest duration.
     """
 
     group_id: str
@@ -408,16 +407,16 @@ class ConsumerGroupRow:
 
 @frozen
 class AssignorRow:
-    """What one assignor did in all consumer groups.
+    """Moves of one assignor in all consumer groups.
 
     Attributes:
-        assignor: its name; empty: members left the choice to the brokers.
-        groups: in how many groups.
-        targets: target assignments that moved something.
-        moved: partitions that another member was given.
-        swapped: how many of these without need.
-        median_ms: how long it took until the new owner had a partition.
-        unowned_ms: the longest time in which nobody had one.
+        assignor: its name; empty for the brokers' default.
+        groups: number of groups.
+        targets: number of target assignments with moves.
+        moved: number of partitions that moved from an owner.
+        swapped: number of unnecessary moves.
+        median_ms: median time until the new owner had the partition.
+        unowned_ms: longest time without an owner.
     """
 
     assignor: str
@@ -431,15 +430,15 @@ class AssignorRow:
 
 @frozen
 class SlowMemberRow:
-    """A client of a consumer group that gave partitions up.
+    """Revocations of a client of a consumer group.
 
     Attributes:
-        revocations: how often it was told to.
-        median_ms: how long it took.
-        slowest_ms: the longest time.
-        asked_ms: when it was told to then.
-        rebalance_timeout_ms: how long it may take.
-        fenced: how often it took too long.
+        revocations: their number.
+        median_ms: their median duration.
+        slowest_ms: their longest duration.
+        asked_ms: start of the longest one.
+        rebalance_timeout_ms: rebalance timeout.
+        fenced: number of timeouts.
     """
 
     group_id: str
@@ -454,17 +453,17 @@ class SlowMemberRow:
 
 @frozen
 class GroupStory:
-    """What is told of one of the most troubled groups.
+    """Details of one of the worst groups.
 
     Attributes:
-        row: its figures.
-        causes: its rebalances by cause, all of them.
-        rebalances: the newest of them, oldest first.
-        members: from when on it had how many members, oldest first.
-        anomalies: the first of them.
-        commits: commits over time, in bins that all groups share: series ``commits`` and ``tombstones``.
-        epochs: of a consumer group, oldest first; of very many, some all along.
-        shares: who has what as the log ends.
+        row: its totals.
+        causes: number of rebalances by cause.
+        rebalances: the last ones, oldest first.
+        members: number of members over time.
+        anomalies: the first ones.
+        commits: commits over time, in common bins: series ``commits`` and ``tombstones``.
+        epochs: epochs of a consumer group over time, thinned out if many.
+        shares: partitions by member at the end of the log.
     """
 
     row: GroupRow
@@ -479,7 +478,7 @@ class GroupStory:
 
 @frozen
 class PartitionRow:
-    """How loaded one log partition is."""
+    """Load of one log partition."""
 
     log_partition: int | None
     records: int
@@ -497,14 +496,14 @@ class PartitionRow:
 
 @frozen
 class StaleRow:
-    """A group that loses offsets if nobody uses it.
+    """A group with expiring offsets.
 
     Attributes:
-        offsets: how many it has.
-        expiring: how many of them expire if nothing changes.
-        expired: how many are due already.
-        next_ms: when the first of them expires.
-        group_ms: when the group goes with the last of them; None if something keeps it.
+        offsets: number of offsets.
+        expiring: number of offsets that expire without further use.
+        expired: number of offsets already due.
+        next_ms: expiry of the first one.
+        group_ms: deletion of the group; None if it is kept.
     """
 
     group_id: str
@@ -520,15 +519,15 @@ class StaleRow:
 
 @frozen
 class LagRow:
-    """How far a group is behind in a topic.
+    """Lag of a group in a topic.
 
     Attributes:
-        partitions: of the topic, in which it is behind.
-        lag: records, in all of them.
-        worst: records, in the partition with most.
-        lag_ms: how old the oldest of the next records is, as far as that can be told.
-        status: Burrow's, the worst of these partitions; empty if it is not known.
-        severity: how bad that is.
+        partitions: number of lagging partitions.
+        lag: their lag in records.
+        worst: largest lag of a partition.
+        lag_ms: age of the oldest next record; None if unknown.
+        status: worst Burrow status of these partitions; empty if unknown.
+        severity: severity of the status.
     """
 
     group_id: str
@@ -543,7 +542,7 @@ class LagRow:
 
 @frozen
 class StatusCount:
-    """How many partitions of groups have a status of Burrow's, in how many groups they are, and how bad it is."""
+    """Number of partitions with a status of Burrow's, and of their groups."""
 
     status: str
     partitions: int
@@ -553,11 +552,11 @@ class StatusCount:
 
 @frozen
 class ReadCount:
-    """How much was read of one kind.
+    """Number of rows of one kind.
 
     Attributes:
-        what: record, control, corrupt or read, with the record's type.
-        problem: why it was not understood, or empty.
+        what: kind and record type.
+        problem: why they were not decoded, or empty.
     """
 
     what: str
@@ -580,12 +579,12 @@ class CorruptRange:
 
 @frozen
 class Verification:
-    """What came of loading the log into coordinators and comparing their answers with the tables.
+    """Comparison of the tables with coordinators that loaded the log.
 
     Attributes:
-        groups: how many groups were compared; None if not told.
-        difference_count: in how many places they differ.
-        differences: the first of them, in words.
+        groups: number of compared groups; None if unknown.
+        difference_count: number of differences.
+        differences: the first ones as text.
     """
 
     groups: int | None
@@ -595,14 +594,14 @@ class Verification:
 
 @frozen
 class Polls:
-    """What a report is made of if groups were asked for every so often, and their log was not read.
+    """Polls of a cluster, if no log was read.
 
     Attributes:
-        count: how often.
-        first_ms: when the first time.
-        last_ms: when the last time.
-        problem_count: how much was not told the last time.
-        problems: the first of it, in words.
+        count: their number.
+        first_ms: time of the first one.
+        last_ms: time of the last one.
+        problem_count: number of gaps in the last one.
+        problems: the first gaps as text.
     """
 
     count: int
@@ -614,30 +613,30 @@ class Polls:
 
 @frozen
 class Report:
-    """Everything on the page. Lists are cut; ``counts`` in the overview are not.
+    """Content of the page. Lists are truncated; totals in the overview are not.
 
     Attributes:
-        title: what was analyzed.
+        title: title of the page.
         inputs: the paths.
-        made_ms: when.
+        made_ms: time of the report.
         version: of groupcoord.
-        rebalances: by cause over time; the series are causes.
+        rebalances: over time, by cause.
         churn: members that ``joined`` and ``left``, over time.
-        churning: the groups with most of both.
+        churning: the groups with the most churn.
         consumer_groups: those with fenced and slow members first.
-        assignors: what they moved.
-        slow_members: who took longest to give partitions up.
-        share_groups: those with most records given up, then with most redeliveries, first.
+        assignors: moves by assignor.
+        slow_members: clients with the slowest revocations.
+        share_groups: those with most archived records, then redeliveries, first.
         groups: the worst first.
-        severities: how many groups stand how.
-        troubled: stories of the first of those with which something is wrong.
-        tables: names of the tables beside the report, and how many rows each has.
-        retention_minutes: how long offsets are kept that nobody uses.
-        is_retention_told: brokers say so; else it is Kafka's default.
+        severities: number of groups by severity.
+        troubled: details of the worst groups.
+        tables: number of rows by table.
+        retention_minutes: offset retention.
+        is_retention_told: the brokers returned it; otherwise it is Kafka's default.
         statuses: the worst first.
         polls: None if a log was read.
         missing: names of tables that were not made.
-        excluded_groups: the expressions of groups that were left out.
+        excluded_groups: the expressions of excluded groups.
     """
 
     title: str
@@ -675,5 +674,5 @@ class Report:
 
 
 def summary(report: Report) -> dict[str, Any]:
-    """Return what ``summary.json`` holds: the figures of the page, under the names of this module's classes."""
+    """Return the content of ``summary.json``, named as the classes of this module."""
     return {"format_version": FORMAT_VERSION, **asdict(report)}

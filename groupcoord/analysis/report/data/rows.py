@@ -13,25 +13,25 @@ from groupcoord.analysis.report.text import TEXT_LENGTH_MAX
 from groupcoord.analysis.rules.statuses import BROKEN_KINDS, KINDS_WORST_FIRST, WORST_FIRST, LagStatus, worst_status
 
 TEXT_MAX = TEXT_LENGTH_MAX + 1
-"""So much of a text is kept: one more than a page shows, so that it shows that there is more."""
+"""Number of kept characters of a text: one more than the page shows, so that it marks the truncation."""
 
 _NO_PARTITION = -1
 
 
 class TableRow(Protocol):
-    """A row whose values are found by name."""
+    """A row with values by column name."""
 
     def __getitem__(self, name: str, /) -> Any:
         """Return the value of a column."""
 
 
 def report_title(inputs: Sequence[str]) -> str:
-    """Return what a page is called, from what was read."""
+    """Return the title of a page for an input."""
     return f"Consumer groups of {inputs[0].rstrip('/').rpartition('/')[2] or inputs[0]}"
 
 
 def partition_rows(load: Iterable[TableRow]) -> tuple[model.PartitionRow, ...]:
-    """Return the load of each log partition, of those with most records if there are very many."""
+    """Return the load of each log partition, or of those with most records."""
     found = sorted(load, key=lambda row: (-row["records"], _number(row)))
     rows = [
         model.PartitionRow(
@@ -73,7 +73,7 @@ def load_totals(load: Sequence[TableRow]) -> dict[str, Any]:
 
 
 def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> list[tuple[int, int]]:
-    """Return from when on a group had how many members, oldest first."""
+    """Return the number of members over time."""
     counts = []
     for one, members in happened:
         when_ms = one.ended_ms if one.ended_ms is not None else one.started_ms
@@ -83,7 +83,7 @@ def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> 
 
 
 def difference_told(row: TableRow) -> str:
-    """Return in words where a coordinator and the tables differ."""
+    """Return a difference as a sentence."""
     place = row["place"] and f", {row['place']}"
     return (
         f"group {row['group_id']}{place}: {row['field']} is {row['coordinator'] or 'nothing'} for the "
@@ -95,22 +95,22 @@ Row = dict[str, Any]
 
 
 def at_ms(value: int | None) -> int | None:
-    """Return a time; None where it is Kafka's -1 for none."""
+    """Return a time; None for Kafka's -1."""
     return None if value is None or value < 0 else value
 
 
 def cut(value: object) -> str:
-    """Return a text that is not longer than a page shows; empty for None."""
+    """Return a truncated text; empty for None."""
     return "" if value is None else str(value)[:TEXT_MAX]
 
 
 def known(values: Iterable[int | None]) -> list[int]:
-    """Return the numbers that are no None."""
+    """Return the values that are not None."""
     return [value for value in values if value is not None]
 
 
 def none_first(*values: Any) -> tuple[tuple[bool, Any], ...]:
-    """Return a key to sort by in which None comes before everything else."""
+    """Return a sort key with None first."""
     return tuple((value is not None, value) for value in values)
 
 
@@ -126,7 +126,7 @@ _SEVERITIES = {LagStatus.OK: FINE, LagStatus.WARN: WARNING, LagStatus.ERR: BAD}
 
 
 def severity_of_status(status: str | None) -> str:
-    """Return the severity of a status as tables have it; of none it is fine."""
+    """Return the severity of a status label; fine for None."""
     return _SEVERITIES[LagStatus.of(status or None).of_group]
 
 
@@ -136,7 +136,7 @@ def severity_of_kind(kind: str) -> str:
 
 
 def standings(anomalies: Iterable[Row], lag: Iterable[Row]) -> dict[str, Standing]:
-    """Return how groups stand; of those that are not there, nothing is known."""
+    """Return the status of groups with anomalies or lag."""
     found, behind = by_group(row for row in anomalies if row["group_id"] is not None), by_group(lag)
     return {
         group_id: _standing(found.get(group_id, ()), behind.get(group_id, ())) for group_id in found.keys() | behind
@@ -169,14 +169,14 @@ def _told(kind: str, rows: Sequence[Row]) -> str:
 
 
 def _places(rows: Sequence[Row], by: str) -> str:
-    """Return the worst partition, and how many more there are."""
+    """Return the worst partition and the number of others as text."""
     worst, more = max(rows, key=lambda row: _weight(row, by)), len(rows) - 1
     others = f" and {more:,} more {'partition' if more == 1 else 'partitions'}" if more else ""
     return f"{worst['topic']}:{worst['topic_partition']}{others}"
 
 
 def _weight(row: Row, by: str = "value") -> tuple[int, str, int]:
-    """Return by what the worst of some rows is found; names decide between equals."""
+    """Return a sort key for the worst row; names decide between equals."""
     return (row.get(by) or 0, row.get("topic") or "", -(row.get("topic_partition") or 0))
 
 
@@ -188,7 +188,7 @@ def _sentence(told: str) -> str:
 
 
 def read_rows(read_counts: Iterable[Row]) -> tuple[model.ReadCount, ...]:
-    """Return what was read, over all log partitions, most first."""
+    """Return the read counts over all log partitions, most first."""
     counts: defaultdict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
     for row in read_counts:
         found = counts[row["kind"], row["record_type"], row["control_type"], cut(row["problem"])]
@@ -212,7 +212,7 @@ def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
 
 
 def lag_rows(lag: Iterable[Row]) -> tuple[model.LagRow, ...]:
-    """Return the groups and topics that are behind, or in trouble: of the worst status, and furthest behind, first."""
+    """Return lagging groups and topics, by status and lag."""
     behind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in lag:
         if row.get("lag") or severity_of_status(row.get("status")) != FINE:
@@ -233,7 +233,7 @@ def _lag_row(group_id: str, topic: str, rows: Sequence[Row]) -> model.LagRow:
 
 
 def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
-    """Return how many partitions have each status, the worst first."""
+    """Return the number of partitions by status, the worst first."""
     groups: defaultdict[LagStatus, list[str]] = defaultdict(list)
     for row in lag:
         groups[LagStatus.of(row.get("status"))].append(row["group_id"])
@@ -245,7 +245,7 @@ def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
 
 
 def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ...]:
-    """Return how records were delivered to share groups, the most troubled first; what was deleted is left out."""
+    """Return deliveries to share groups, the worst first, without deleted states."""
     by_topic: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in share_partitions:
         if not row["is_deleted"]:
@@ -270,7 +270,7 @@ def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ..
 
 
 def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
-    """Return how many anomalies of each kind there are, the worst kinds first."""
+    """Return the number of anomalies by kind, the worst first."""
     by_kind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in anomalies:
         by_kind[row["kind"], row.get("status") or ""].append(row)
@@ -291,7 +291,7 @@ def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
 def anomaly_rows(
     anomalies: Iterable[Row], of_group_max: int, limit: int, ranks: Mapping[str, int]
 ) -> list[model.AnomalyRow]:
-    """Return the first anomalies of each group, oldest first, those of the worst groups in front."""
+    """Return the first anomalies of each group, the worst groups first."""
     ordered = sorted(by_group(anomalies).items(), key=lambda one: (ranks.get(one[0], len(ranks)), one[0]))
     found = []
     for _, some in ordered:
@@ -340,7 +340,7 @@ def stale_rows(stale_groups: Iterable[Row]) -> tuple[model.StaleRow, ...]:
 
 
 def difference_rows(differences: Iterable[Row]) -> tuple[str, ...]:
-    """Return the first places where coordinators and tables differ, in words."""
+    """Return the first differences as sentences."""
     rows = sorted(
         differences,
         key=lambda row: none_first(*(row[name] for name in ("group_id", "topic", "topic_partition", "field"))),

@@ -12,7 +12,7 @@ from groupcoord.analysis.report.text import NOTHING, TEXT_LENGTH_MAX, clipped, l
 
 NAME_LENGTH_MAX = 72
 PROSE_LENGTH_MAX = 1_000
-"""Of the text in one element: more than any sentence of ours has, and a bound for what others wrote."""
+"""Characters of text in one element: a bound for foreign text, above any sentence of the report."""
 
 _ESCAPES_MAX = 100
 _ESCAPED_LENGTH_MAX = len("&quot;")
@@ -45,7 +45,7 @@ def name(value: str | None) -> Html:
 
 
 def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Return parts one behind the other; text among them is escaped."""
+    """Concatenate parts; text is escaped."""
     told = (part if isinstance(part, Html) else text(part, PROSE_LENGTH_MAX) for part in parts)
     return Html(between.join(told))
 
@@ -73,12 +73,12 @@ TITLE_LENGTH_MAX = 200
 
 
 def picture(width: int, height: int, label: str, parts: Iterable[Html]) -> Html:
-    """Return a picture, with what it shows in words."""
+    """Return an SVG with a label."""
     return element("svg", *parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=text(label))
 
 
 def titled(told: str, shapes: Iterable[Html]) -> Html:
-    """Return shapes with what they stand for, which is shown where one points at them."""
+    """Return shapes with a tooltip."""
     return element("g", element("title", text(told, TITLE_LENGTH_MAX)), *shapes)
 
 
@@ -247,14 +247,14 @@ FILLS = {
     "epoch-target": "leave",
     "epoch-member": "expiry",
 }
-"""The colour of each kind of shape: a class of the page, and the variable that it takes."""
+"""Colour variables by class of a shape."""
 
 
 OWNER_COLOURS = 24
-"""So many consumers have colours that can be told apart; beyond, they begin again."""
+"""Number of distinct colours of consumers; they repeat beyond."""
 
 _TURN_DEGREES = 137.508
-"""From one hue to the next: by the golden angle each is far from those before."""
+"""Golden angle between hues, so that each is far from the previous ones."""
 
 
 def style_sheet() -> Html:
@@ -271,12 +271,12 @@ def _owner_colours() -> list[str]:
 
 
 LONG_TABLE_ROWS = 15
-"""A table with more rows scrolls in a box of its own, under titles that stay."""
+"""Number of rows above which a table scrolls under fixed titles."""
 
 RowT = TypeVar("RowT")
 
 Columns = Sequence[tuple[str, Callable[[RowT], str]]]
-"""The columns of a table of rows: the title of each, and what it shows of a row."""
+"""Columns of a table: title, and cell of a row."""
 
 _COLUMN_STYLES = {"#": "n", "@": "t", "~": "w"}
 
@@ -297,7 +297,7 @@ class Section:
 
 
 def page(title: str, lead: Iterable[Html], sections: Iterable[Section]) -> Html:
-    """Return a page that needs nothing else: its style is in it, there is no script, and no link leads away."""
+    """Return a self-contained page: with its style, without scripts or external links."""
     shown = [section for section in sections if section.body]
     links = [element("a", section.title, href=f"#{section.name}") for section in shown]
     parts = [element("section", element("h2", one.title), one.body, id=one.name) for one in shown]
@@ -315,8 +315,7 @@ def page(title: str, lead: Iterable[Html], sections: Iterable[Section]) -> Html:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
     """Return a table.
 
-    Titles that start with ``#`` stand above numbers, with ``@`` above what stays on one line, with ``~`` above
-    sentences.
+    The first character of a title sets the column's style: ``#`` numbers, ``@`` no wrapping, ``~`` sentences.
     """
     rows = list(rows)
     styles = [_COLUMN_STYLES.get(title[:1]) for title in head]
@@ -359,12 +358,12 @@ def tile(value: str, told: str, section: str, shown: Collection[str], *, is_bad:
 
 
 def pill(word: str, severity: str) -> Html:
-    """Return a word on the colour of how bad that is which it stands for; nothing without a word."""
+    """Return a word in the colour of a severity; empty without a word."""
     return element("span", text(word), class_=f"pill {severity}") if word else EMPTY
 
 
 def paragraph(*content: str, style: str | None = None) -> Html:
-    """Return a paragraph; nothing without content."""
+    """Return a paragraph; empty without content."""
     return element("p", *content, class_=style) if any(content) else EMPTY
 
 
@@ -379,6 +378,6 @@ def enumeration(parts: Iterable[Html]) -> Html:
 
 
 def listing(items: Iterable[Html | str]) -> Html:
-    """Return a list of items; nothing without any."""
+    """Return a list; empty without items."""
     made = [element("li", item) for item in items]
     return element("ul", *made) if made else EMPTY

@@ -1,6 +1,6 @@
-"""An analysis as one HTML page: nothing from elsewhere, no script, pictures as inline SVG.
+"""HTML page of a report: self-contained, without scripts, with pictures as inline SVG.
 
-What goes into it is bounded (:mod:`groupcoord.analysis.report.data.model`), and so is the page: below 1 MB for any log.
+Its content is bounded (:mod:`groupcoord.analysis.report.data.model`), so it is below 1 MB for any log.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def report_page(report: Report) -> str:
 
 
 def _span(report: Report) -> str:
-    """Return from when until when the log tells, before another sentence."""
+    """Return the time span of the log as a sentence."""
     first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
     if first_ms is None or last_ms is None:
         return ""
@@ -100,7 +100,7 @@ def _span(report: Report) -> str:
 
 
 def _overview(report: Report, shown: Collection[str]) -> Html:
-    """Return the figures, each leading to its section if that is ``shown``, and what to know before reading on."""
+    """Return the totals, linked to the sections that are ``shown``, and notes on the input."""
     found = report.overview
     anomalies = (format_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
     tiles = [
@@ -143,7 +143,7 @@ def _inputs(report: Report) -> Html:
 
 
 def _doubts(report: Report) -> list[Html]:
-    """Return what may be missing in the figures."""
+    """Return notes on possible gaps in the totals."""
     found, notes = report.overview, []
     unclear = sum(row.rebalances for row in report.causes if row.cause == UNKNOWN)
     if unclear and report.polls is None:
@@ -184,7 +184,7 @@ _HEAD = ("member", "partition", "#commits", "@last commit", "#behind", "#next re
 
 
 def who_has_what(story: GroupStory) -> Html:
-    """Return the table; nothing for a group without members."""
+    """Return the table of members and partitions; empty without members."""
     rows = [row for share in story.shares for row in _rows(share)]
     return table(_HEAD, rows, "Who has what, as the log ends") if rows else EMPTY
 
@@ -209,7 +209,7 @@ def _rows(share: MemberShare) -> Iterator[tuple[str, ...]]:
 
 
 def _member(share: MemberShare) -> Html:
-    """Return who it is, and what all of its partitions come to."""
+    """Return the member's name and totals."""
     who = text("nobody") if share.client_id is None else name(share.client_id)
     host = f"{share.client_host.lstrip('/')}, " if share.client_host else ""
     behind = "" if share.lag is None else f", {share.lag:,} behind"
@@ -256,7 +256,7 @@ _BECAUSE = {
 _OFTEN_MS = 300_000
 
 CAUSES_MAX = 4
-"""So many causes of rebalances are told: more would be cut from the sentence."""
+"""Number of causes in a sentence."""
 
 
 def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
@@ -318,7 +318,7 @@ def _why(story: GroupStory) -> str:
 
 
 def _how_long(row: GroupRow, rebalances: tuple[RebalanceRow, ...]) -> list[str]:
-    """Tell how long rebalances were under way, as far as the log shows: joining leaves no trace in it."""
+    """Describe the durations of rebalances as far as the log shows them: joining leaves no trace."""
     known = [
         (one.ended_ms - one.started_ms, one)
         for one in rebalances
@@ -427,7 +427,7 @@ def _picture(story: GroupStory, axis: Axis | None) -> Html:
 
 
 def _epochs(story: GroupStory, axis: Axis) -> Html:
-    """Return how far members of a consumer group were behind its epoch."""
+    """Return the picture of group, target and member epochs."""
     if not story.epochs:
         return EMPTY
     names = (("group epoch", "epoch-group"), ("target epoch", "epoch-target"), ("lowest member epoch", "epoch-member"))
@@ -464,7 +464,7 @@ def _rebalance_cells(one: RebalanceRow) -> tuple[str, ...]:
 
 
 def _findings(anomalies: Sequence[AnomalyRow]) -> Iterator[Html]:
-    """Yield an item for each of the kinds that there are: its first finding, and how many more there are."""
+    """Yield an item for each kind of anomaly: the first one, and the number of others."""
     kinds: dict[str, list[AnomalyRow]] = {}
     for one in anomalies:
         kinds.setdefault(one.kind, []).append(one)
@@ -491,4 +491,4 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("polls", "What was polled", sections.polls),
     ("read", "What was read", sections.read),
 )
-"""All behind the answer and the overview: name, title, and what makes it of a report; nothing if there is nothing."""
+"""Sections after the overview: name, title, and function; empty sections are omitted."""

@@ -1,4 +1,4 @@
-"""The pictures of an analysis: what happened over time, how groups are, who loads the log."""
+"""Pictures of a report: rebalances and churn over time, states, load, and the history of a group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Axis:
 
     @property
     def span_ms(self) -> int:
-        """How long it is; never 0."""
         return max(self.end_ms - self.start_ms, 1)
 
     def x(self, at_ms: float) -> float:
@@ -78,7 +77,7 @@ def state_class(state: str) -> str:
 
 
 def in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    """Return names in a given order; those that it does not have come behind, by the alphabet."""
+    """Sort names by a given order; others follow alphabetically."""
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
@@ -128,7 +127,7 @@ def churn_time_line(bins: Bins) -> Html:
 
 
 def state_bar(counts: Mapping[str, int]) -> Html:
-    """Return how many groups are in each state, as one bar."""
+    """Return groups by state as one bar."""
     total = sum(counts.values())
     x, parts = 0.0, []
     for state in in_order((name for name, count in counts.items() if count), STATES):
@@ -170,7 +169,7 @@ def _partition_name(row: PartitionRow) -> str:
 
 
 def group_picture(story: GroupStory, axis: Axis) -> Html:
-    """Return one group over time: how many members, its rebalances by cause, findings, and its commits."""
+    """Return a group over time: members, rebalances by cause, anomalies and commits."""
     members = (18, 78)
     events = (92, 116)
     commits = (136, 180)
@@ -232,7 +231,7 @@ def epoch_lines(story: GroupStory, axis: Axis) -> Html:
 
 
 def _steps(axis: Axis, steps: Sequence[tuple[int, int | None]], y_of: Callable[[int], float]) -> Iterator[str]:
-    """Yield the points of lines that keep their height until the next step, and end where there is no value."""
+    """Yield the points of step lines, which end where there is no value."""
     points: list[str] = []
     y: float | None = None
     last: int | None = None

@@ -1,4 +1,4 @@
-"""Sections of an analysis report, each made from the whole report; empty where there is nothing to show."""
+"""Sections of a report, each a function of the whole report; empty without content."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def card_id(place: int) -> str:
 
 
 def group_name(group_id: str | None, report: Report) -> Html:
-    """Return the name of a group; of one whose story is told, it leads there."""
+    """Return the name of a group, linked to its details if there are any."""
     places = (place for place, story in enumerate(report.troubled, 1) if story.row.group_id == group_id)
     place = next(places, None)
     return name(group_id) if place is None else element("a", name(group_id), href=f"#{card_id(place)}")
@@ -86,7 +86,6 @@ def _first_of(shown: int, total: int, what: str) -> str:
 
 
 def states(report: Report) -> Html:
-    """Return how many groups are in which state."""
     if not report.states:
         return EMPTY
     counts: Counter[str] = Counter()
@@ -137,7 +136,6 @@ def rebalances(report: Report) -> Html:
 
 
 def churn(report: Report) -> Html:
-    """Return who joined and left, and how often."""
     if report.churn is None:
         return EMPTY
     joined_count, left_count = report.churn.total("joined"), report.churn.total("left")
@@ -162,7 +160,6 @@ def churn(report: Report) -> Html:
 
 
 def anomalies(report: Report) -> Html:
-    """Return what stands out, by kind and one by one."""
     if not report.anomaly_counts:
         return paragraph("None was found.") if "anomalies" in report.tables else EMPTY
     columns_of_counts: Columns[AnomalyCount] = (
@@ -216,7 +213,6 @@ def stale(report: Report) -> Html:
 
 
 def lag(report: Report) -> Html:
-    """Return how far groups are behind."""
     if report.lag is None:
         return EMPTY
     if not report.lag:
@@ -240,7 +236,6 @@ def lag(report: Report) -> Html:
 
 
 def load(report: Report) -> Html:
-    """Return how full the log partitions are, and of what."""
     rows = report.partitions
     if not rows:
         return EMPTY
@@ -319,7 +314,6 @@ def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
 
 
 def polls(report: Report) -> Html:
-    """Return how often groups were asked for, and what they did not tell."""
     polled = report.polls
     if polled is None:
         return EMPTY
@@ -335,7 +329,6 @@ def polls(report: Report) -> Html:
 
 
 def read(report: Report) -> Html:
-    """Return what the files hold, what was passed over and why."""
     if report.polls is not None:
         return EMPTY
     told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
@@ -354,7 +347,6 @@ def read(report: Report) -> Html:
 
 
 def _tables(report: Report) -> Html:
-    """Return which tables there are."""
     if not report.tables:
         return EMPTY
     told = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
@@ -385,7 +377,6 @@ def _lost(row: CorruptRange) -> str:
 
 
 def consumer_groups(report: Report) -> Html:
-    """Return the section; nothing if there is no such group."""
     if not report.consumer_groups:
         return EMPTY
     return joined((_words(report), _groups(report), _assignors(report), _slow(report)))
@@ -458,7 +449,7 @@ def _slow(report: Report) -> Html:
 MORE_NAMED_MAX = 15
 
 NOT_JUDGED = ("UNKNOWN", "NO COMMIT")
-"""Statuses of partitions whose lag is not known."""
+"""Statuses without a known lag."""
 
 
 def worst(report: Report) -> Html:
@@ -492,7 +483,7 @@ def _item(row: GroupRow, report: Report) -> Html:
 
 
 def behind_told(stands: Standing) -> str:
-    """Return in words how far a group is behind."""
+    """Return the lag as text."""
     if not stands.lag:
         return "not behind"
     age = f", {format_span(stands.lag_ms)}" if stands.lag_ms is not None else ""
@@ -500,13 +491,13 @@ def behind_told(stands: Standing) -> str:
 
 
 def _all_is_well(report: Report) -> Html:
-    """Return what is known if nothing is wrong."""
+    """Return the text for a report without anomalies."""
     if report.overview.groups == 0:
         return EMPTY
     known = []
     if report.polls is None:
         known.append("no anomaly was found")
-    elif report.polls.count > 1:  # one tells of nothing that takes time
+    elif report.polls.count > 1:  # one poll shows no duration
         known.append("polls show no anomaly")
     is_judged = not any(one.status in NOT_JUDGED for one in report.statuses)
     if report.lag is not None and report.statuses and is_judged:
