@@ -10,7 +10,7 @@ import sys
 
 from groupcoord.cli.interrupts import USAGE_ERROR, ignore_signals, take_signals
 
-TYPE_CHECKING = False  # typing takes longer to import than all that is imported here
+TYPE_CHECKING = False  # importing typing takes longer than all else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
 """Name and one line of help for each subcommand."""
 
 EXTRAS = {"hypothesis": "testing", "nats": "cluster", "psycopg": "postgres", "scramp": "login", "trustme": "login"}
-"""Which extra has a package that is imported, where that isn't ``serve``."""
+"""Extras of packages other than ``serve``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,7 +104,7 @@ def _subcommand(words: Sequence[str]) -> str | None:
 
 
 def _words_to_complete() -> list[str]:
-    """Return the words of the line that a shell wants to have completed; none if it isn't a shell that asks."""
+    """Return the words of the command line to complete; empty outside shell completion."""
     import os
 
     if "_GROUPCOORD_COMPLETE" not in os.environ:
@@ -114,16 +114,16 @@ def _words_to_complete() -> list[str]:
 
 
 def _is_endless(words: Sequence[str]) -> bool:
-    """Tell whether a command goes on until a signal comes, which then is no failure."""
+    """Return whether a command runs until a signal, which is no failure then."""
     used = _subcommand(words)
     return used == "serve" or (used == "analyze" and "--follow" in words) or (used == "lag" and "--watch" in words)
 
 
 def _start_lightly() -> None:
-    """Let this process, which is to be a server, come up with less work.
+    """Reduce the work of a server's start.
 
-    kio imports Hypothesis where it is installed, to tell it of its types: 0.25 s while the first client waits. And the
-    garbage collector finds nothing in modules that are imported, however often it looks; the server turns it on.
+    kio imports Hypothesis if it is installed, which delays the first client by 0.25 s. The garbage collector finds
+    nothing during imports; the server enables it.
     """
     import gc
 
@@ -132,4 +132,4 @@ def _start_lightly() -> None:
 
 
 def _no_command() -> None:
-    """Stand for a subcommand that isn't used: of it typer wants to know the name alone."""
+    """Placeholder of an unused subcommand, of which typer needs only the name."""

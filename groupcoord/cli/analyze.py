@@ -53,7 +53,7 @@ MASTER, MEMORY = "local[*]", "2g"
 
 GIB_BYTES = 1_073_741_824
 SPARK_START_S, SPARK_CORE_S_PER_GIB, LOCAL_S_PER_GIB = 46, 94, 38
-"""How long Spark takes to start, and each engine for logs: measured, see ``docs/performance.md``."""
+"""Measured start-up time of Spark, and time per GiB of each engine; see ``docs/performance.md``."""
 
 Out = Annotated[
     str | None,
@@ -107,7 +107,7 @@ Poll = Annotated[
 
 
 class Engine(Enum):
-    """What does the work."""
+    """Engine of the analysis."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -152,12 +152,12 @@ def analyze(
     metrics: Metrics = None,
     conf: Settings = None,
 ) -> None:
-    """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
+    """Turn __consumer_offsets logs into tables and a report: rebalances and their causes, lag, and anomalies.
 
-    They are files, or with --bootstrap-server or --command-config those of a cluster that runs. DIR/report.html is one
-    page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. With --follow DIR may be that
-    of an earlier such run, whose tables are replaced. Exit status: 0, 1 if verifying found a difference or
-    the work failed on the way, 2 if the command can't be carried out.
+    The input is files or, with --bootstrap-server or --command-config, a running cluster. DIR/report.html is one page
+    without scripts, DIR/summary.json has its figures, and DIR/tables/NAME are Parquet. With --follow DIR may be that of
+    an earlier run, whose tables are replaced. Exit status: 0, 1 if --verify found a difference or the run failed, 2 if
+    the command cannot be carried out.
     """
     address = given_address(bootstrap_server, command_config)
     if (address is not None) == bool(paths):
@@ -204,16 +204,14 @@ def analyze(
 
 
 def local_bytes_max(cores: int) -> float:
-    """Return up to how many bytes of logs one process is done before Spark is, which starts late
-    and then shares them.
-    """
+    """Return the size of logs up to which the local engine is faster than Spark on this number of cores."""
     gained_s_per_gib = LOCAL_S_PER_GIB - SPARK_CORE_S_PER_GIB / cores
     return SPARK_START_S / gained_s_per_gib * GIB_BYTES if gained_s_per_gib > 0 else inf
 
 
 @contextmanager
 def _folder(out: str | None) -> Iterator[str]:
-    """Give where the results go: what was named, or a temporary folder, which goes again if nothing came into it."""
+    """Yield the output directory; a temporary one is removed if it stays empty."""
     if out is not None:
         yield out
         return
@@ -227,7 +225,7 @@ def _folder(out: str | None) -> Iterator[str]:
 
 
 def _check_follow(engine: Engine, for_spark: list[str], paths: Sequence[str], *, verifies: bool) -> None:
-    """Reject what does not go with ``--follow``, and name what does the same in its place."""
+    """Reject options that ``--follow`` does not support."""
     words = ["--engine spark"] if engine is Engine.SPARK else for_spark
     if words:
         raise CommandError(
@@ -260,7 +258,7 @@ _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[se
 
 @contextmanager
 def _plain_errors(engine: Engine) -> Iterator[None]:
-    """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
+    """Convert errors of the pipeline and missing packages to CommandError."""
     from groupcoord.analysis.errors import PipelineError, RunFailedError
 
     try:
@@ -270,7 +268,7 @@ def _plain_errors(engine: Engine) -> Iterator[None]:
     except RunFailedError as error:
         raise CommandError(error, FAILED) from None
     except PipelineError as error:
-        # What a cluster doesn't show of its log, it mostly tells of its groups.
+        # The groups may be readable where the log is not.
         other_way = "; --poll asks for groups instead" if f"topic {OFFSETS_TOPIC}" in str(error) else ""
         raise CommandError(f"{error}{other_way}") from None
 
@@ -333,7 +331,7 @@ def _poll(
 
 @contextmanager
 def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> Iterator[Callable[[str], None]]:
-    """Give a function that is called at the start of each step with its name; on a terminal a bar shows them."""
+    """Yield a function to call with the name of each step, which a progress bar shows."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     from groupcoord.cli.console import progress_bar
@@ -352,7 +350,7 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
 
 
 class _Watch:
-    """Shows which step runs, and how many of its tasks are done, as long as the context lasts."""
+    """Updates the bar with the finished tasks of the step."""
 
     def __init__(self, count_tasks: Callable[[], tuple[int, int]], bar: Progress, task: TaskID) -> None:
         self._count_tasks = count_tasks
@@ -388,7 +386,7 @@ class _Watch:
 
 
 def _print_result(report: Report, out: str) -> None:
-    """Print what matters most, and where the rest is."""
+    """Print a summary, the worst groups, and the path of the report."""
     from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 
@@ -467,7 +465,7 @@ def run_following(following: LocalFollowing, out: str, collector: GroupCollector
 
 
 def _print_update(console: Console, progress: Update) -> None:
-    """Print how far things are, with what the page says where it was made anew."""
+    """Print a line for an update."""
     at = datetime.now().strftime("%H:%M:%S")
     line = f"{at}  update {progress.update}: {progress.rows:,} rows read"
     if progress.report is not None:
@@ -480,7 +478,7 @@ def _print_update(console: Console, progress: Update) -> None:
 
 
 PROBLEMS_SHOWN_MAX = 10
-"""So many of the things that a poll does not tell are printed."""
+"""Number of printed gaps of a poll."""
 
 
 def run_polling(polling: Polling, out: str, interval_s: float | None, collector: GroupCollector | None = None) -> None:
@@ -507,7 +505,7 @@ def run_polling(polling: Polling, out: str, interval_s: float | None, collector:
 
 
 def _print_poll(console: Console, polled: Polled, seen: set[str]) -> None:
-    """Print what a poll came to, and what it does not tell, unless the one before did not tell it either."""
+    """Print a line for a poll, and its new gaps."""
     from groupcoord.analysis.report.text import escape
 
     found = polled.report.overview

@@ -1,4 +1,4 @@
-"""``groupcoord conformance``: replay transcripts of a real broker and say where a server differs."""
+"""``groupcoord conformance``: replay transcripts of a real broker against a server and report differences."""
 
 from __future__ import annotations
 
@@ -97,9 +97,8 @@ def conformance(
 ) -> None:
     """Replay conversations recorded with a real Kafka broker against a server.
 
-    Exit status: 0 if every transcript passed, was skipped or failed as expected, 1 if one failed otherwise or more were
-    skipped than --max-skipped, 2 if the command can't be carried out. Of two saved runs: 1 if one fails in the second
-    that did not in the first.
+    Exit status: 0 if every transcript passed, was skipped or failed as expected; 1 if another failed, more were skipped
+    than --max-skipped, or one fails in the second of two saved runs only; 2 if the command cannot be carried out.
     """
     from groupcoord.cli.console import open_console
     from groupcoord.conformance import compare_runs, junit_xml
@@ -141,7 +140,7 @@ def conformance(
 
 
 def _skips_too_many(report: Report, max_skipped: int | None) -> bool:
-    """Tell whether more transcripts were skipped than may be, and say so."""
+    """Return whether too many transcripts were skipped, with a message."""
     from groupcoord.conformance import Verdict
 
     skipped = report.count(Verdict.SKIPPED)
@@ -158,7 +157,7 @@ def _given(context: typer.Context) -> set[str]:
 
 
 def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> None:
-    """Print what is different between two saved runs."""
+    """Print the differences between two saved runs."""
     from groupcoord.cli.console import open_console
     from groupcoord.conformance import compare_runs
 
@@ -243,7 +242,7 @@ def _target(
 
 @contextmanager
 def _ready(target: Target) -> Iterator[None]:
-    """Make sure that there is something to talk to, and that servers of ours end when a signal ends this process."""
+    """Check that the target responds; a signal stops launched servers."""
     from groupcoord.cli.interrupts import BeforeTheEnd
     from groupcoord.conformance import AddressTarget, LaunchTarget, TargetError
     from groupcoord.conformance.targets import ConnectionClosedError
@@ -300,11 +299,11 @@ def _load_run(path: Path) -> Mapping[str, Any]:
 
 
 _SAME_CAUSE_MIN = 3
-"""Failures with one cause are told together from so many on."""
+"""Number of failures with one cause that are printed as one."""
 
 
 def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool) -> None:
-    """Print the transcripts: names and what they show."""
+    """Print names and descriptions of transcripts."""
     if as_json:
         fields = [
             {"area": t.area, "name": t.name, "shows": t.shows, "settings": dict(t.settings), "restarts": t.restarts}
@@ -318,7 +317,7 @@ def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool
 
 
 def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFacts) -> None:
-    """Print a line about what the transcripts were recorded with and the server has otherwise."""
+    """Print the server settings that differ from those of the transcripts."""
     from groupcoord.conformance.requirements import unmet_settings
     from groupcoord.conformance.targets import USUAL_SETTINGS
 
@@ -372,7 +371,7 @@ def print_report(console: Console, report: Report, unexpected: list[Transcript],
 
 
 def print_changes(console: Console, before: Path, changes: list[Change]) -> None:
-    """Print what fared otherwise than in an earlier run."""
+    """Print the differences from an earlier run."""
     for change in changes:
         style = "red" if change.is_worse else "green" if change.is_better else None
         was, now = change.before or "not in that run", change.after or "not in this run"
@@ -419,7 +418,7 @@ def _print_table(console: Console, report: Report) -> None:
 
 
 def _print_server(console: Console, report: Report) -> None:
-    """Print what the server lists of what the transcripts send."""
+    """Print the number of APIs that the server lists, and the unlisted ones of the transcripts."""
     from groupcoord.conformance.requirements import unlisted_versions
 
     if report.server is None or not report.server.apis:

@@ -1,4 +1,4 @@
-"""Consoles of commands: fitted to a terminal, as wide as the lines in a pipe, with escapes for control characters."""
+"""Consoles of commands, with escapes for control characters, and progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from groupcoord.cli.interrupts import BeforeTheEnd, show_cursor
 from groupcoord.cli.messages import escape_lines
 
 NAME_LENGTH_MAX = 60
-"""So much of a name is shown in a table."""
+"""Characters of a name in a table."""
 UNBOUNDED_COLUMNS = 100_000
 
 
 class _EscapingConsole(Console):
-    """Escapes texts before they are measured, and what is left in a renderable when it is written."""
+    """Escapes text before it is measured, and the rest when it is written."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(escape_lines(text), **options)
@@ -33,10 +33,9 @@ class _EscapingConsole(Console):
 
 
 def open_console(*, is_for_errors: bool = False) -> Console:
-    """Return a console that prints text as it is, but for control characters, which are escaped.
+    """Return a console that escapes control characters.
 
-    On a terminal long lines are folded to its width. In a file or a pipe nothing is folded or cut: who reads that is a
-    program, or a person who scrolls.
+    On a terminal long lines are folded; in a file or a pipe nothing is folded or truncated.
     """
     console = _EscapingConsole(stderr=is_for_errors, highlight=False, markup=False)
     if console.is_terminal:
@@ -45,12 +44,12 @@ def open_console(*, is_for_errors: bool = False) -> Console:
 
 
 LINE_INTERVAL_S = 10.0
-"""Who reads a log wants to know that the work goes on, not each step of it."""
+"""Interval of progress lines in a log."""
 
 
 @contextmanager
 def progress_bar(*columns: ProgressColumn, is_wanted: bool = True) -> Iterator[Progress]:
-    """Give a bar as long as the context lasts. Where no terminal is, a line says now and then how far it is."""
+    """Yield a progress bar; without a terminal, print a line every :data:`LINE_INTERVAL_S`."""
     console = open_console(is_for_errors=True)
     with ExitStack() as stack:
         stack.enter_context(BeforeTheEnd(show_cursor))

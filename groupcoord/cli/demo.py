@@ -1,8 +1,8 @@
 """Demonstration for ``groupcoord demo``: a consumer group survives kill -9 of a consumer and of its server.
 
-The server is ``groupcoord serve``, the consumers are kafka-python's, and each is a process of its own. The command
-checks every claim that it prints. A consumer prints one JSON object a line: ``owned`` (partitions), ``handled``
-(numbers of orders) and ``committed`` (the next offset by partition), the last after the server acknowledged them.
+The server is ``groupcoord serve``, the consumers use kafka-python, and each is a process. The command checks every
+claim that it prints. Consumers print JSON lines: ``owned`` partitions, ``handled`` orders, and ``committed`` offsets
+once acknowledged.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def demo(
 
 
 class Child:
-    """Process whose standard output is read line by line; it ends with this process.
+    """Process with an output that is read by line; it ends with this process.
 
-    Its session is its own: Ctrl-C in the terminal reaches the parent only.
+    It has its own session: Ctrl-C reaches the parent only.
     """
 
     def __init__(self, name: str, log: Path, program: str, *words: str) -> None:
@@ -127,7 +127,7 @@ class Child:
 
 
 class DemoServer(Child):
-    """``groupcoord serve``; its port is known once it listens."""
+    """``groupcoord serve``, with its port once it listens."""
 
     def __init__(self, directory: Path, port: int) -> None:
         self.port = 0
@@ -199,7 +199,7 @@ def consume(bootstrap: str, name: str) -> None:
             continue
         time.sleep(WORK_S)
         _report(handled=[int(record.value) for record in batch])
-        # A commit fails while the server is down or the group rebalances; what it covers is then handled twice.
+        # Commits fail while the server is down or the group rebalances; their records are handled twice.
         with suppress(KafkaError):
             consumer.commit()
             _report(committed={record.partition: record.offset + 1 for record in batch})
@@ -221,7 +221,7 @@ def wait_until(condition: Callable[[], bool], expected: str) -> float:
 
 
 class Story:
-    """The chapters in order. Each checks what it prints, and raises DemoError if it does not hold."""
+    """The chapters in order. Each checks its claims, and raises DemoError if one does not hold."""
 
     def __init__(self, directory: Path, *, is_quick: bool) -> None:
         self._directory = directory
@@ -246,7 +246,6 @@ class Story:
         self.show(f"\nEvery claim was checked, in {time.monotonic() - begin_s:.0f} s.\n{NEXT}", "bold")
 
     def show(self, text: str, style: str = "") -> None:
-        """Print text, on lines of its own."""
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     def kill_processes(self) -> None:

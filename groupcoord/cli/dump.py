@@ -45,7 +45,7 @@ TYPE_NAMES = (*(record_type.name for record_type in RecordType), SHARE_SNAPSHOT,
 
 
 class Format(StrEnum):
-    """How records are printed."""
+    """Output format."""
 
     json = "json"
     table = "table"
@@ -95,12 +95,12 @@ def dump(
         ),
     ] = False,
 ) -> None:
-    """Print every record of __consumer_offsets logs, those of a real broker as well, or what they tell of groups.
+    """Print every record of __consumer_offsets logs, or with --history the history of groups.
 
-    With --topic __share_group_state it is JSON lines of share groups' states; with --history, of share-partitions.
-    With --bootstrap-server or --command-config they are read from a cluster that runs. Corrupt bytes are reported on
-    stderr and skipped. Exit status: 0, 1 if anything could not be read or nothing is about a group that is named, 2 if
-    there is nothing to read.
+    With --topic __share_group_state it prints JSON lines of share group states or, with --history, of share-partitions.
+    With --bootstrap-server or --command-config it reads a running cluster. Corrupt bytes are reported on stderr and
+    skipped. Exit status: 0, 1 if something could not be read or a named group has no record, 2 if there is nothing to
+    read.
     """
     try:
         types = (_parse_kinds if history else _parse_types)(record_type or ())
@@ -132,7 +132,7 @@ def _open(
 
 
 def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all: Callable[[Iterator[Any]], int]) -> int:
-    """Print what is made of the input; return how many lines or rows there were."""
+    """Print the output; return the number of lines or rows."""
     with progress_of(source.size_bytes) as progress:
         try:
             for note in source.notes:
@@ -178,7 +178,7 @@ def _made(chosen: Format, parts: Parts, filters: Filters, topic: str, *, raw: bo
 
 
 def _print_lines(lines: Iterable[str]) -> int:
-    """Print lines; return how many there were."""
+    """Print lines; return their number."""
     output = sys.stdout.buffer
     count = 0
     with collector_paused():
@@ -190,7 +190,7 @@ def _print_lines(lines: Iterable[str]) -> int:
 
 
 def _print_table(rows: Iterable[Row]) -> int:
-    """Print rows; return how many there were."""
+    """Print rows; return their number."""
     from groupcoord.cli.console import open_console
 
     console = open_console()

@@ -76,7 +76,7 @@ def _subscription(subscription: dict[str, Any], *, raw: bool) -> dict[str, Any]:
 
 
 def story_lines(rows: Iterable[HistoryRow]) -> Iterator[str]:
-    """Yield a line for each group, and below it the lines of its rows; the rows come group by group."""
+    """Yield a line for each group, followed by its rows; rows must be sorted by group."""
     for (log_partition, group_id), some in groupby(rows, lambda row: (row.log_partition, row.group_id)):
         place = "" if log_partition is None else f", log partition {log_partition}"
         yield escape(f"group {group_id}{place}")
@@ -198,6 +198,6 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 _PREFIXES = {GENERATION: "", EPOCH: "epochs: ", GROUP: "as the log ends: "}
-"""What goes before the text of a row in a story, where that is not its kind."""
+"""Prefix of a row's text, if it is not its kind."""
 
 _TIME_LENGTH = len(time_text(0))

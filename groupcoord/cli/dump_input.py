@@ -34,7 +34,7 @@ class DumpError(ValueError):
 
 
 class _NoPartitionsError(DumpError):
-    """A directory has no folders of the topic. Of several directories, some may have none."""
+    """A directory has no folders of the topic, which is allowed for some of several directories."""
 
 
 class Segment(NamedTuple):
@@ -46,7 +46,7 @@ class Segment(NamedTuple):
 
 
 class Progress:
-    """Counts the bytes that were read, reports damage on stderr, and remembers that there was some."""
+    """Counts bytes, and reports damage on stderr."""
 
     def __init__(self, advance: Callable[[int], None], show: Callable[[str], None]) -> None:
         self.advance = advance
@@ -62,8 +62,8 @@ class DumpInput(NamedTuple):
     """Batches to read.
 
     Attributes:
-        size_bytes: for a progress bar; 0 if it is not known.
-        notes: for the user, before anything is read.
+        size_bytes: for a progress bar; 0 if unknown.
+        notes: messages before the output.
         read: returns the batches.
     """
 

@@ -1,4 +1,4 @@
-"""``groupcoord exam``: put a program that consumes through all that can go wrong, and say which laws it breaks."""
+"""``groupcoord exam``: run a consumer program under faults, and report broken laws."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def exam(
     list_only: ListOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a program that consumes through all that can go wrong with its broker and itself.
+    """Run a consumer program under faults of its broker and itself, and report broken laws.
 
-    It is started as several processes against a server of ours, gets numbered records, and writes the number of each
-    that it has processed to the output. Exit status: 0 if no law was broken, 1 if one was, 2 if the command can't be
-    carried out.
+    The command starts it as several processes with a server of its own. The program receives numbered records, and
+    writes the number of each processed record to the output. Exit status: 0 if no law was broken, 1 if one was, 2 if
+    the command cannot be carried out.
     """
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import BeforeTheEnd
@@ -114,7 +114,7 @@ def exam(
 
 
 def _is_by_itself(record: logging.LogRecord) -> bool:
-    """Return whether a line of the server's log is about something else than the exam's own faults."""
+    """Return whether a line of the server's log is unrelated to the exam's faults."""
     from groupcoord.testing.faults.rules import ON_PURPOSE
 
     return ON_PURPOSE not in record.getMessage()

@@ -1,4 +1,4 @@
-"""``groupcoord explore``: every history of a coordinator up to a bound, with every law looked at after each step."""
+"""``groupcoord explore``: every history of a coordinator up to a bound, with all laws checked after each step."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ def explore(
     keep: Keep = None,
     replay: Replay = None,
 ) -> None:
-    """Look at every history of a coordinator, the short ones first: members, a late log, crashes, time.
+    """Explore all histories of a coordinator, the shortest first: members, a late log, crashes, time.
 
-    A line a level; "closed" if there is no other state, however long histories are. Of each law that is broken the
-    shortest history is told.
+    One line per level; "closed" if there are no further states. The shortest history that breaks a law is printed.
 
-    Exit status: 0 if every law holds, 1 if not, 2 if the command can't be carried out.
+    Exit status: 0 if every law holds, 1 if not, 2 if the command cannot be carried out.
     """
     from groupcoord.testing.exploring.scope import NAMED, HistoryError
     from groupcoord.testing.exploring.story import tell
@@ -89,7 +88,7 @@ def explore(
 
 
 def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: str | None) -> Scope:
-    """Return what is to be explored."""
+    """Return the scope to explore."""
     from groupcoord.testing.exploring.scope import ALL, NAMED, Scope, scope_of
 
     words = ALL if faults is None else tuple(filter(None, faults.split(",")))
@@ -159,13 +158,13 @@ def _end(found: Exploration, *, as_json: bool) -> None:
 
 
 def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -> None:
-    """Write a history that breaks a law where it is to be kept, and print it as an object if that is wanted."""
+    """Save and print a history that breaks a law."""
     history = {**violation.trace.table(), "law": violation.broken.law, "message": violation.broken.message}
     if as_json:
         print(json.dumps(history))
     if keep is not None:
         path = keep / f"{violation.broken.law}.json"
-        with suppress(OSError):  # of which writing gives the reason
+        with suppress(OSError):  # writing reports the reason
             keep.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(history, indent=2) + "\n")
         if not as_json:
@@ -173,7 +172,7 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
 
 
 def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
-    """Tell histories that were played; a law that one of them breaks is the command's failure."""
+    """Print replayed histories; exit with 1 if one breaks a law."""
     from groupcoord.testing.exploring.story import diagram, in_lines
 
     for story in () if as_json else stories:

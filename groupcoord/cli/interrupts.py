@@ -1,10 +1,9 @@
-"""Signals that ask a command to end: it does so at once, without a traceback, and leaves nothing behind.
+"""Signal handling of commands: they end at once, without a traceback, and clean up.
 
-The handler ends the process itself. One that raises, as Python's own does, is at the mercy of what it interrupts:
-extension modules that are being imported turn the exception into another one, destructors and the callbacks of other
-languages print and drop it. What has to be done before the end is registered with :class:`BeforeTheEnd`.
-
-It is installed before anything else is imported, so this module imports next to nothing.
+The handler ends the process itself. An exception, as Python's handler raises, may be lost in what it interrupts:
+extension modules convert it during imports, and destructors and callbacks of other languages print and drop it.
+Clean-up is registered with :class:`BeforeTheEnd`. The handler is installed before other imports, so this module imports
+next to nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _request: Callable[[], object] | None = None
 _deeds: list[Callable[[], object]] = []
 _status: int | None = None
 _terminal: int | None = None
-"""A descriptor of the terminal, if there is one, from when nothing more is printed."""
+"""A descriptor of the terminal, once output is silenced."""
 
 
 def take_signals(status: int | None = None) -> None:
-    """Let signals end this process from now on.
+    """End this process on signals, with ``status`` or 128 and the signal's number.
 
-    Those that the process was told to ignore, as by ``nohup``, stay ignored.
+    Ignored signals, as under ``nohup``, stay ignored.
     """
     global _status
     _status = status
@@ -43,18 +42,18 @@ def take_signals(status: int | None = None) -> None:
 
 
 def ignore_signals() -> None:
-    """Let no signal change how this process ends, which has nothing left to do.
+    """Ignore signals at the end of the process.
 
-    While the interpreter ends, it gives signals back what they do by default: then a second one would tell whoever
-    waits for the process that it was killed.
+    The interpreter restores default handlers while it ends, so a second signal would look like a kill to the parent.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 class BeforeTheEnd:
-    """As long as the context lasts, something is done before a signal ends the process; what came
-    last is done first.
+    """Runs a function before a signal ends the process within the context, the last one first.
+
+    It runs anywhere in the main thread: it must be quick, and not wait for locks that the main thread may hold.
     """
 
     def __init__(self, deed: Callable[[], object]) -> None:
@@ -69,10 +68,9 @@ class BeforeTheEnd:
 
 
 class AtTheFirstSignal:
-    """As long as the context lasts, the first signal does not end the process but asks it to end itself.
+    """Calls a function on the first signal within the context, instead of ending the process.
 
-    SIGINT and SIGTERM do so even where they were ignored, as a shell's background jobs ignore SIGINT: who sends one to
-    a server means it.
+    SIGINT and SIGTERM count even if they were ignored, as a shell's background jobs ignore SIGINT.
     """
 
     def __init__(self, request: Callable[[], object]) -> None:
@@ -94,7 +92,7 @@ class AtTheFirstSignal:
 
 
 class StopRequest:
-    """Whether somebody has asked a command to stop. Signals may ask wherever the main thread happens to be."""
+    """A request to stop, which signal handlers may make at any point of the main thread."""
 
     def __init__(self) -> None:
         from queue import SimpleQueue
@@ -102,11 +100,10 @@ class StopRequest:
         self._requests: SimpleQueue[None] = SimpleQueue()  # unlike an Event, it may be used where it interrupts itself
 
     def ask(self) -> None:
-        """Ask it to stop."""
         self._requests.put(None)
 
     def is_there(self, wait_s: float) -> bool:
-        """Wait so many seconds, or until somebody asks, and say if somebody has."""
+        """Wait for a request; return whether there is one."""
         from queue import Empty
 
         try:
@@ -123,7 +120,7 @@ def show_cursor() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Do what comes next: ask, or clean up and end. Another signal meanwhile gives up the deed that takes so long."""
+    """Call the request function, or clean up and end. Another signal meanwhile skips a slow clean-up function."""
     global _request
     if _request is not None:
         request, _request = _request, None
@@ -133,13 +130,13 @@ def _handle(number: int, frame: FrameType | None) -> None:
     while _deeds:
         try:
             _deeds.pop()()
-        except Exception:  # there is nobody left to tell, and the others have to be done as well
+        except Exception:  # nobody can handle it, and the others must run too
             continue
     os._exit(SIGNALLED + number if _status is None else _status)
 
 
 def _silence() -> None:
-    """Let nothing more be printed: other threads go on for a moment, and would tell what they miss."""
+    """Silence output: other threads continue for a moment, and would print errors."""
     global _terminal
     if _terminal is None:
         terminal = next((descriptor for descriptor in (1, 2) if os.isatty(descriptor)), None)

@@ -46,7 +46,7 @@ Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
 
 @frozen
 class _Shown:
-    """What is printed: which groups, by partition or not, from how much lag on."""
+    """The selected output."""
 
     group_ids: tuple[str, ...]
     by_partition: bool
@@ -56,7 +56,7 @@ class _Shown:
 
 @frozen
 class _Look:
-    """One look at a cluster."""
+    """A snapshot with its lag."""
 
     snapshot: Snapshot
     lags: list[PartitionLag]
@@ -77,11 +77,10 @@ def lag(
     metrics: Metrics = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far the groups of a cluster are behind, in records and in time, and what is wrong with them.
+    """Show the lag of the groups of a cluster, in records and in time, and their problems.
 
-    It asks for groups and for the next record of each partition that is behind, which needs READ on its topic, and
-    writes nothing. Exit status: 0, 1 if the cluster doesn't answer or has no such group, 2 if the command can't be
-    carried out.
+    It requests groups, and the next record of each lagging partition, which needs READ on its topic. It writes nothing.
+    Exit status: 0, 1 if the cluster does not respond or a group does not exist, 2 if the command cannot be carried out.
     """
     from groupcoord.analysis.options import Selection
     from groupcoord.cli.console import open_console
@@ -126,7 +125,7 @@ def _looks(
     stop: StopRequest | None,
     interval_s: float,
 ) -> Iterator[_Look]:
-    """Yield one look, or looks until somebody asks to stop."""
+    """Yield one snapshot, or snapshots until a stop is requested."""
     from groupcoord.analysis.live.client import connection
     from groupcoord.analysis.live.cluster import Patience
     from groupcoord.analysis.live.fetching import BACKOFF_MS, WAIT_MS, next_record_ms
@@ -166,7 +165,7 @@ def _cluster_name(address: ClusterAddress) -> str:
 
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
-    """Print what goes wrong as one line, and exit."""
+    """Convert errors of the cluster and of settings to CommandError."""
     from groupcoord.analysis.errors import InputError, PipelineError
 
     try:

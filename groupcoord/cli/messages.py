@@ -1,7 +1,7 @@
-"""Plain text that commands and servers print, with escapes for control characters, and errors that end a command.
+"""Text output of commands and servers, with escapes for control characters, and errors that end a command.
 
-Clients choose the names of groups, members and topics: nothing in them may reach a terminal as a command, turn the
-direction of text, or look like a line of its own.
+Clients choose the names of groups, members and topics: they must not control the terminal, change the text direction,
+or look like a line of output.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class CommandError(Exception):
 
 
 def escape_lines(text: str) -> str:
-    """Return text with escapes for what is not printable, but for the ends of its lines."""
+    """Return text with escapes for unprintable characters except line ends."""
     return text if text.isprintable() else "\n".join(map(escape, text.split("\n")))
 
 
 def escape_json(line: str) -> str:
-    """Return a line of JSON with its own escapes for what is not printable."""
+    """Return a line of JSON with JSON escapes for unprintable characters."""
     return line if line.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 

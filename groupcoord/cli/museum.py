@@ -24,7 +24,7 @@ WIDTH = 100
 
 
 class Action(StrEnum):
-    """What to do in the museum."""
+    """Action in the museum."""
 
     LIST = "list"
     SHOW = "show"
@@ -60,8 +60,8 @@ def museum(
 ) -> None:
     """Bugs of coordinators, clients and monitors that really happened.
 
-    Exit status: 0; 1 if a bug that is played breaks no law, or the package without it breaks one; 2 if the command
-    can't be carried out. A hunt that finds nothing is no failure.
+    Exit status: 0; 1 if a replayed bug breaks no law, or the package without it breaks one; 2 if the command cannot be
+    carried out. A hunt without a result is no failure.
     """
     from groupcoord.cli.console import open_console
     from groupcoord.testing.museum import UnknownExhibitError, exhibit, exhibits
@@ -154,7 +154,7 @@ def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: 
 
 
 def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json: bool, is_short: bool) -> None:
-    """Let histories happen twice: all laws hold without the bug, and one is broken with it."""
+    """Replay histories without and with their bug: all laws hold, then one is broken."""
     from groupcoord.testing.exploring.story import in_lines
     from groupcoord.testing.museum import TaskFailedError, play_of
     from groupcoord.testing.museum.page import museum_page

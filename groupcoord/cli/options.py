@@ -1,4 +1,4 @@
-"""Options that several commands have, declared once, and those of ``groupcoord`` itself."""
+"""Options of several commands, declared once, and those of ``groupcoord`` itself."""
 
 from __future__ import annotations
 

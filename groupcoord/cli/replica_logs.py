@@ -1,4 +1,4 @@
-"""Logs that replicas share, for commands that read segment files: copies, until the command ends."""
+"""Logs that replicas share: copies for commands that read files, and the log of ``groupcoord serve --cluster URL``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMES = (*_POSTGRES, *_NATS)
 
 
 def is_of_replicas(path: str) -> bool:
-    """Tell whether a path is the URL of a log that replicas share."""
+    """Return whether a path is the URL of a log that replicas share."""
     return path.startswith(SCHEMES)
 
 
@@ -54,7 +54,7 @@ def _copied(url: str, context: typer.Context) -> str:
 
 
 def slot_log_at(url: str) -> PostgresSlotLog | NatsSlotLog:
-    """Return the slot log at a URL, behind whose ``#`` its name may be; it opens nothing yet."""
+    """Return the slot log at a URL, with its name after ``#``, without opening it."""
     where, _, name = url.partition("#")
     name = name or "groupcoord"
     if url.startswith(_NATS):
@@ -86,8 +86,8 @@ class SharedLog:
     """A log that several nodes share, by its URL.
 
     Attributes:
-        place: which it is, in words without secrets.
-        documents: what all nodes must know.
+        place: the URL without secrets.
+        documents: metadata that all nodes share.
     """
 
     def __init__(self, url: str, node_id: int) -> None:
@@ -107,13 +107,13 @@ class SharedLog:
         return slot_log_at(self._url)
 
     def _silent_slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
-        """Return the engine for what runs beside the node, which says what is not safe there."""
+        """Return the slot log for metadata, without the warnings that the node's own gives."""
         slot_log = slot_log_at(self._url)
         slot_log.warns = False
         return slot_log
 
     def open(self) -> None:
-        """Read what all nodes know."""
+        """Read the shared metadata."""
         from groupcoord.cluster.slot_log import SlotLogError
 
         try:

@@ -126,7 +126,7 @@ def serve(
 
 
 def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
-    """Open what nodes share, until the end."""
+    """Open the shared log until the end."""
     from groupcoord.cli.replica_logs import SharedLog
 
     shared = SharedLog(url, node_id)
@@ -150,13 +150,13 @@ def _check_cluster(
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
-    """Return a node as clients are told of it."""
+    """Return a node with its advertised address."""
     return Node(number + 1, host, first_port + number if first_port else _port_of(sockets))
 
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Tell the user in a line what keeps the server from starting, and exit."""
+    """Convert errors at the start to CommandError."""
     try:
         yield
     except ConfigError as error:
@@ -177,9 +177,9 @@ def _set_up_logging(level: str) -> None:
 
 
 def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool, dict[str, str | int]]:
-    """Return the configuration, whether the number of offsets partitions is among what was given, and who may connect.
+    """Return the configuration, whether it sets the number of offsets partitions, and the security settings.
 
-    Unless topics may hold records, they don't, whatever the settings say.
+    ``holds_records`` overrides the settings.
     """
     properties: dict[str, str | int] = {**key_values("--set", settings)}
     usual, secure = split_properties(properties)
@@ -205,7 +205,7 @@ def _parse_topic(text: str) -> tuple[str, int]:
 def _bind(
     stack: ExitStack, security: Security, host: str, port: int, node_count: int, advertised_host: str | None
 ) -> list[dict[str, socket.socket]]:
-    """Return for each node a bound socket for each listener, by its name; without listeners one, with none."""
+    """Return the bound sockets of each node by listener; a single one without a name if no listeners are configured."""
     if not security.listeners and host in ANY_ADDRESS and advertised_host is None:
         raise CommandError(f"--host {host!r} needs --advertised-host: clients can't connect to it")
     addresses = security.addresses or {"": (host, port)}
@@ -249,7 +249,7 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _addresses(sockets: Sequence[Sockets]) -> str:
-    """Return where the server listens, in words."""
+    """Return the listening addresses as text."""
     addresses = []
     for name, sock in ((name, sock) for own in sockets for name, sock in own.items()):
         host, port = sock.getsockname()[:2]
@@ -284,14 +284,14 @@ def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterab
 
 
 def _coordinator_of(servers: NodeServers | ClusterNode) -> GroupCoordinator | None:
-    """Return the group coordinator of the only node; None while it does not run."""
+    """Return the group coordinator of the only node; None while it is stopped."""
     if isinstance(servers, NodeServers):
         return next((server.broker.coordinator for server in servers.running.values()), None)
     return servers.server.broker.coordinator
 
 
 class _Pages(NamedTuple):
-    """What is served over HTTP besides, on which ports: None is not."""
+    """HTTP ports; None if not served."""
 
     host: str
     metrics_port: int | None
@@ -300,7 +300,7 @@ class _Pages(NamedTuple):
 
 
 def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
-    """Have nodes serve, as a rule one, until a signal comes."""
+    """Run nodes, usually one, until a signal."""
     with ExitStack() as stack:
         make_broker, request_log = _observed(opening.clock) if pages.control_port is not None else (Broker, None)
         servers = NodeServers(opening.storage, opening.clock, told, sockets, make_broker)
@@ -311,7 +311,7 @@ def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Seque
 
 
 def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
-    """Return what makes brokers that keep the requests they get, and where."""
+    """Return a broker factory that records requests, and the record."""
     from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 
     request_log = RequestLog(clock.now_ms)
@@ -321,7 +321,7 @@ def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
 def _serve_in_cluster(
     shared: SharedLog, opening: Opening, told: Node, sockets: Sequence[Sockets], pages: _Pages
 ) -> None:
-    """Be one of the nodes that share a log, until a signal comes."""
+    """Run a node with a shared log until a signal."""
     storage = opening.for_cluster(shared.documents)
     node = shared.node(storage, opening.clock, told, sockets[0])
     _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", told, storage.topics))
@@ -346,14 +346,14 @@ async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Ca
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     async with AsyncExitStack() as stack:
-        # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
+        # The loop's own signal handlers would not run while the loop is busy.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
         stack.push_async_callback(servers.stop)
         await servers.start()
         on_start()
         await _serve_pages(servers, pages, stack)
         await import_modules_of_requests()
-        gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
+        gc.freeze()  # exempt what was loaded from garbage collection
         gc.enable()
         await stopping.wait()
 
@@ -390,7 +390,7 @@ OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 
 
 class Opening:
-    """Opens what the server keeps its data in: on disk anew in each of its lives, in memory once.
+    """Opens the server's storage: on disk at each start, in memory once.
 
     Attributes:
         clock, data_dir: as given.
@@ -438,7 +438,7 @@ class Opening:
         return storage
 
     def for_cluster(self, documents: SlotDocuments) -> Storage:
-        """Return what a node keeps its data in that shares a log with others; the first one makes the topics."""
+        """Return the storage of a node with a shared log; the first node creates the topics."""
         registry = TopicRegistry(documents)
         while True:
             refusals = documents.refusals
@@ -467,7 +467,7 @@ def _open_store(data_dir: Path | None, config: Config) -> LogStore:
 def _open_topics(
     data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
 ) -> tuple[TopicRegistry, DataDirectory | None, Config]:
-    """Read the topics, add those of the command line, and settle how many partitions the offsets topic has."""
+    """Read the topics, create those of the command line, and determine the number of offsets partitions."""
     try:
         registry = TopicRegistry(data_dir)
         found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
@@ -480,7 +480,7 @@ def _open_topics(
 
 
 def _ensure_topics(registry: TopicRegistry, where: object, topics: list[tuple[str, int]]) -> None:
-    """Have the topics of the command line."""
+    """Create the topics of the command line."""
     try:
         for name, partition_count in topics:
             registry.ensure(name, partition_count)

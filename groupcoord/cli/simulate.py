@@ -49,7 +49,7 @@ NoFastForward = Annotated[
 
 @frozen
 class _Fleet:
-    """What is simulated: the name of its scenario, its variant if there are several, and the world of each seed."""
+    """A fleet to simulate: scenario, variant if there are several, and the options for each seed."""
 
     name: str
     variant: str
@@ -68,11 +68,11 @@ def simulate(
     as_json: AsJson = False,
     html: HtmlFile = None,
 ) -> None:
-    """Run a fleet of consumers over virtual time, once for each seed, and report distributions.
+    """Simulate a fleet of consumers in virtual time, once for each seed, and report distributions.
 
     Several files, or a file with [[variants]], run with the same seeds and are compared seed by seed.
 
-    Exit status: 0 if every law held in every seed, 1 if not, 2 if the command can't be carried out.
+    Exit status: 0 if every law held in every seed, 1 if not, 2 if the command cannot be carried out.
     """
     fleets = _fleets(scenarios or [], settings or [], variant)
     if no_fast_forward:
@@ -102,7 +102,7 @@ def _step_by_step(options_of: Callable[[int], WorldOptions], seed: int) -> World
 
 
 def _fleets(paths: list[Path], settings: list[str], variant: str | None) -> list[_Fleet]:
-    """Return what is to be simulated: each variant of each file, or the fleets that are drawn."""
+    """Return each variant of each file, or random fleets."""
     from groupcoord.sim import swarm_options
 
     if not paths:
@@ -179,7 +179,7 @@ def _print_trace(seed: int, options: WorldOptions) -> None:
     say(LEGEND)
     try:
         outcome = world.run()
-    except Exception as error:  # whatever is wrong, the trace so far shows how it came about
+    except Exception as error:  # whatever failed, the trace so far shows how it happened
         say(f"{type(error).__name__}: {error}")
         raise typer.Exit(FAILED) from error
     say(
@@ -206,11 +206,11 @@ def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetRepo
 
 
 _STYLES = {"better": "green", "worse": "red", "": ""}
-"""How a difference is printed."""
+"""Style of a difference."""
 
 
 def _print_variants(comparison: Comparison, command: str) -> None:
-    """Print the variants beside each other, by how much they differ from the first, and which costs least."""
+    """Print the variants side by side, their differences from the first, and the verdict."""
     from rich.table import Table
     from rich.text import Text
 
@@ -292,7 +292,7 @@ def _print_table(console: Console, report: FleetReport) -> None:
 
 
 def _print_comparison(console: Console, report: FleetReport) -> None:
-    """Print the groups beside each other: what half of all values and what 99 % of them are not above."""
+    """Print median and 99th percentile of each group side by side."""
     from rich.table import Table
 
     from groupcoord.sim.reports.page import compared
@@ -310,7 +310,7 @@ def _print_comparison(console: Console, report: FleetReport) -> None:
 
 
 def _print_operations(console: Console, report: FleetReport) -> None:
-    """Print a line for each thing that clients did."""
+    """Print a line for each operation of clients."""
     outcomes: dict[tuple[str, str], list[str]] = {}
     for operation, count in report.operations().items():
         outcomes.setdefault((operation.client, operation.name), []).append(f"{operation.outcome} {count:,}")

@@ -1,19 +1,18 @@
-"""The pipeline on Spark: from ``__consumer_offsets`` logs of any size to tables.
+"""Tables of ``__consumer_offsets`` logs of any size, with PySpark.
 
-Start with a session of your own (:func:`register`) or :func:`session`; :func:`read_log` or :func:`from_messages` give
-the table of records, and the other functions make tables of it. The schema of each is in
+Start with :func:`session`, or register your own session with :func:`register`. :func:`read_log` and
+:func:`from_messages` return the table of records, from which the other functions make tables. Their schemas are in
 :mod:`groupcoord.spark.schemas`::
 
     spark = groupcoord.spark.session()
     records = groupcoord.spark.read_log(spark, "/var/lib/kafka/data")
     groupcoord.spark.current_offsets(records).show()
 
-How to add a table: write a function ``DataFrame → DataFrame`` that selects its rows of ``records`` by ``kind`` and
-``record_type`` (numbers of :class:`groupcoord.records.schemas.RecordType`), declare its schema beside the others, and
-end in a ``select`` of that schema's names. Records of groups and members have ``group_id``, ``key`` and ``value``:
-:func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record` read them; committed
-offsets are columns already. Within a group ``log_offset`` is the order; rows of a partition come sorted by it as long
-as nothing shuffles them.
+To add a table, write a function ``DataFrame → DataFrame`` that selects rows of ``records`` by ``kind`` and
+``record_type`` (:class:`groupcoord.records.schemas.RecordType`), declare its schema, and end with a ``select`` of that
+schema's names. Committed offsets are columns; other records are decoded by
+:func:`groupcoord.records.typed.parse_record` or :func:`groupcoord.records.codec.decode_record`. ``log_offset`` is the
+order within a group.
 """
 
 from groupcoord.analysis.errors import ClusterError, InputError, PipelineError

@@ -1,4 +1,4 @@
-"""Engine of the pipeline on Spark: what ``analyze --engine spark`` runs."""
+"""Engine of the pipeline on Spark, for ``analyze --engine spark``."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _WORKING = "working"
 
 @frozen
 class SparkDecoded:
-    """The table of records, and the counts of what was written."""
+    """The table of records, and counts of written rows."""
 
     records: DataFrame
     written: Written
@@ -97,13 +97,13 @@ class SparkDecoded:
 
 @frozen
 class SparkFolded:
-    """The tables that others are made of, read back from where they were written.
+    """Folded tables, read back from their files.
 
     Attributes:
         records: the table of records.
-        history: the histories of its groups.
-        facts: the facts of their commits.
-        current: the table of current offsets.
+        history: histories of groups.
+        facts: facts of their commits.
+        current: current offsets.
     """
 
     records: DataFrame
@@ -116,7 +116,7 @@ class SparkFolded:
 
 
 class SparkEngine:
-    """Does the work of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark.
+    """Engine of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark.
 
     Each table is written once and read back, so that nothing is decoded twice.
     """
@@ -232,10 +232,7 @@ _GLOB = re.compile(r"([\[\]{}*?\\])")
 
 
 def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") -> int:
-    """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
-
-    Points in time get a timestamp beside them; see :mod:`groupcoord.analysis.decode.parquet`.
-    """
+    """Write a table as Parquet with timestamps, and return the number of rows, counted on the way."""
     counted = Observation()
     rows = with_times(table).observe(counted, F.count(F.lit(1)).alias("rows"))
     with _times_in_micros(table.sparkSession):
@@ -257,7 +254,7 @@ def task_file() -> str:
 
 @contextmanager
 def _times_in_micros(spark: SparkSession) -> Iterator[None]:
-    """Let timestamps be written as Parquet has them: by itself Spark writes INT96, which tells others no time zone."""
+    """Write timestamps as Parquet's type; Spark's default, INT96, has no time zone."""
     before = spark.conf.get(_TIMESTAMP_TYPE) or "INT96"
     spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
     try:
@@ -267,14 +264,11 @@ def _times_in_micros(spark: SparkSession) -> Iterator[None]:
 
 
 class OutputDirectory(ResultDirectory):
-    """An empty directory for tables and reports, where Spark writes too.
-
-    The arguments are those of :class:`groupcoord.analysis.tables.ResultDirectory`.
-    """
+    """A result directory that Spark writes to, too."""
 
     def check_reach(self, spark: SparkSession) -> None:
         """Make sure that Spark can write there, and not only fsspec."""
-        java = getattr(spark, "_jvm", None)  # which a session of Spark Connect does not have
+        java = getattr(spark, "_jvm", None)  # absent in a session of Spark Connect
         if self.is_local or java is None:
             return
         try:
@@ -283,12 +277,12 @@ class OutputDirectory(ResultDirectory):
             raise InputError(f"Spark can't write to {self.name}: {first_line(error)}") from error
 
     def path(self, name: str) -> str:
-        """Return where Spark finds something in it."""
-        # Spark would take a bare path as one of its default file system, which need not be this machine's.
+        """Return the path for Spark."""
+        # Spark resolves a path without scheme in its default file system, which may not be this machine's.
         return f"file://{self.place(name)[1]}" if self.is_local else f"{self.name.rstrip('/')}/{name}"
 
     def reading_path(self, name: str) -> str:
-        """Return where Spark reads something in it; it takes some characters as patterns."""
+        """Return the path for reading, with escaped pattern characters."""
         return _GLOB.sub(r"\\\1", self.path(name))
 
 
@@ -300,10 +294,10 @@ _ARROW_WRITTEN = to_arrow_schema(_WRITTEN)
 
 
 class WrittenLogs(NamedTuple):
-    """What came of decoding.
+    """Result of decoding.
 
     Attributes:
-        written: how much was written.
+        written: counts of written rows.
         read_counts: :data:`groupcoord.analysis.decode.schema.READ_COUNTS`.
         ranges: :data:`groupcoord.analysis.fold.records.RANGES`.
     """
@@ -315,13 +309,13 @@ class WrittenLogs(NamedTuple):
 
 @frozen
 class Folders:
-    """Where decoded logs are written; workers have to reach it.
+    """Folders of decoded logs, which workers must reach.
 
     Attributes:
-        file_system: the folders are in it.
-        records: of the table of records.
-        commits: of :data:`groupcoord.spark.schemas.COMMITS`, for those outside of transactions.
-        keys: of :data:`groupcoord.analysis.fold.records.KEYS`.
+        file_system: of the folders.
+        records: the table of records.
+        commits: :data:`groupcoord.spark.schemas.COMMITS` outside transactions.
+        keys: :data:`groupcoord.analysis.fold.records.KEYS`.
     """
 
     file_system: AbstractFileSystem
@@ -368,7 +362,7 @@ def _writer(
 
 @contextmanager
 def new_file(file_system: AbstractFileSystem, path: str, schema: pa.Schema) -> Iterator[TableFile]:
-    """Give a Parquet file to write in a task. It gets its name when it is whole, whichever attempt that was."""
+    """Yield a Parquet file to write in a task, which gets its name when it is complete, whichever attempt that is."""
     with whole_file(file_system, path, task_attempt()) as file:
         table = TableFile(file, schema)
         try:
@@ -399,13 +393,13 @@ OFFSETS, FACTS = "current offsets", "facts"
 _SCHEMAS = {kind: to_arrow_schema(schema) for kind, schema in UNPACKED.items()}
 _SCHEMAS |= {OFFSETS: arrow_schema(_CURRENT_COLUMNS), FACTS: to_arrow_schema(BLOBS)}
 WRITTEN = tuple(_SCHEMAS)
-"""What :func:`write_fold` writes: the kinds of :data:`UNPACKED`, current offsets, and what is known of commits."""
+"""Tables of :func:`write_fold`: the kinds of :data:`UNPACKED`, current offsets, and facts of commits."""
 
 _ROWS = StructType([StructField("name", StringType()), StructField("rows", LongType())])
 
 
 def write_fold(records: DataFrame, file_system: AbstractFileSystem, folders: Mapping[str, str]) -> dict[str, int]:
-    """Write what is folded of records as Parquet files, and return how many rows there are of each table."""
+    """Fold records, write the tables as Parquet, and return their number of rows."""
     counts = dict.fromkeys(WRITTEN, 0)
     for row in sorted_rows(records).mapInArrow(_fold_writer(file_system, folders), _ROWS).collect():
         counts[row["name"]] += row["rows"]
@@ -452,7 +446,7 @@ def _made(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[tu
 
 
 def _fed(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[pa.Table]:
-    """Yield rows, and give the fold of commits those that count."""
+    """Yield rows, and add the valid commits to the fold."""
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         is_commit = pc.less_equal(rows["record_type"], int(RecordType.OFFSET_COMMIT))

@@ -1,7 +1,7 @@
-"""Grouped functions on Spark: tables of any columns in one shuffle, and the rows that a function makes of a bucket.
+"""Grouped functions over several tables in one shuffle.
 
-Each table is cut by bucket where it is, and what belongs together is one blob of Arrow. A bucket is of groups, or of
-topics' partitions; the functions are those of :mod:`groupcoord.analysis.rules`.
+Each table is cut into buckets of groups or partitions in its own tasks, and the rows of a bucket become one Arrow blob.
+The functions are those of :mod:`groupcoord.analysis.rules`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from groupcoord.analysis.decode.parquet import Int64s, integers
 Row = dict[str, Any]
 
 BY_GROUP, BY_PARTITION = ("group_id",), ("topic", "topic_partition")
-"""What buckets are of."""
+"""Keys of buckets."""
 
 BLOBS = StructType([StructField("name", StringType()), StructField("blob", BinaryType())])
 """Rows of several tables, some of one table in each blob."""
@@ -36,7 +36,7 @@ _PACKED = StructType([StructField("bucket", IntegerType()), *BLOBS])
 _NOW = StructField("now_ms", LongType())
 
 ROWS_MAX = 4_096
-"""How many rows are gathered for one Arrow batch."""
+"""Number of rows per Arrow batch."""
 
 _GATHERED_ROWS = 131_072
 _BUCKETS_PER_TASK = 4
@@ -44,11 +44,11 @@ _BUCKETS_PER_TASK = 4
 
 @frozen
 class Bucket:
-    """The rows of a bucket of groups, or of topics' partitions.
+    """The rows of a bucket of groups or partitions.
 
     Attributes:
         tables: by name.
-        now_ms: the moment to judge from, in milliseconds since 1970; None: it isn't known.
+        now_ms: time for the rules in milliseconds since 1970; None if unknown.
     """
 
     tables: Mapping[str, pa.Table]
@@ -60,7 +60,7 @@ class Bucket:
         return schema.empty_table() if found is None else found.select(schema.names).cast(schema)
 
     def rows(self, name: str) -> list[Row]:
-        """Return the rows of a table; none if there is no such table."""
+        """Return the rows of a table; empty without it."""
         found = self.tables.get(name)
         return [] if found is None else found.to_pylist()
 
@@ -82,19 +82,19 @@ def blob_rows(name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def table_of(blobs: Iterable[bytes]) -> pa.Table:
-    """Return what bytes hold, one behind the other."""
+    """Return the concatenated tables of blobs."""
     return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
 
 
 def batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield rows together, so that there are enough for an Arrow batch."""
+    """Yield lists of rows for Arrow batches."""
     left = iter(rows)
     while some := list(islice(left, ROWS_MAX)):
         yield some
 
 
 def row_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield rows as Arrow batches; what one does not have is null."""
+    """Yield rows as Arrow batches; missing values are null."""
     columns = to_arrow_schema(schema)
     return (pa.RecordBatch.from_pylist(some, columns) for some in batched(rows))
 
@@ -116,7 +116,7 @@ def judged(
     tell: Callable[[Bucket], Iterable[Row]],
     schema: StructType,
 ) -> DataFrame:
-    """Return what is told of each bucket."""
+    """Return the rows of a function of each bucket."""
     together = reduce(DataFrame.unionByName, tables)
     if isinstance(now, DataFrame):
         together = together.crossJoin(F.broadcast(now.toDF(_NOW.name)))
@@ -132,7 +132,7 @@ def judged(
 
 
 def _count(table: DataFrame) -> int:
-    """Return how many buckets there are."""
+    """Return the number of buckets."""
     return _BUCKETS_PER_TASK * int(table.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 

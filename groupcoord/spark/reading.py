@@ -43,23 +43,23 @@ def read_log(
 ) -> DataFrame:
     """Return the table of records (:data:`groupcoord.spark.schemas.RECORDS`) of ``__consumer_offsets`` logs.
 
-    Nothing is read yet, and it is read again for each action on the result: decoding costs more than reading Parquet,
-    so write the table once if several others are made of it.
+    Reading is lazy, and repeated by each action. Decoding costs more than reading Parquet, so write the table once if
+    several others are made of it.
 
     Args:
         spark: any session; the format ``groupcoord`` is registered with it.
         paths: segment files, folders of a log partition, data directories of a broker or of
-            :class:`groupcoord.storage.stores.segments.SegmentLogStore`, or patterns of these. Local paths, or URLs that
-            fsspec understands. Workers must see the same files.
-        storage_options: for the file system that the URLs name.
-        rows: what rows are to hold, and which; see :class:`groupcoord.spark.RowArguments`.
+            :class:`groupcoord.storage.stores.segments.SegmentLogStore`, or patterns of these. Local paths, or URLs for
+            fsspec. Workers must see the same files.
+        storage_options: options of the file system of URLs.
+        rows: columns and selection; see :class:`groupcoord.spark.RowArguments`.
 
     Raises:
-        InputError: a path does not exist, may not be read or holds no records, or an option is wrong.
+        InputError: a path does not exist, cannot be read or has no records, or an option is wrong.
     """
     register(spark)
     options = log_options(paths, storage_options, **rows)
-    # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
+    # Workers list the files again; checking here raises errors without a Java stack.
     LogOptions(options).find_segments()
     return spark.read.format(FORMAT).options(**options).load()
 
@@ -71,21 +71,21 @@ def read_log_stream(
     max_bytes: int | None = None,
     **rows: Unpack[RowArguments],
 ) -> DataFrame:
-    """Return the table of records as a stream: all that the logs hold, and then what is added to them.
+    """Return the table of records as a stream: the logs, then their new records.
 
-    Segments may be added, compacted and deleted meanwhile, and log partitions may appear. The end of a log partition is
-    read up to its last whole batch.
+    Segments may be added, compacted and deleted meanwhile, and log partitions may appear. A log partition is read up to
+    its last whole batch.
 
     Args:
         spark: any session; the format ``groupcoord`` is registered with it.
-        paths: as for :func:`read_log`, as ``storage_options`` and ``rows``.
-        storage_options: see there.
-        max_bytes: how much of each log partition a micro-batch reads, about; by default, and where a trigger asks for
-            all there is, no bound. Needs Spark 4.2.
-        rows: see there.
+        paths: as for :func:`read_log`.
+        storage_options: as there.
+        max_bytes: approximate bytes of each log partition per micro-batch; unlimited by default, and with a trigger of
+            all available data. Needs Spark 4.2.
+        rows: as there.
 
     Raises:
-        InputError: a path does not exist or may not be read, an option is wrong, or Spark is too old for it.
+        InputError: a path does not exist or cannot be read, an option is wrong, or Spark is too old for it.
     """
     register(spark)
     options = log_options(paths, storage_options, **rows)
@@ -97,7 +97,7 @@ def read_log_stream(
 
 
 def check_version(option: str) -> None:
-    """Raise an error if Spark's Python sources don't support bounded micro-batches, which came with Spark 4.2."""
+    """Raise InputError before Spark 4.2, which brought bounded micro-batches of Python sources."""
     if find_spec("pyspark.sql.streaming.datasource") is None:
         raise InputError(f"{option} needs PySpark 4.2 or newer; this is {pyspark.__version__}")
 
@@ -116,17 +116,17 @@ def log_options(
 
 
 def from_messages(messages: DataFrame, *, raw_bytes: bool = False, exclude_groups: Iterable[str] = ()) -> DataFrame:
-    """Return the table of records made of a DataFrame of keys and values, a stream as well.
+    """Return the table of records of a DataFrame of keys and values, which may be a stream.
 
-    For what Spark's Kafka connector reads from the topic ``__consumer_offsets``, or any dump of it. A consumer never
-    sees transaction markers: read with ``kafka.isolation.level=read_committed``, or offsets of aborted transactions
-    count like any others.
+    The input is what Spark's Kafka connector reads from ``__consumer_offsets``, or a dump of it. Consumers do not
+    receive transaction markers: read with ``kafka.isolation.level=read_committed``, or offsets of aborted transactions
+    count.
 
     Args:
         messages: columns :data:`groupcoord.spark.schemas.MESSAGES`; others are dropped. ``timestamp`` may be a
             timestamp or milliseconds.
-        raw_bytes: keep key and value of decoded offsets too.
-        exclude_groups: regular expressions; groups whose whole name matches one are left out.
+        raw_bytes: also keep key and value of decoded offsets.
+        exclude_groups: regular expressions; groups with a fully matching name are excluded.
 
     Raises:
         InputError: a column is missing or of another type, or an expression is invalid.
@@ -171,21 +171,19 @@ def read_cluster(
 ) -> DataFrame:
     """Return the table of records (:data:`groupcoord.spark.schemas.RECORDS`) of a cluster's ``__consumer_offsets``.
 
-    Nothing is read yet, and it is read again for each action on the result, up to where the logs end then. The cluster
-    has to let its user READ the topic.
+    Reading is lazy, and repeated by each action, up to the present end. The user needs READ on the topic.
 
     Args:
         spark: any session; the format ``groupcoord-kafka`` is registered with it.
-        bootstrap_servers: ``HOST:PORT`` with commas between; by default as the file or the environment says.
-        command_config: a file of properties, as Kafka's commands take it (``client.properties``), on every machine
-            where Spark works. What it does not set may be in the environment: ``KAFKA_CLIENT_SASL_JAAS_CONFIG`` is
-            ``sasl.jaas.config``.
-        topic: a copy of ``__consumer_offsets`` by another name.
-        rows: what rows are to hold, and which; see :class:`groupcoord.spark.RowArguments`.
+        bootstrap_servers: ``HOST:PORT`` with commas between; by default from the file or the environment.
+        command_config: a properties file as for Kafka's commands (``client.properties``), on every machine of Spark.
+            The environment adds settings: ``KAFKA_CLIENT_SASL_JAAS_CONFIG`` is ``sasl.jaas.config``.
+        topic: name of a copy of ``__consumer_offsets``.
+        rows: columns and selection; see :class:`groupcoord.spark.RowArguments`.
 
     Raises:
-        InputError: the topic isn't there, holds nothing or may not be read, or an option or a setting is wrong.
-        ClusterError: the cluster can't be reached.
+        InputError: the topic does not exist, is empty or cannot be read, or an option or a setting is wrong.
+        ClusterError: the cluster cannot be reached.
     """
     register(spark)
     address = cluster_address(bootstrap_servers, command_config)
@@ -203,20 +201,19 @@ def read_cluster_stream(
     max_offsets: int | None = None,
     **rows: Unpack[RowArguments],
 ) -> DataFrame:
-    """Return the table of records as a stream: all that the cluster's ``__consumer_offsets`` holds, and what comes.
+    """Return the table of records of a cluster's ``__consumer_offsets`` as a stream, with new records.
 
     Args:
         spark: any session; the format ``groupcoord-kafka`` is registered with it.
-        bootstrap_servers: as for :func:`read_cluster`, as all arguments but ``max_offsets``.
-        command_config: see there.
-        topic: see there.
-        max_offsets: how many offsets of each log partition a micro-batch covers; by default all there are. Needs
-            Spark 4.2.
-        rows: see there.
+        bootstrap_servers: as for :func:`read_cluster`.
+        command_config: as there.
+        topic: as there.
+        max_offsets: offsets of each log partition per micro-batch; unlimited by default. Needs Spark 4.2.
+        rows: as there.
 
     Raises:
-        InputError: the topic isn't there or may not be read, an option or a setting is wrong, or Spark is too old.
-        ClusterError: the cluster can't be reached.
+        InputError: the topic does not exist or cannot be read, an option or a setting is wrong, or Spark is too old.
+        ClusterError: the cluster cannot be reached.
     """
     if max_offsets is not None:
         check_version("max_offsets")
@@ -235,15 +232,16 @@ def read_end_offsets(
     *,
     command_config: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
-    """Return where topics begin and end (:data:`groupcoord.spark.schemas.LIVE_END_OFFSETS`), asked at each action.
+    """Return start and end offsets of topics (:data:`groupcoord.spark.schemas.LIVE_END_OFFSETS`), requested by each
+    action.
 
-    The cluster has to let its user DESCRIBE the topics; one that it doesn't is a row with an error.
+    The user needs DESCRIBE on the topics; others are rows with an error.
 
     Args:
         spark: any session; the format ``groupcoord-end-offsets`` is registered with it.
-        topics: their names; None: all that the user may describe.
+        topics: their names; None for all that the user may describe.
         bootstrap_servers: as for :func:`groupcoord.spark.read_cluster`.
-        command_config: see there.
+        command_config: as there.
 
     Raises:
         InputError: a setting is wrong.

