@@ -12,7 +12,6 @@ from groupcoord.analysis.errors import InputError
 
 
 def _patterns(expressions: Iterable[str | Pattern[str]]) -> tuple[Pattern[str], ...]:
-    """Return compiled expressions."""
     found = []
     for one in expressions:
         try:

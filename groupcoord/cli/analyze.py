@@ -225,7 +225,6 @@ def _folder(out: str | None) -> Iterator[str]:
 
 
 def _check_follow(engine: Engine, for_spark: list[str], paths: Sequence[str], *, verifies: bool) -> None:
-    """Reject options that ``--follow`` does not support."""
     words = ["--engine spark"] if engine is Engine.SPARK else for_spark
     if words:
         raise CommandError(
@@ -258,7 +257,6 @@ _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[se
 
 @contextmanager
 def _plain_errors(engine: Engine) -> Iterator[None]:
-    """Convert errors of the pipeline and missing packages to CommandError."""
     from groupcoord.analysis.errors import PipelineError, RunFailedError
 
     try:
@@ -386,7 +384,6 @@ class _Watch:
 
 
 def _print_result(report: Report, out: str) -> None:
-    """Print a summary, the worst groups, and the path of the report."""
     from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 
@@ -465,7 +462,6 @@ def run_following(following: LocalFollowing, out: str, collector: GroupCollector
 
 
 def _print_update(console: Console, progress: Update) -> None:
-    """Print a line for an update."""
     at = datetime.now().strftime("%H:%M:%S")
     line = f"{at}  update {progress.update}: {progress.rows:,} rows read"
     if progress.report is not None:
@@ -505,7 +501,6 @@ def run_polling(polling: Polling, out: str, interval_s: float | None, collector:
 
 
 def _print_poll(console: Console, polled: Polled, seen: set[str]) -> None:
-    """Print a line for a poll, and its new gaps."""
     from groupcoord.analysis.report.text import escape
 
     found = polled.report.overview

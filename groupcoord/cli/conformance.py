@@ -140,7 +140,6 @@ def conformance(
 
 
 def _skips_too_many(report: Report, max_skipped: int | None) -> bool:
-    """Return whether too many transcripts were skipped, with a message."""
     from groupcoord.conformance import Verdict
 
     skipped = report.count(Verdict.SKIPPED)
@@ -157,7 +156,6 @@ def _given(context: typer.Context) -> set[str]:
 
 
 def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> None:
-    """Print the differences between two saved runs."""
     from groupcoord.cli.console import open_console
     from groupcoord.conformance import compare_runs
 
@@ -242,7 +240,6 @@ def _target(
 
 @contextmanager
 def _ready(target: Target) -> Iterator[None]:
-    """Check that the target responds; a signal stops launched servers."""
     from groupcoord.cli.interrupts import BeforeTheEnd
     from groupcoord.conformance import AddressTarget, LaunchTarget, TargetError
     from groupcoord.conformance.targets import ConnectionClosedError

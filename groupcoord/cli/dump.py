@@ -132,7 +132,6 @@ def _open(
 
 
 def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all: Callable[[Iterator[Any]], int]) -> int:
-    """Print the output; return the number of lines or rows."""
     with progress_of(source.size_bytes) as progress:
         try:
             for note in source.notes:
@@ -159,7 +158,6 @@ def _format(given: Format | None, topic: str, *, history: bool) -> Format:
 
 
 def _made(chosen: Format, parts: Parts, filters: Filters, topic: str, *, raw: bool, history: bool) -> Iterator[Any]:
-    """Return the rows of a table, or the lines of another format."""
     if not history:
         if topic == SHARE_STATE_TOPIC:
             return map(encode_json, selected_share_states(parts, filters))
@@ -178,7 +176,6 @@ def _made(chosen: Format, parts: Parts, filters: Filters, topic: str, *, raw: bo
 
 
 def _print_lines(lines: Iterable[str]) -> int:
-    """Print lines; return their number."""
     output = sys.stdout.buffer
     count = 0
     with collector_paused():
@@ -190,7 +187,6 @@ def _print_lines(lines: Iterable[str]) -> int:
 
 
 def _print_table(rows: Iterable[Row]) -> int:
-    """Print rows; return their number."""
     from groupcoord.cli.console import open_console
 
     console = open_console()
@@ -249,7 +245,6 @@ def _parse_type(word: str) -> str:
 
 
 def _parse_kinds(words: Iterable[str]) -> frozenset[str]:
-    """Return kinds of rows of a history."""
     from groupcoord.analysis.fold.history import KINDS
 
     kinds = frozenset(word.strip().lower() for word in words)

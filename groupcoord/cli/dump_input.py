@@ -63,8 +63,6 @@ class DumpInput(NamedTuple):
 
     Attributes:
         size_bytes: for a progress bar; 0 if unknown.
-        notes: messages before the output.
-        read: returns the batches.
     """
 
     size_bytes: int

@@ -88,7 +88,6 @@ def explore(
 
 
 def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: str | None) -> Scope:
-    """Return the scope to explore."""
     from groupcoord.testing.exploring.scope import ALL, NAMED, Scope, scope_of
 
     words = ALL if faults is None else tuple(filter(None, faults.split(",")))
@@ -158,7 +157,6 @@ def _end(found: Exploration, *, as_json: bool) -> None:
 
 
 def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -> None:
-    """Save and print a history that breaks a law."""
     history = {**violation.trace.table(), "law": violation.broken.law, "message": violation.broken.message}
     if as_json:
         print(json.dumps(history))

@@ -136,7 +136,6 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _silence() -> None:
-    """Silence output: other threads continue for a moment, and would print errors."""
     global _terminal
     if _terminal is None:
         terminal = next((descriptor for descriptor in (1, 2) if os.isatty(descriptor)), None)

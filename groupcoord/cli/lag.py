@@ -125,7 +125,6 @@ def _looks(
     stop: StopRequest | None,
     interval_s: float,
 ) -> Iterator[_Look]:
-    """Yield one snapshot, or snapshots until a stop is requested."""
     from groupcoord.analysis.live.client import connection
     from groupcoord.analysis.live.cluster import Patience
     from groupcoord.analysis.live.fetching import BACKOFF_MS, WAIT_MS, next_record_ms
@@ -165,7 +164,6 @@ def _cluster_name(address: ClusterAddress) -> str:
 
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
-    """Convert errors of the cluster and of settings to CommandError."""
     from groupcoord.analysis.errors import InputError, PipelineError
 
     try:

@@ -86,7 +86,6 @@ class SharedLog:
     """A log that several nodes share, by its URL.
 
     Attributes:
-        place: the URL without secrets.
         documents: metadata that all nodes share.
     """
 

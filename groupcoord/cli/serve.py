@@ -126,7 +126,6 @@ def serve(
 
 
 def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
-    """Open the shared log until the end."""
     from groupcoord.cli.replica_logs import SharedLog
 
     shared = SharedLog(url, node_id)
@@ -150,13 +149,11 @@ def _check_cluster(
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
-    """Return a node with its advertised address."""
     return Node(number + 1, host, first_port + number if first_port else _port_of(sockets))
 
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Convert errors at the start to CommandError."""
     try:
         yield
     except ConfigError as error:
@@ -225,7 +222,6 @@ def _check_control_port(control_port: int | None, sockets: Sequence[Sockets]) ->
 
 
 def _port_of(socks: Mapping[str, socket.socket]) -> int:
-    """Return the port of the first listener."""
     port: int = next(iter(socks.values())).getsockname()[1]
     return port
 
@@ -249,7 +245,6 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _addresses(sockets: Sequence[Sockets]) -> str:
-    """Return the listening addresses as text."""
     addresses = []
     for name, sock in ((name, sock) for own in sockets for name, sock in own.items()):
         host, port = sock.getsockname()[:2]
@@ -300,7 +295,6 @@ class _Pages(NamedTuple):
 
 
 def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
-    """Run nodes, usually one, until a signal."""
     with ExitStack() as stack:
         make_broker, request_log = _observed(opening.clock) if pages.control_port is not None else (Broker, None)
         servers = NodeServers(opening.storage, opening.clock, told, sockets, make_broker)
@@ -311,7 +305,6 @@ def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Seque
 
 
 def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
-    """Return a broker factory that records requests, and the record."""
     from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 
     request_log = RequestLog(clock.now_ms)
@@ -321,7 +314,6 @@ def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
 def _serve_in_cluster(
     shared: SharedLog, opening: Opening, told: Node, sockets: Sequence[Sockets], pages: _Pages
 ) -> None:
-    """Run a node with a shared log until a signal."""
     storage = opening.for_cluster(shared.documents)
     node = shared.node(storage, opening.clock, told, sockets[0])
     _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", told, storage.topics))
@@ -390,11 +382,7 @@ OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 
 
 class Opening:
-    """Opens the server's storage: on disk at each start, in memory once.
-
-    Attributes:
-        clock, data_dir: as given.
-    """
+    """Opens the server's storage: on disk at each start, in memory once."""
 
     def __init__(
         self,
@@ -480,7 +468,6 @@ def _open_topics(
 
 
 def _ensure_topics(registry: TopicRegistry, where: object, topics: list[tuple[str, int]]) -> None:
-    """Create the topics of the command line."""
     try:
         for name, partition_count in topics:
             registry.ensure(name, partition_count)

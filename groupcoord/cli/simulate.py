@@ -102,7 +102,6 @@ def _step_by_step(options_of: Callable[[int], WorldOptions], seed: int) -> World
 
 
 def _fleets(paths: list[Path], settings: list[str], variant: str | None) -> list[_Fleet]:
-    """Return each variant of each file, or random fleets."""
     from groupcoord.sim import swarm_options
 
     if not paths:
@@ -166,7 +165,6 @@ def _load(path: Path, settings: list[str]) -> list[Scenario]:
 
 
 def _print_trace(seed: int, options: WorldOptions) -> None:
-    """Print the trace of one seed."""
     from groupcoord.sim import LEGEND, World, picture
 
     world: World
@@ -310,7 +308,6 @@ def _print_comparison(console: Console, report: FleetReport) -> None:
 
 
 def _print_operations(console: Console, report: FleetReport) -> None:
-    """Print a line for each operation of clients."""
     outcomes: dict[tuple[str, str], list[str]] = {}
     for operation, count in report.operations().items():
         outcomes.setdefault((operation.client, operation.name), []).append(f"{operation.outcome} {count:,}")

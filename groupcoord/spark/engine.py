@@ -254,7 +254,6 @@ def task_file() -> str:
 
 @contextmanager
 def _times_in_micros(spark: SparkSession) -> Iterator[None]:
-    """Write timestamps as Parquet's type; Spark's default, INT96, has no time zone."""
     before = spark.conf.get(_TIMESTAMP_TYPE) or "INT96"
     spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
     try:
@@ -430,7 +429,6 @@ def _fold_writer(
 
 
 def _made(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield rows of tables by name."""
     for rows in batched(map(as_row, folded_histories(_fed(batches, commits), None))):
         by_kind: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
@@ -446,7 +444,6 @@ def _made(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[tu
 
 
 def _fed(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[pa.Table]:
-    """Yield rows, and add the valid commits to the fold."""
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         is_commit = pc.less_equal(rows["record_type"], int(RecordType.OFFSET_COMMIT))

@@ -132,7 +132,6 @@ def judged(
 
 
 def _count(table: DataFrame) -> int:
-    """Return the number of buckets."""
     return _BUCKETS_PER_TASK * int(table.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
@@ -174,7 +173,6 @@ def _packer(
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches together, so that blobs are few."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
@@ -186,7 +184,6 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _buckets_of(table: pa.Table, by: tuple[str, ...], count: int) -> Int64s:
-    """Return the number of each row's bucket."""
     text = table[by[0]].combine_chunks()
     encoded = (text if isinstance(text, pa.Array) else pa.concat_arrays(text.chunks)).dictionary_encode()
     hashes = np.array([crc32((value or "").encode()) for value in encoded.dictionary.to_pylist()] or [0], np.int64)

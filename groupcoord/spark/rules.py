@@ -162,7 +162,6 @@ def lag(
 
 
 def _with_members(offsets: DataFrame, history: DataFrame | History | None) -> DataFrame:
-    """Return offsets with the number of members of each group."""
     if history is None:
         return offsets.withColumn("members", F.lit(None).cast(IntegerType()))
     counts = history_of(history).rows(GROUP).groupBy("group_id").agg(F.max("member_count").alias("members"))
@@ -274,7 +273,6 @@ def anomalies(
 
 
 def _now(records: DataFrame, now_ms: int | None) -> DataFrame | int:
-    """Return the moment to judge from, or one row with it."""
     return last_moment(records) if now_ms is None else now_ms
 
 
@@ -339,7 +337,6 @@ def _packed_offsets(
 
 
 def _expiry(bucket: Bucket, offsets_retention_minutes: int) -> tuple[list[Row], list[Row]]:
-    """Return rows of the tables ``groups`` and ``offset_expiry``."""
     kept = bucket.table(CURRENT, _OFFSETS)
     described = groups({GROUP: bucket.rows(GROUP)}, kept)
     return described, group_rules.offset_expiry(described, kept, known_commits(bucket), offsets_retention_minutes)

@@ -147,7 +147,6 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _check_workers(spark: SparkSession) -> None:
-    """Check the Python of workers on this machine."""
     worker_python = getattr(getattr(spark, "_sc", None), "pythonExec", None)
     if worker_python is None:
         return  # a session by Spark Connect: its workers are somewhere else
@@ -180,7 +179,6 @@ def _problem_of(python: str) -> str | None:
 
 
 def _local_cores(master: str) -> int:
-    """Return the number of threads of ``local``, ``local[4]`` or ``local[*]``."""
     count = master.partition("[")[2].partition("]")[0].partition(",")[0]
     if count == "*":
         return os.cpu_count() or 1
@@ -189,7 +187,6 @@ def _local_cores(master: str) -> int:
 
 @contextmanager
 def _environment(home: str | None, is_local: bool) -> Iterator[None]:
-    """Set environment variables for Spark's start, and restore them."""
     wanted: dict[str, str] = {}
     if home is not None:
         wanted["JAVA_HOME"] = home

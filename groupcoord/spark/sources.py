@@ -323,7 +323,6 @@ class TableReader(DataSourceReader):
 
 
 def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
-    """Return the rows of a table of :data:`FOLDED_TABLES`."""
     by_kind = fold.rows_by_kind()
     for kind, table in TABLES_OF_KINDS.items():
         if table == name:
@@ -411,11 +410,15 @@ class LogStreamReader(RecordStreamReader):
 class LogDataSource(DataSource):
     """``spark.read.format("groupcoord")``: a table of ``__consumer_offsets`` segment files.
 
-    Options: ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), ``partitions`` (numbers separated by
-    commas), ``exclude_groups`` (a JSON array), ``storage_options`` (a JSON object for fsspec), ``timestamps`` (true
-    adds a timestamp to each point in time), ``table`` (``records``, the default, or one of :data:`FOLDED_TABLES`). For
-    the table of records only: ``columns`` (names separated by commas, since Spark does not pass the columns it needs to
-    a Python source), ``raw_bytes``, ``split_bytes``, and for streams ``max_bytes``.
+    Options of every table:
+
+    - ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), and ``storage_options`` (a JSON object for fsspec)
+    - ``table``: ``records``, the default, or one of :data:`FOLDED_TABLES`
+    - ``partitions`` (numbers separated by commas) and ``exclude_groups`` (a JSON array)
+    - ``timestamps``: true adds a timestamp to each point in time
+
+    For records only: ``columns`` (separated by commas, since Spark does not pass the columns it needs to a Python source),
+    ``raw_bytes``, ``split_bytes``, and for streams ``max_bytes``.
     """
 
     @classmethod
@@ -552,10 +555,12 @@ def _offsets(told: Mapping[str, Any]) -> dict[int, int]:
 class ClusterDataSource(DataSource):
     """``spark.read.format("groupcoord-kafka")``: every record of a cluster's ``__consumer_offsets``.
 
-    Options: ``bootstrap.servers``, ``command.config`` (a properties file on every machine), client settings with the
-    prefix ``kafka.``, ``topic`` (a copy of ``__consumer_offsets``), ``partitions`` (numbers separated by commas),
-    ``exclude_groups`` (a JSON array), ``columns`` (names separated by commas), ``raw_bytes``, ``split_bytes``,
-    ``timestamps`` (true adds a timestamp to each point in time), and for streams ``max_offsets``.
+    Options:
+
+    - ``bootstrap.servers``, ``command.config`` (a properties file on every machine), and client settings with the prefix
+      ``kafka.``
+    - ``topic``: a copy of ``__consumer_offsets``
+    - those of :class:`LogDataSource` for records, without paths, and for streams ``max_offsets``
     """
 
     @classmethod

@@ -241,8 +241,6 @@ def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[DataFrame | History], DataFrame]:
-    """Return a function for the table of one kind of rows."""
-
     def table(records: DataFrame | History) -> DataFrame:
         return history_of(records).rows(kind).select(*schema.fieldNames())
 
@@ -422,7 +420,6 @@ def folded_rows(records: DataFrame, ended: DataFrame) -> DataFrame:
 
 
 def _typed(table: DataFrame) -> DataFrame:
-    """Return the columns of :data:`FOLDED`; missing ones are null."""
     return table.select(
         *[
             (F.col(column.name) if column.name in table.columns else F.lit(None))

@@ -176,10 +176,7 @@ class Batches:
     Attributes:
         chunk: the bytes; ``base_position`` is their position in the file.
         start: the start of each batch in the chunk; ``size_bytes`` is its size.
-        base_offset: the base offset.
         leader_epoch: the leader epoch; -1 before format v2, like the producer's id and epoch.
-        magic: the message format.
-        attributes: the flags.
         last_offset_delta: the last offset relative to the base offset.
         base_timestamp_ms: the base of the record timestamps.
         max_timestamp_ms: the largest timestamp, or the append time.
@@ -288,7 +285,6 @@ def plain_batches(chunk: bytes, base_position: int, end: int) -> Batches:
 
 
 def _read_headers(chunk: bytes, base_position: int, start: Int64s) -> Batches:
-    """Return the headers at some positions of a chunk."""
     if not len(start):
         return given_batches([], chunk, base_position)
     everywhere = np.ndarray((len(chunk) - BATCH_HEADER_BYTES + 1,), _ANY_HEADER, chunk, strides=(1,))

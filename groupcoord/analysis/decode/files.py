@@ -54,7 +54,6 @@ class SegmentFile(NamedTuple):
     """One file to read.
 
     Attributes:
-        path: in its file system.
         name: the path of a local file, otherwise a URL.
         partition: the log partition in its folder's name, or None.
         size_bytes: its size when it was found.
@@ -98,7 +97,6 @@ class Folders:
         self._seen: dict[str, _Seen] = {}
 
     def __reduce__(self) -> tuple[type[Folders], tuple[()]]:
-        """Pickle without the cache: another process lists folders itself."""
         return Folders, ()
 
     def look(self, file_system: AbstractFileSystem, paths: Sequence[str]) -> list[Folder]:

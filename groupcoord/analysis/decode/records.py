@@ -60,7 +60,6 @@ class Slices(NamedTuple):
 
     Attributes:
         buffer: the bytes, padded with :data:`groupcoord.analysis.decode.batches.PADDING_BYTES`.
-        start: where each starts.
         size: how long it is; -1: it is null.
     """
 
@@ -110,7 +109,6 @@ class Keys:
         record_type: the first two bytes; -1 without them (``has_type``).
         is_whole: the type is known and the key has its layout; its text may still be invalid UTF-8.
         strings: number of strings in a key of this type: 1 or 2.
-        group: the group id.
         second: the second string: a topic, a member id or a regular expression.
         topic_partition: of types 0 and 1.
         is_offset: whole and of type 0 or 1.
@@ -152,10 +150,6 @@ class OffsetValues:
 
     Attributes:
         is_whole: it is a decoded committed offset; otherwise the other items are undefined.
-        committed_offset: the offset.
-        leader_epoch: -1 for none.
-        metadata: the text.
-        commit_timestamp_ms: time of the commit.
         expire_timestamp_ms: its expiry; -1 for none.
         topic_id_start: position of the 16 bytes; -1 for none.
         rare_topic_ids: topic ids from the scalar codec, by record.
@@ -185,7 +179,6 @@ class OffsetValues:
             self._read_older(values, older, version[older])
 
     def _read_older(self, values: Slices, rows: Int64s, version: Int64s) -> None:
-        """Read versions 0 to 3."""
         start, end = values.start[rows], values.end[rows]
         has_epoch, expires = version >= _LEADER_EPOCH_SINCE, version == _EXPIRING
         length_start = start + 10 + 4 * has_epoch
@@ -218,7 +211,6 @@ class OffsetValues:
         return rare
 
     def _read_rare(self, keys: Slices, values: Slices, rows: Int64s) -> None:
-        """Decode values with tagged fields by the scalar codec."""
         for row in rows.tolist():
             record = decode_record(keys.at(row) or b"", values.at(row))
             if isinstance(record, OffsetCommitRecord):
@@ -259,7 +251,6 @@ class OfBatches(NamedTuple):
     """The batches of records.
 
     Attributes:
-        batches: the batches.
         number: index of the batch of each record.
     """
 
@@ -324,7 +315,6 @@ class _Decoded:
         self.keeps_bytes = np.ones(count, np.bool_) if raw_bytes else ~is_decoded
 
     def _read_texts(self) -> dict[str, pa.Array]:
-        """Return the columns of text. Records with invalid UTF-8 become malformed."""
         has_second = self.key_is_whole & (self.keys.second.size >= 0)
         group, no_group = _texts(self.keys.group, self.key_is_whole)
         second, no_second = _texts(self.keys.second, has_second)
@@ -382,7 +372,6 @@ def gather(slices: Slices, is_there: Bools, kind: pa.DataType) -> pa.Array:
 
 
 def _where(is_there: Bools, values: NDArray[Any]) -> pa.Array:
-    """Return numbers, null outside the mask."""
     return pa.array(values, mask=None if is_there.all() else ~is_there)
 
 
@@ -443,7 +432,6 @@ def _bytes(slices: Slices, decoded: _Decoded) -> pa.Array:
 
 
 def _flags(name: str, placed: Placed) -> Bools:
-    """Return a flag of the batch of each record."""
     if placed.of_batches is not None:
         batches, number = placed.of_batches
         flags: Bools = getattr(batches, name)
@@ -465,7 +453,6 @@ def _of_batch(name: str, default: int | None) -> Callable[[_Decoded], pa.Array]:
 
 
 def _of_value(name: str) -> Callable[[_Decoded], pa.Array]:
-    """Return a maker of a column of numbers in committed offsets."""
     return lambda decoded: _where(decoded.value_is_whole, getattr(decoded.offsets, name))
 
 

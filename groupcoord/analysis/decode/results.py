@@ -71,7 +71,6 @@ class ResultDirectory:
     """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
 
     Attributes:
-        name: as it was given.
         is_local: it is one of this machine.
     """
 

@@ -56,9 +56,7 @@ class RowSettings:
     """Columns and content of rows.
 
     Attributes:
-        columns: of :data:`groupcoord.analysis.decode.schema.RECORDS`, in order.
         raw_bytes: also keep key and value of decoded offsets.
-        company_min: of :func:`groupcoord.analysis.decode.batches.frame_records`.
     """
 
     columns: tuple[str, ...] = tuple(RECORDS.names)
@@ -349,7 +347,6 @@ class RangeReader:
         yield from self._end_of_range(start)
 
     def _end_of_range(self, start: int) -> Iterator[pa.RecordBatch]:
-        """Yield the account, and the missing end of the file."""
         lost = max(self._file_bytes, self._range.start)
         if lost < self._range.end:
             reason = "the file is shorter than it was when it was found"
@@ -364,7 +361,6 @@ class RangeReader:
         return isinstance(error, TruncatedBatchError) and error.position > self._range.start
 
     def _is_of_others(self, found: SoundBatch | Damage) -> bool:
-        """Return whether the next range, or the next fetch, reads what follows."""
         if isinstance(found, SoundBatch):
             last = self._range.end_offset
             return found.batch.position >= self._range.end or (last is not None and found.batch.base_offset >= last)
@@ -378,7 +374,6 @@ class RangeReader:
         return chunk
 
     def _found_from(self, position: int, chunk_bytes: int) -> Iterator[SoundBatch | Damage]:
-        """Yield batches and damage from ``position`` on, by the salvaging reader."""
         size = self._file_bytes - position
         return salvage_batches(
             lambda start, count: self._read_at(position + start, count), size, chunk_bytes=chunk_bytes
@@ -442,7 +437,6 @@ class RangeReader:
     # ------------------------------------------------------------ rows that are no records
 
     def _account_for(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Count sound batches, and yield rows where offsets decrease."""
         if not len(batches):
             return
         if self.next_offset is None:

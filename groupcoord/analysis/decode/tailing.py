@@ -163,7 +163,6 @@ def ranges_to_read(
 
 
 def _base_offset(segment: SegmentFile) -> int:
-    """Return the offset in a segment's name, or 0."""
     stem = name_of(segment.path).partition(".")[0]
     return int(stem) if stem.isdecimal() else 0
 
@@ -173,7 +172,6 @@ def _order(segment: SegmentFile) -> tuple[int, str]:
 
 
 def _locate(log: Log, cursor: Cursor | None) -> tuple[int, int]:
-    """Return the index of the file and the position where reading continues."""
     if cursor is None:
         return 0, 0
     for index, segment in enumerate(log.segments):
@@ -186,7 +184,6 @@ def _locate(log: Log, cursor: Cursor | None) -> tuple[int, int]:
 
 
 def _is_there(log: Log, segment: SegmentFile, cursor: Cursor) -> bool:
-    """Return whether the file still has the last batch at its position."""
     if cursor.position == 0:
         return True
     start = cursor.batch_position
@@ -207,7 +204,6 @@ class _Walked(NamedTuple):
 
 
 def _walk(log: Log, segment: SegmentFile, position: int, room: int | None, *, below: int | None = None) -> _Walked:
-    """Walk over the whole batches of a file."""
     walked = _Walked(position, 0, 0, is_cut=False)
     limit = segment.size_bytes if room is None else position + max(room, 1)
     for batch in _batches(reader_of(log.file_system, segment), position, segment.size_bytes):
@@ -218,7 +214,6 @@ def _walk(log: Log, segment: SegmentFile, position: int, room: int | None, *, be
 
 
 def _batches(read_at: ReadAt, position: int, size: int) -> Iterator[Batch]:
-    """Yield the sound batches from ``position`` on."""
     wanted = CHUNK_BYTES
     while position < size:
         chunk = read_at(position, min(wanted, size - position))

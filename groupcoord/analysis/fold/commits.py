@@ -141,8 +141,6 @@ class CommitFacts:
 
     Attributes:
         last: :data:`LAST_COMMITS`: the last commits of each partition, the last that count, and the last open one.
-        rewinds: :data:`REWINDS`.
-        minutes: :data:`MINUTES`.
         are_samples: the rows are offsets seen by snapshots instead of commits.
     """
 
@@ -234,7 +232,6 @@ class CommitFold:
         return pa.concat_tables([self._facts.minutes, self._busy(summed.filter(is_over))])
 
     def _busy(self, by_minute: pa.Table) -> pa.Table:
-        """Return the minutes in which groups committed often."""
         found = by_minute.group_by([*GROUP, "minute"]).aggregate(
             [("commits", "sum"), ([], "count_all"), ("first_ms", "min"), ("last_ms", "max")]
         )
@@ -248,7 +245,6 @@ def _is_open(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _is_kept(rows: pa.Table, runs: Runs, window_commits: int) -> Bools:
-    """Return which places of runs are needed to go on from."""
     is_open = flags(_is_open(rows))[runs.order]
     is_kept = runs.from_end() <= max(window_commits, WINDOW_COMMITS)
     if is_open.any():
@@ -258,7 +254,6 @@ def _is_kept(rows: pa.Table, runs: Runs, window_commits: int) -> Bools:
 
 
 def _is_over(by_minute: pa.Table) -> Bools:
-    """Return which minutes are too old for further commits."""
     minute, group = integers(by_minute["minute"]), key_codes(by_minute, GROUP)
     _, of_group = np.unique(group, return_inverse=True)
     newest = np.full(int(of_group.max(initial=-1)) + 1, np.iinfo(np.int64).min)
@@ -267,7 +262,6 @@ def _is_over(by_minute: pa.Table) -> Bools:
 
 
 def _together(minutes: pa.Table) -> pa.Table:
-    """Return minutes that were counted in several pieces as one."""
     found = minutes.group_by([*GROUP, "minute"]).aggregate(
         [("commits", "sum"), ("partitions", "max"), ("first_ms", "min"), ("last_ms", "max")]
     )

@@ -145,7 +145,6 @@ def _taken(key: GroupKey, fold: GroupFold) -> Iterator[HistoryRow]:
 
 
 def _keys_of(batch: pa.Table) -> list[GroupKey]:
-    """Return the groups in order."""
     pairs = zip(*(batch[name].to_pylist() for name in GROUP), strict=True)
     return [key for key, _ in groupby(pairs)]
 
@@ -174,7 +173,6 @@ class _Group:
     """A group of a growing log.
 
     Attributes:
-        fold: its history so far.
         ends: its rows if the log ended here; None if they must be computed.
     """
 
@@ -283,7 +281,6 @@ class CarriedLog:
         return sum(int(one.num_rows) for one in self._held) > HELD_MAX
 
     def _let_go(self) -> None:
-        """Fold the commits before the first one of an open transaction."""
         held = pa.concat_tables(self._held)
         found = commits(held, self._all_markers())
         is_open = pc.fill_null(pc.equal(found["transaction"], OPEN), False)

@@ -80,11 +80,7 @@ class LogPartition:
 
 
 class Accounts:
-    """Keeps account of rows while logs are decoded.
-
-    Attributes:
-        load: counts of all rows.
-    """
+    """Keeps account of rows while logs are decoded."""
 
     def __init__(self) -> None:
         self.load = LoadFold()
@@ -137,7 +133,6 @@ class Decoded:
 
     Attributes:
         partitions: the log partitions, in order of appearance.
-        written: counts of written rows.
         accounts: counts and ranges of all rows.
     """
 
@@ -355,7 +350,6 @@ def summed_counts(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _as_keys(rows: pa.Table) -> pa.Table:
-    """Return rows as keys that have one record each."""
     is_timed = pc.not_equal(rows["log_timestamp_ms"], -1)
     time_ms = pc.if_else(is_timed, rows["log_timestamp_ms"], None)
     columns = {name: rows[name] for name in _KEY[:-1]} | {
@@ -405,7 +399,6 @@ def _by_group(keys: pa.Table) -> pa.Table:
 
 
 def _of_key(keys: pa.Table) -> dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]]:
-    """Return the sums over keys: a mask and an amount for each."""
     kind, count, tombstones = keys["kind"], keys["count"], keys["tombstones"]
     size_bytes = keys["size_bytes"]
     is_record, is_control = pc.equal(kind, KIND_RECORD), pc.equal(kind, KIND_CONTROL)

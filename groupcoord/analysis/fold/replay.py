@@ -87,11 +87,7 @@ class _Key(NamedTuple):
 
 
 class ReplayedLog:
-    """Read-only log store of one group's records, which are streamed.
-
-    Attributes:
-        record_count: number of records read.
-    """
+    """Read-only log store of one group's records, which are streamed."""
 
     def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
         self._entries = entries
@@ -123,7 +119,6 @@ def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
-    """Yield the responses of a coordinator that loaded a group's records."""
     coordinator = GroupCoordinator(config=_ONE_PARTITION, clock=ManualClock(0), log_store=log)
     coordinator.load(0)
     place = {"log_partition": key.log_partition, "group_id": key.group_id}
@@ -160,7 +155,6 @@ class _Runs:
 
 
 def _by_group(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
-    """Yield the parts of a batch that belong to one group each."""
     partitions, group_ids = batch.column("log_partition").to_pylist(), batch.column("group_id").to_pylist()
     start = 0
     for end in range(1, batch.num_rows + 1):
@@ -301,7 +295,6 @@ def _consumer_description(coordinator: GroupCoordinator, group: ConsumerGroup) -
 
 
 def _told(partitions: Mapping[UUID, Iterable[int]]) -> str:
-    """Return partitions by the ids of their topics as text."""
     return ";".join(
         sorted(
             f"{uuid_text(topic.bytes)}:{','.join(map(str, sorted(found)))}"
@@ -358,7 +351,6 @@ class Replayed:
         yield from together.take(order).combine_chunks().to_batches(_ROWS_MAX)
 
     def _given_markers(self) -> Iterator[pa.Table]:
-        """Yield markers with the groups that they are given to."""
         if not self._markers:
             return
         markers = pa.concat_tables(self._markers)

@@ -245,7 +245,6 @@ class KafkaCluster:
         return self._run(ask())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, and convert errors of the client."""
         where = self._settings.bootstrap_servers
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()

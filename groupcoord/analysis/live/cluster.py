@@ -32,7 +32,6 @@ class TopicMetadata:
     """Metadata of a topic.
 
     Attributes:
-        name: its name.
         topic_id: its id; zero from brokers before Kafka 2.8.
         leaders: id of the leader by partition; -1 without one.
     """
@@ -47,8 +46,6 @@ class ClusterMetadata:
     """Metadata of the cluster and the requested topics.
 
     Attributes:
-        cluster_id: its id.
-        topics: by name.
         errors: Kafka's error codes by name, for all others.
     """
 
@@ -61,8 +58,6 @@ class ListedOffset(NamedTuple):
     """An offset from ListOffsets.
 
     Attributes:
-        error_code: Kafka's; 0 for none.
-        offset: the offset.
         leader_epoch: its leader epoch; -1 if unknown.
     """
 
@@ -77,7 +72,6 @@ class FetchedBytes(NamedTuple):
     Attributes:
         batches: contiguous; the first may start before the requested offset, the last may be cut short.
         high_watermark: end of the replicated records.
-        log_start_offset: start of the log.
     """
 
     batches: bytes
@@ -89,8 +83,6 @@ class ListedGroup(NamedTuple):
     """A group in the list of its coordinator.
 
     Attributes:
-        group_id: the group.
-        type: Kafka's group type.
         state: Kafka's state; empty if unknown.
         protocol_type: its protocol type, or empty.
     """
@@ -102,24 +94,14 @@ class ListedGroup(NamedTuple):
 
 
 class ListedGroups(NamedTuple):
-    """Groups of one broker that the user may describe.
-
-    Attributes:
-        error_code: Kafka's; 0 for none.
-        groups: in any order.
-    """
+    """Groups of one broker that the user may describe."""
 
     error_code: int
     groups: tuple[ListedGroup, ...]
 
 
 class Coordinator(NamedTuple):
-    """Coordinator of a group.
-
-    Attributes:
-        error_code: Kafka's; 0 for none.
-        broker: its id.
-    """
+    """Coordinator of a group."""
 
     error_code: int
     broker: int
@@ -129,10 +111,7 @@ class DescribedGroup(NamedTuple):
     """Description of a group and its members.
 
     Attributes:
-        error_code: Kafka's; 0 for none.
-        state: Kafka's state.
         protocol_type: its protocol type, or empty.
-        protocol: the assignor, or None.
         group_epoch: of a KIP-848 group; None in a classic group.
         assignment_epoch: of its target assignment; None in a classic group.
         members: as in the response, by kio's names.
@@ -153,12 +132,7 @@ class CommittedOffset(NamedTuple):
     """A committed offset, or the start offset of a share group.
 
     Attributes:
-        topic: the topic.
-        partition: its partition.
         offset: next offset to read; for a share group, the first one in flight. -1 for none.
-        leader_epoch: -1 for none.
-        metadata: the client's metadata.
-        error_code: Kafka's; 0 for none.
         lag: lag of a share group from its coordinator; None if unknown.
     """
 
@@ -172,12 +146,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupOffsets(NamedTuple):
-    """Committed offsets of a group in topics that the user may describe.
-
-    Attributes:
-        error_code: Kafka's; 0 for none.
-        offsets: in any order.
-    """
+    """Committed offsets of a group in topics that the user may describe."""
 
     error_code: int
     offsets: tuple[CommittedOffset, ...]

@@ -39,7 +39,6 @@ class Portion:
     """Contiguous batches.
 
     Attributes:
-        offset: the fetch offset.
         batches: from the first batch of the range on; the last may be cut short.
     """
 

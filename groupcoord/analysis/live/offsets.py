@@ -36,14 +36,10 @@ class PartitionEnds(NamedTuple):
     """Start and end offsets of a partition.
 
     Attributes:
-        topic: the topic.
         topic_partition: its partition; None if the whole topic is unknown.
-        at_ms: time of the request.
         log_start_offset: first offset of the log; None if unknown, as the next two.
-        end_offset: the high watermark.
         last_stable_offset: first offset of an open transaction, or the high watermark.
         leader_epoch: leader epoch of the log; -1 if unknown.
-        error_code: Kafka's; 0 for none.
     """
 
     topic: str
@@ -73,7 +69,6 @@ def list_ends(
 
 
 def _may_settle(row: PartitionEnds) -> bool:
-    """Return whether the leader has failed, so that another may be elected."""
     has_leader = row.error_code != ErrorCode.LEADER_NOT_AVAILABLE
     return row.topic_partition is not None and has_leader and row.error_code in TRANSIENT
 
@@ -119,9 +114,7 @@ class OffsetRange:
     """Offsets of one log partition.
 
     Attributes:
-        cluster_id: of the cluster.
         topic: the topic's name; ``topic_id`` is its id.
-        partition: of the topic.
         start: the first offset; ``end`` is the one after the last.
         is_first: it also owns the batch around ``start``, the log start.
         size_bytes: approximate size; 0 if unknown.
@@ -151,11 +144,7 @@ class TopicEnds:
     """A topic with the start and end offsets of its logs.
 
     Attributes:
-        cluster_id: of the cluster.
-        topic: its metadata.
         starts: log start offset by partition.
-        ends: high watermark by partition.
-        leaderless: partitions without a leader.
     """
 
     cluster_id: str

@@ -70,10 +70,7 @@ class ClientSettings:
     """Validated client settings.
 
     Attributes:
-        properties: address and security.
-        request_timeout_ms: timeout of one request.
         default_api_timeout_ms: time to retry without progress.
-        retry_backoff_ms: time between attempts.
     """
 
     properties: ClientProperties

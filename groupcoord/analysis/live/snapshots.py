@@ -47,7 +47,6 @@ class Problem:
 
     Attributes:
         subject: ``group billing``, ``topic orders``, ``broker 3`` or ``cluster``.
-        text: the reason.
     """
 
     subject: str
@@ -59,8 +58,6 @@ class GroupSnapshot:
     """A group at one moment.
 
     Attributes:
-        group_id: the group.
-        type: Kafka's group type.
         described: its state and members; None if unknown or not available for its type.
         offsets: its committed offsets; None if unknown.
         listed: its entry in the coordinator's list.
@@ -78,11 +75,7 @@ class Snapshot:
     """All groups at one moment.
 
     Attributes:
-        asked_ms: before the first request.
-        at_ms: after the last description.
-        groups: by id.
         ends: start and end offsets of the committed and assigned topics.
-        problems: gaps.
         is_whole: every broker has listed its groups, so a missing one does not exist or may not be described.
         missing: groups that may exist although no broker returned them.
     """
@@ -228,7 +221,6 @@ class _Attempt:
         self.groups[listed.group_id] = GroupSnapshot(listed.group_id, listed.type, listed, described, known)
 
     def _answer_of(self, broker: int, question: Callable[[], T]) -> T | None:
-        """Return a broker's response; None, with a note, if it failed."""
         try:
             return question()
         except AccessError:
@@ -240,7 +232,6 @@ class _Attempt:
             return None
 
     def _note(self, subject: str, error_code: int, what: str = "") -> None:
-        """Note an error, and whether a retry may help."""
         if error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             told = "this user lacks the permission DESCRIBE"
         else:

@@ -92,7 +92,6 @@ class Run:
 
     @cached_property
     def _retention_minutes(self) -> int | None:
-        """Offset retention of the brokers; None if unknown."""
         return self._source.offsets_retention_minutes()
 
     def _write_page(self, tables: FinishedTables) -> Report:
@@ -110,7 +109,6 @@ class Run:
 
 
 def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
-    """Raise InputError if all records are of another topic."""
     records = [row for row in tables.rows("read_counts", ("kind", "problem", "count")) if row["kind"] == KIND_RECORD]
     if records and all(row["problem"] is not None for row in records):
         count = sum(row["count"] for row in records)
@@ -138,7 +136,6 @@ class Moment:
     """The time of the analysis, and end offsets.
 
     Attributes:
-        source: the input.
         end_offsets: :data:`groupcoord.analysis.decode.schema.END_OFFSETS`, or ``LIVE_END_OFFSETS``; None if unknown.
         now_ms: the last timestamp of the records, in milliseconds since 1970; None without records.
         read_ms: when the log was read, if a cluster returned end offsets later.
@@ -200,7 +197,6 @@ class Pipeline(Run):
         steps: the names of the steps of ``run``, in order.
 
     Raises:
-        InputError: as for :class:`Run`.
     """
 
     def __init__(

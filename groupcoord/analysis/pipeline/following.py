@@ -50,7 +50,6 @@ class Progress:
     """An update.
 
     Attributes:
-        update: its number.
         rows: number of rows of the table of records.
         report: the report, if the page was written.
         seen_ms: when the input was listed, in milliseconds since 1970.
@@ -183,7 +182,6 @@ class LocalFollowing(Run):
     # ------------------------------------------------------------ folding
 
     def _read(self) -> None:
-        """Fold the new rows."""
         read = _Read()
         for task in self._tail.look():
             runs = [
@@ -208,7 +206,6 @@ class LocalFollowing(Run):
     # ------------------------------------------------------------ tables
 
     def _write(self, read_ms: int) -> FinishedTables:
-        """Write the tables; ``read_ms`` is when the logs were listed."""
         files = TableFiles(self._results)
         rows = {kind: self._named(some) for kind, some in self._told.items()}
         for log in self._logs.values():
@@ -233,18 +230,15 @@ class LocalFollowing(Run):
         return FinishedTables(self._results, files.counts)
 
     def _named(self, rows: Iterable[Row]) -> list[Row]:
-        """Return rows with the names of topics that are known by now."""
         return [self._logs[row["log_partition"]].named(row) for row in rows]
 
     def _facts(self) -> CommitFacts:
-        """Return the commits of all log partitions."""
         found = [log.facts() for log in self._logs.values()]
         nothing = CommitFacts(LAST_COMMITS.empty_table(), REWINDS.empty_table(), MINUTES.empty_table())
         tables = zip(*((one.last, one.rewinds, one.minutes) for one in (nothing, *found)), strict=True)
         return CommitFacts(*(pa.concat_tables(some).combine_chunks() for some in tables))
 
     def _ends(self, known: Known, files: TableFiles) -> Ends | None:
-        """Return the known end offsets of the committed topics."""
         told = self._source.read_ends(topics_of([known]))
         if told is None or "at_ms" not in told.column_names:
             return None if told is None else Ends(told)
@@ -254,7 +248,6 @@ class LocalFollowing(Run):
 
 
 def _as_commits(facts: CommitFacts) -> pa.Table:
-    """Return the last commits as rows of the table of commits."""
     columns = arrow_schema(COMMITS)
     count, told = facts.last.num_rows, LAST_COMMITS.names
     found = {one.name: facts.last[one.name] if one.name in told else pa.nulls(count, one.type) for one in columns}

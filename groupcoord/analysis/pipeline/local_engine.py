@@ -60,11 +60,7 @@ class LocalFolded:
 
 
 class LocalEngine:
-    """Does the work of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` in this process.
-
-    Attributes:
-        tasks: see :class:`groupcoord.analysis.pipeline.batch.Engine`.
-    """
+    """Does the work of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` in this process."""
 
     tasks = (0, 0)
 

@@ -332,8 +332,6 @@ class ClusterSource(Source):
     """A running cluster.
 
     Attributes:
-        address: of the cluster.
-        topic: the topic to read.
         lag_from_records: compute time lag from the next record of each lagging group.
     """
 

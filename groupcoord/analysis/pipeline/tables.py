@@ -42,10 +42,7 @@ class Known:
     """Facts about some groups.
 
     Attributes:
-        facts: of their commits.
         current: the table of current offsets.
-        histories: rows for the rules.
-        held: assignments.
     """
 
     facts: CommitFacts

@@ -33,18 +33,13 @@ class PartitionLag:
     """Lag of a group in a partition.
 
     Attributes:
-        group_id: the group.
         state: Kafka's state of the group; None if unknown.
-        topic: the topic.
-        topic_partition: the topic's partition.
         committed_offset: next offset to read, or None.
         end_offset: end of the log; None if unknown.
         lag: lag in records; None if unknown, or with records but no offset.
         lag_ms: age of the next record in milliseconds; None if unknown.
         status: the label of a :class:`groupcoord.analysis.rules.statuses.LagStatus`.
         member_id: owner of the partition, or None.
-        client_id: its client id.
-        client_host: its host.
         members: number of members of the group; None if unknown.
     """
 
@@ -68,11 +63,8 @@ class GroupLag:
     """Lag of a group in all its partitions.
 
     Attributes:
-        group_id: the group.
-        type: Kafka's group type.
         state: Kafka's state; None if unknown.
         members: number of members; None if unknown.
-        partitions: number of rows.
         lag: sum of the known lag in records; None if all is unknown.
         lag_ms: age of the oldest next record in milliseconds; None if unknown.
         status: the label of the worst status.
@@ -166,7 +158,6 @@ class LagWatch:
 
     Attributes:
         windows: the last changed offsets by group, topic and partition.
-        rewinds: decreases.
     """
 
     def __init__(self, next_record_ms: Callable[[Row], int | None]) -> None:
@@ -184,7 +175,6 @@ class LagWatch:
         return sorted(found, key=_order)
 
     def _forget(self, seen: Collection[Place], snapshot: Snapshot) -> None:
-        """Remove offsets that do not exist any more; unknown ones are kept."""
         for place in [place for place in self.windows if place not in seen]:
             group = snapshot.groups.get(place[0])
             if place[0] not in snapshot.missing if group is None else group.offsets is not None:
@@ -250,7 +240,6 @@ class LagWatch:
 
 
 def _order(one: PartitionLag) -> tuple[int, int, int, str, str, int]:
-    """Return the sort key, the worst first."""
     severity = WORST_FIRST.index(LagStatus.of(one.status))
     return severity, -(one.lag_ms or 0), -(one.lag or 0), one.group_id, one.topic, one.topic_partition
 

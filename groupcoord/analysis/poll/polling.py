@@ -169,7 +169,6 @@ class PolledAnomalies:
 
 
 def _facts(watch: LagWatch) -> CommitFacts:
-    """Return the changes seen by snapshots as facts of commits."""
     last = [
         _of(place)
         | {
@@ -248,15 +247,7 @@ UNDER_WAY = "under-way"
 
 @frozen
 class Polled:
-    """A poll.
-
-    Attributes:
-        number: its number, from 1.
-        snapshot: its snapshot.
-        rebalances: number of new rebalances.
-        report: the report.
-        figures: values for metrics.
-    """
+    """A poll."""
 
     number: int
     snapshot: Snapshot
@@ -350,13 +341,11 @@ class Polling:
         return dict(self._rebalances)
 
     def _next_record_ms(self, row: Row) -> int | None:
-        """Return the timestamp of the next record for a row of ``lag``."""
         behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])[0]
         told = time_lag_of(behind._asdict() | row | {"record_timestamp_ms": None})
         return row["at_ms"] - told["lag_ms"] if "lag_ms" in told else None
 
     def _replace(self, name: str, some: Iterable[Row]) -> None:
-        """Replace a table."""
         self._counts[name] = self._write(name, "last", some, REPLACED[name])
 
     def _append(self, name: str, some: Iterable[Row]) -> None:
@@ -375,7 +364,6 @@ class Polling:
 
 
 def _judged_lag(lag: Iterable[Row], found: Iterable[PartitionLag]) -> Iterator[Row]:
-    """Yield rows of ``lag`` with status and lag as time."""
     by_place = {(one.group_id, one.topic, one.topic_partition): one for one in found}
     for row in lag:
         one = by_place[row["group_id"], row["topic"], row["topic_partition"]]

@@ -254,7 +254,6 @@ def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def _lags_of_share_groups(snapshot: Snapshot) -> dict[tuple[str, str, int], int]:
-    """Return the lag of share groups that their coordinators returned."""
     groups = snapshot.groups.values()
     offsets = ((group.group_id, one) for group in groups for one in group.offsets or ())
     return {(group_id, one.topic, one.partition): one.lag for group_id, one in offsets if one.lag is not None}
@@ -388,8 +387,6 @@ class GroupFigures:
     """Totals of a group.
 
     Attributes:
-        type: group type.
-        rebalances: totals of rebalances.
         commits: number of changed offsets, and the time of the last one.
     """
 
@@ -414,10 +411,6 @@ class _Known:
         settled: the last view without a rebalance; None before.
         settled_ms: time before its request; None before.
         opened_ms: first sight of an unfinished rebalance, or None.
-        latest: the last view.
-        assignment_epoch: of the target assignment.
-        offsets: by topic and partition.
-        figures: totals.
     """
 
     figures: GroupFigures
@@ -489,7 +482,6 @@ class PolledGroups:
         return known
 
     def _take_offsets(self, known: _Known, group: GroupSnapshot, at_ms: int) -> None:
-        """Count offsets that are others than the last time."""
         if group.offsets is None:
             return
         found = {(one.topic, one.partition): one._replace(lag=None) for one in group.offsets}
@@ -502,7 +494,6 @@ class PolledGroups:
     def _take_view(
         self, group_id: str, known: _Known, view: GroupView, is_settled: bool, snapshot: Snapshot
     ) -> Iterator[Row]:
-        """Yield the row of the rebalance that is over, if one is."""
         if not is_settled:
             known.opened_ms = snapshot.at_ms if known.opened_ms is None else known.opened_ms
             return
@@ -534,7 +525,6 @@ class PolledGroups:
 
 
 def _differs(before: GroupView, after: GroupView) -> bool:
-    """Return whether a group has certainly rebalanced between two settled views."""
     if before.group_type != after.group_type or before.generation != after.generation:
         return True
     if before.group_type == CONSUMER:

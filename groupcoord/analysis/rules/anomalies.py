@@ -83,7 +83,6 @@ def about_groups(
 
 
 def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
-    """Yield groups that commit too often."""
     storms: defaultdict[Of, list[Row]] = defaultdict(list)
     for row in minutes.to_pylist():
         if row["commits"] > max(limits.storm_commits, row["partitions"] * limits.commits_per_minute):
@@ -120,7 +119,6 @@ def _moment(row: Row) -> int | None:
 def _peaks(
     events: Iterable[tuple[tuple[Any, ...], int, int]], window_ms: int, value_min: int, *, is_both: bool
 ) -> Iterator[_Peak]:
-    """Yield the moments with too many events in the window before."""
     by_subject: defaultdict[tuple[Any, ...], list[tuple[int, int, tuple[Any, ...]]]] = defaultdict(list)
     for of, at_ms, sign in events:
         by_subject[of[1:]].append((at_ms, sign, of))
@@ -155,7 +153,6 @@ def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
 
 
 def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator[Row]:
-    """Yield groups that rebalance too often."""
     events = []
     for row in rebalances:
         at_ms, before, after = _moment(row), row["from_generation"], row["to_generation"]
@@ -185,7 +182,6 @@ def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
 
 
 def _gathered(rows: Iterable[Row], names: Sequence[str]) -> Iterator[tuple[Row, list[Row]]]:
-    """Group rows by some columns; yield these with the rows."""
     found: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         found[tuple(row[name] for name in names)].append(row)
@@ -194,7 +190,6 @@ def _gathered(rows: Iterable[Row], names: Sequence[str]) -> Iterator[tuple[Row, 
 
 
 def _duplicate_owners(duplicates: Iterable[Row]) -> Iterator[Row]:
-    """Yield partitions that several members had at a time."""
     for common, some in _gathered(duplicates, ("log_partition", "group_id", "topic", "topic_partition")):
         first = min(some, key=lambda row: row["log_offset"])
         yield common | {
@@ -229,7 +224,6 @@ def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Th
 
 
 def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
-    """Yield clients of consumer groups that exceeded their rebalance timeout."""
     fenced = (row for row in memberships if row["end"] == REBALANCE_TIMEOUT)
     for common, some in _gathered(fenced, ("log_partition", "group_id", "client_id")):
         last_ms, evidence = max((row["ended_ms"], row["evidence"]) for row in some)
@@ -267,12 +261,8 @@ class LastCommits(NamedTuple):
     """The last commits of partitions, in columns.
 
     Attributes:
-        of: the partitions and groups.
         first_ms: time of the first of the last commits; ``last_ms`` of the last one.
-        commits: their number.
         lowest: lowest offset; above ``highest`` if all are tombstones.
-        highest: highest offset.
-        is_there: without a tombstone.
     """
 
     of: pa.Table
@@ -319,10 +309,6 @@ class _Found(NamedTuple):
         of: the partition and its group.
         rewinds: the number and times of rewinds, and the largest one.
         first_ms: time of the first of the last commits; ``last_ms`` of the last one.
-        commits: their number.
-        lowest: lowest offset.
-        highest: highest offset.
-        is_there: without a tombstone.
     """
 
     of: Row
@@ -336,7 +322,6 @@ class _Found(NamedTuple):
 
 
 def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Iterator[_Found]:
-    """Yield partitions that may have an anomaly."""
     of_rewinds = {tuple(row[name] for name in PARTITION): row for row in rewinds.to_pylist()}
     of, *columns = commits
     is_silent = has_stopped(commits.first_ms, commits.last_ms, now_ms) | stands_still(commits.lowest, commits.highest)
@@ -352,7 +337,6 @@ def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Itera
 def _never_committed(
     committed: Collection[Place], holders: Mapping[Place, Row], ends: Ends, now_ms: int, limits: Thresholds
 ) -> Iterator[Row]:
-    """Yield partitions with records and a long-time owner, but without a commit."""
     for place, holder in holders.items():
         since_ms, (group_id, topic, partition) = holder["since_ms"], place
         if place in committed or topic is None or holder["is_shared"] or since_ms is None:
@@ -420,7 +404,6 @@ class _Judge:
 
 
 def _rewind(rewinds: Row) -> Row:
-    """Return that a partition's committed offset went back."""
     return {
         "kind": OFFSET_REWIND,
         "status": REWIND,
@@ -439,8 +422,6 @@ class Share(NamedTuple):
     """Partitions of a member at the end of the log.
 
     Attributes:
-        member_id: the member.
-        client_id: its client id.
         partitions: number of partitions or tasks.
         unnamed: number of these with unknown topic names.
     """
@@ -456,8 +437,6 @@ class Shares(NamedTuple):
 
     Attributes:
         of: the group and its log partition.
-        type: group type.
-        members: its members.
         since_ms: start of the generation or epoch in milliseconds since 1970; None if unknown.
         uneven_since_ms: first of the last generations with uneven shares; None if the last one is even.
     """
@@ -502,7 +481,6 @@ def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
 def _shares(
     group: Row, members: list[Row], started_ms: Mapping[tuple[Any, ...], int | None], limits: Thresholds
 ) -> Shares | None:
-    """Return the shares of a group's members; None without members."""
     members.sort(key=lambda row: row["log_offset"])
     views = [
         list(some) for _, some in groupby(members, lambda row: (row["type"], row["generation"], row["log_offset"]))
@@ -554,7 +532,6 @@ def about_shares(
 def _group_never_committed(
     shares: Shares, work: _Work, now_ms: int, limits: Thresholds, *, has_ends: bool
 ) -> Iterator[Row]:
-    """Yield that a group has partitions, and no commit at all."""
     is_one_by_one = has_ends and shares.type != STREAMS
     counts = [one.unnamed if is_one_by_one else one.partitions for one in shares.members]
     if shares.type == SHARE or not any(counts) or shares.since_ms is None or shares.of["group_id"] in work.committed:
@@ -588,7 +565,6 @@ def _uneven(shares: Shares, work: _Work, now_ms: int, limits: Thresholds) -> Ite
 
 
 def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
-    """Yield that a group has more members than partitions."""
     idle = sum(not one.partitions for one in shares.members)
     partitions = sum(one.partitions for one in shares.members)
     is_shared = shares.type in (SHARE, STREAMS)  # members share partitions, or have copies of tasks
@@ -646,7 +622,6 @@ class _Going(NamedTuple):
     """Progress of a partition in its last commits.
 
     Attributes:
-        records: number of records.
         rate: records per millisecond; 0 if commits stand still.
         idle_since_ms: start of the standstill; None while offsets increase.
     """

@@ -143,7 +143,6 @@ def _row(group: Row, expiring_ms: list[int], is_pending: bool, now_ms: int | Non
 
 
 def _expiry_ms(group: Row, offset: Row, retention_ms: int) -> int | None:
-    """Return when an offset expires; None if it does not."""
     is_classic, is_empty = group["type"] == CLASSIC, group["state"] == _EMPTY
     protocol_type, subscribed = group["protocol_type"], group["subscribed_topics"]
     is_simple = protocol_type == ""
@@ -244,7 +243,6 @@ def _joined(parts: Iterable[object]) -> str:
 
 
 def _classic_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tuple[Row, Sequence[object]]]:
-    """Yield the last members of classic groups, with their fields."""
     # The last record has the members: the replacement of a static member repeats a generation.
     last: dict[str, int] = {}
     for row in found[GENERATION]:

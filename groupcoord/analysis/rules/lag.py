@@ -33,7 +33,6 @@ class Behind(NamedTuple):
         end: the row of the end; its values are None if unknown.
         lag: lag in records; None without an end, or with records but no commit.
         first: the first sample of the end; None without samples.
-        last: the last sample.
         before: the last sample at or below the committed offset, with the following one as ``next``.
         was_at_end: ``before`` is one of the last samples.
     """

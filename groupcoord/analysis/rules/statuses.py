@@ -108,7 +108,6 @@ class WindowCommit(NamedTuple):
     """A commit.
 
     Attributes:
-        at_ms: its time.
         committed_offset: the next offset to read.
         lag: lag to the end known then, or None.
     """
@@ -122,7 +121,6 @@ class EndOffsetSample(NamedTuple):
     """A sample of an end offset.
 
     Attributes:
-        at_ms: its time.
         end_offset: the offset after the last record.
     """
 
@@ -143,7 +141,6 @@ class TimeLag(NamedTuple):
 
     Attributes:
         lag_ms: how old the next record to read is, in milliseconds.
-        method: how that was found.
     """
 
     lag_ms: int

@@ -65,7 +65,6 @@ class Surroundings:
     Attributes:
         ended_ms: the latest time when the removed members left.
         ended_offset: the record that shows it.
-        last_commits: of the group.
         session_timeout_ms: for members without one in their record; None if unknown.
         is_complete: no record between the views was compacted.
         moved_coordinator: a new leader of the log partition wrote the later view.
@@ -89,8 +88,6 @@ class Departure:
 
     Attributes:
         end: :data:`LEAVE`, :data:`EXPIRY_OR_LEAVE` or another cause, or :data:`CONVERSION`.
-        confidence: from 0 to 1.
-        evidence: the reason as text.
     """
 
     end: str
@@ -103,13 +100,9 @@ class Explanation:
     """Causes of a rebalance, with confidence and membership changes.
 
     Attributes:
-        cause: the first of ``causes``.
         causes: all causes, each of :data:`CAUSES`.
         confidence: confidence in ``cause``, from 0 to 1.
-        joined: new members.
-        left: removed members.
         partitions_moved: number of partitions that changed or lost their owner.
-        evidence: the reasons as text.
         departures: the ends of removed members, by member id.
     """
 
@@ -219,7 +212,6 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
-    """Add the other reasons for the epoch; resolved patterns always count."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]
     # Topics that match a pattern for the first time are new to the group as well.
     told = resolved or ([] if found else notes)
@@ -235,7 +227,6 @@ def _conclude(
     after: GroupView,
     around: Surroundings,
 ) -> None:
-    """Choose the cause, and lower the confidence if generations may be missing."""
     explanation.causes = [cause for cause, _ in found] or [UNKNOWN]
     explanation.cause = explanation.causes[0]
     explanation.confidence = found[0][1] if found else 0.0
@@ -261,7 +252,6 @@ def partitions_moved(before: GroupView, after: GroupView) -> int:
 def _departure(
     before: GroupView, went: list[MemberView], around: Surroundings, explanation: Explanation
 ) -> tuple[str, float]:
-    """Return the cause that holds for all of the removed members."""
     for member in went:
         departure = explanation.departures[member.member_id] = _departure_of(before, member, around)
         explanation.evidence.append(departure.evidence)
@@ -331,7 +321,6 @@ def _last_commit(before: GroupView, member: MemberView, around: Surroundings) ->
 
 
 def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
-    """Describe changed subscriptions of remaining members, without changes that every rejoin makes."""
     old = {member.identity: member for member in before.members.values()}
     told = []
     for member in after.members.values():
@@ -349,7 +338,6 @@ def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
 
 
 def _changed_votes(before: GroupView, after: GroupView) -> list[str]:
-    """Describe remaining members that selected another server-side assignor."""
     old = {member.identity: member.assignor for member in before.members.values()}
     return [
         f"{member.name} asks for assignor {member.assignor or 'none'}, before for {old[member.identity] or 'none'}"
@@ -368,7 +356,6 @@ def _is_tied(group: GroupView) -> bool:
 def _without_change(
     before: GroupView, after: GroupView, around: Surroundings, explanation: Explanation
 ) -> list[tuple[str, float]]:
-    """Explain a generation with the same members and subscriptions."""
     revoked = {m.member_id: len(m.owned - m.assigned) for m in before.members.values() if m.owned - m.assigned}
     if revoked:
         names = _names(before.members[member_id] for member_id in revoked)

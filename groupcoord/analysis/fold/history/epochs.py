@@ -35,10 +35,7 @@ class Kip848Types(NamedTuple):
     Attributes:
         group_type: Kafka's name of the type.
         group: the group's record, with its epoch.
-        member: the member's metadata.
         target_epoch: the epoch of the target assignment.
-        target: a member's target assignment.
-        current: a member's current assignment.
         others: records whose change is a reason for a new epoch.
         first_epoch: of a group and its target assignment without records (Kafka 4.4).
         stable, unrevoked: numbers of member states: assigned its target, and revoking.
@@ -117,9 +114,6 @@ class EpochGroup:
     Topics are ids in Kafka's text form, since their names may follow later in the log.
 
     Attributes:
-        types: its group type.
-        epoch: of the group.
-        assignment_epoch: of the target assignment.
         last_view: the group at the start of its epoch; None before the first one.
         newcomers: members that joined in this epoch.
         duplicates: partitions assigned to two members at a time; the reader clears it.

@@ -75,8 +75,6 @@ class OpenRebalance:
     Attributes:
         before: the group before it; None if unknown.
         began: the group at the start of its epoch.
-        notes: other reasons.
-        moved: another coordinator wrote it.
         commits: the last ones of removed members; later commits of their partitions are by others.
         ended_ms: when every member had its target assignment; None before.
     """
@@ -94,10 +92,7 @@ class GroupFold:
     """Fold of the records of one group.
 
     Attributes:
-        group_id: the group.
-        log_partition: of its records.
         options: facts that are not in its records.
-        last_offset: of the last record.
     """
 
     group_id: str
@@ -262,7 +257,6 @@ class GroupFold:
         )
 
     def _first_view(self, view: GroupView, before: GroupView | None) -> None:
-        """Apply the first view of a group, also after a deletion."""
         is_new = self._is_new(view) or (before is not None and view.generation <= 1)
         self._is_first = False
         if not view.members and view.generation == 0:
@@ -367,7 +361,6 @@ class GroupFold:
         self._trace = None
 
     def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
-        """Apply the group's own record: a new epoch, or its tombstone."""
         if value is None:
             # Groups are deleted when they are empty. With members, the last KIP-848 member left a group of others.
             last = self._close_epoch(modern, log_offset)
@@ -488,7 +481,6 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": after.at_ms, "ended_ms": _ended_ms(after)}))
 
     def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
-        """Return the row of a rebalance."""
         if self._trace is not None:
             self._trace.settle(explanation.departures, after.log_offset)
             self._take_trace()

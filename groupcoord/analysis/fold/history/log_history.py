@@ -45,11 +45,9 @@ class HistoryRow(NamedTuple):
     """A row of a group's history.
 
     Attributes:
-        group_id: the group.
         log_partition: of its records; None if unknown.
         log_offset: of the record that shows it; for kind ``group`` the group's last record.
         log_timestamp_ms: of that record; None if it was compacted.
-        kind: one of :data:`KINDS`.
         values: the columns of the pipeline's table of this kind.
     """
 
@@ -65,9 +63,6 @@ class GroupRecord(NamedTuple):
     """A record of a group or of a member.
 
     Attributes:
-        log_offset: its offset.
-        timestamp_ms: its timestamp.
-        key: its key.
         value: its value; None for a tombstone.
         leader_epoch: leader epoch of its batch; None if unknown.
     """
@@ -84,7 +79,6 @@ class LastCommit(NamedTuple):
 
     Attributes:
         log_offset: its offset in the log.
-        timestamp_ms: its timestamp.
         place: topic and partition; None in a transaction, whose member may be gone before the marker.
     """
 
@@ -230,7 +224,6 @@ class _Gathered:
 
     Attributes:
         entries: its records, and the last commits between them.
-        topic_names: by topic id.
     """
 
     entries: list[GroupRecord | LastCommit] = field(factory=list)

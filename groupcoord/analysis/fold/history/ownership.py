@@ -57,11 +57,9 @@ class Move:
     """A partition with a new target owner.
 
     Attributes:
-        epoch: of the target assignment.
         assignor: selected by most members; None for the brokers' default.
         from_member: the previous target owner; None without one.
         to_member: the new target owner; None without one.
-        reason: one of :data:`REASONS`.
         decided_ms: timestamp of the target assignment.
         released_ms: when its owner had revoked it.
         log_offset: of the record of the target assignment's epoch.
@@ -85,9 +83,6 @@ class Revocation:
 
     Attributes:
         member: the member at that time.
-        epoch: its epoch then.
-        asked_ms: start of the revocation.
-        log_offset: of its record.
         ended_ms: when the member was removed; None before.
     """
 
@@ -268,7 +263,6 @@ class Ownership:
     # ------------------------------------------------------------ rows
 
     def _give_up_on(self, partition: TopicPartition) -> None:
-        """Finish a move that was superseded or not completed."""
         move = self._under_way.pop(partition, None)
         if move is not None:
             self._done(partition, move, None)
@@ -343,7 +337,6 @@ class Membership:
     Attributes:
         view: the last view of the member.
         began: how it started; None before the start of the log.
-        began_ms: when.
         replaced: member id that it replaced.
         first_epoch: first member epoch; ``last_epoch`` is the last one.
         away_ms: when a static member left temporarily; None while present.
@@ -367,7 +360,6 @@ class GroupTrace:
     """Trace of one group, record by record, next to its :class:`EpochGroup`.
 
     Attributes:
-        types: its group type.
         inherited: member ids of the classic group before its upgrade, without a record since.
         inherited_epoch: its last classic generation; -1 without one.
         complete_from: compaction has removed nothing from this offset of the log partition on.
@@ -401,7 +393,6 @@ class GroupTrace:
 
     @property
     def _has_owners(self) -> bool:
-        """A partition is one member's at a time."""
         return self.types.group_type != SHARE
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:

@@ -27,10 +27,7 @@ class MemberSubscription:
 
     Attributes:
         topics: their names; None if unreadable.
-        owned: owned partitions (KIP-429).
         owned_generation: their generation; -1 if absent (KIP-792).
-        rack_id: None if absent (KIP-881).
-        user_data: data of the assignor.
     """
 
     topics: frozenset[str] | None = None
@@ -85,29 +82,18 @@ class MemberView:
     """A member at one moment.
 
     Attributes:
-        member_id: its id.
         instance_id: its id as a static member (KIP-345), or None.
-        client_id: its client id.
-        client_host: its host.
         rebalance_timeout_ms: time to rejoin, or to revoke partitions.
         session_timeout_ms: its session timeout; None for a broker setting.
         topics: subscribed topic names; None if unreadable.
-        topic_regex: subscribed pattern (KIP-848).
-        rack_id: its rack.
         owned: owned partitions in its JoinGroup (KIP-429).
         owned_generation: their generation; -1 if absent (KIP-792).
-        user_data: data of its assignor.
-        assigned: target assignment.
         held: current assignment, since the record at ``held_since``.
-        held_since: offset of that record.
         metadata: the subscription's bytes, of classic members.
         epoch: member epoch (KIP-848); -1 in a classic group.
         alive_ms: its last sign of life in the log.
         assignor: selected server-side assignor (KIP-848), or None.
-        pending: partitions pending revocation (KIP-848).
         revoking_ms: start of the revocation, or None.
-        standby: standby tasks (KIP-1071).
-        warmup: warm-up tasks.
     """
 
     member_id: str
@@ -150,15 +136,10 @@ class GroupView:
     """A group at one moment.
 
     Attributes:
-        group_type: :data:`CLASSIC` or another.
-        generation: generation or epoch.
         protocol_type: ``consumer``, ``connect``, ...; None before the first member.
         protocol: the assignor; None without members, or if each member selects one.
-        leader: of a classic group.
         members: by member id, in log order.
         at_ms: end of the generation's join phase, or start of the epoch.
-        log_offset: of its record.
-        log_timestamp_ms: of its record.
     """
 
     group_type: str

@@ -38,10 +38,7 @@ class _Seen:
     """Counts of a share-partition.
 
     Attributes:
-        log_offset: of its last record.
         first_ms: timestamp of the first record; ``last_ms`` of the last one.
-        redeliveries: deliveries after the first.
-        archived: archived records.
         snapshots: snapshot records; ``updates`` are update records.
         last: its state, also after a deletion; None before the first.
         is_deleted: its last record is a tombstone.

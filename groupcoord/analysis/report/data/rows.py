@@ -169,14 +169,12 @@ def _told(kind: str, rows: Sequence[Row]) -> str:
 
 
 def _places(rows: Sequence[Row], by: str) -> str:
-    """Return the worst partition and the number of others as text."""
     worst, more = max(rows, key=lambda row: _weight(row, by)), len(rows) - 1
     others = f" and {more:,} more {'partition' if more == 1 else 'partitions'}" if more else ""
     return f"{worst['topic']}:{worst['topic_partition']}{others}"
 
 
 def _weight(row: Row, by: str = "value") -> tuple[int, str, int]:
-    """Return a sort key for the worst row; names decide between equals."""
     return (row.get(by) or 0, row.get("topic") or "", -(row.get("topic_partition") or 0))
 
 

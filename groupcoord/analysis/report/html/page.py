@@ -91,7 +91,6 @@ def report_page(report: Report) -> str:
 
 
 def _span(report: Report) -> str:
-    """Return the time span of the log as a sentence."""
     first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
     if first_ms is None or last_ms is None:
         return ""
@@ -143,7 +142,6 @@ def _inputs(report: Report) -> Html:
 
 
 def _doubts(report: Report) -> list[Html]:
-    """Return notes on possible gaps in the totals."""
     found, notes = report.overview, []
     unclear = sum(row.rebalances for row in report.causes if row.cause == UNKNOWN)
     if unclear and report.polls is None:
@@ -209,7 +207,6 @@ def _rows(share: MemberShare) -> Iterator[tuple[str, ...]]:
 
 
 def _member(share: MemberShare) -> Html:
-    """Return the member's name and totals."""
     who = text("nobody") if share.client_id is None else name(share.client_id)
     host = f"{share.client_host.lstrip('/')}, " if share.client_host else ""
     behind = "" if share.lag is None else f", {share.lag:,} behind"
@@ -414,7 +411,6 @@ def _card(place: int, story: GroupStory, report: Report, axis: Axis | None) -> H
 
 
 def _words(story: GroupStory, report: Report) -> Html:
-    """Return the story, in which moments stay on one line."""
     told = joined((text(sentence) for sentence in story_of(story, report.overview.last_timestamp_ms)), " ")
     return Html(_TIME.sub(lambda found: element("time", found[0]), told))
 
@@ -427,7 +423,6 @@ def _picture(story: GroupStory, axis: Axis | None) -> Html:
 
 
 def _epochs(story: GroupStory, axis: Axis) -> Html:
-    """Return the picture of group, target and member epochs."""
     if not story.epochs:
         return EMPTY
     names = (("group epoch", "epoch-group"), ("target epoch", "epoch-target"), ("lowest member epoch", "epoch-member"))

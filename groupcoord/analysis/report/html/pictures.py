@@ -37,12 +37,7 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800
 
 @frozen
 class Axis:
-    """Time from left to right.
-
-    Attributes:
-        start_ms: at the left.
-        end_ms: at the right.
-    """
+    """Time from left to right."""
 
     start_ms: int
     end_ms: int
@@ -318,7 +313,6 @@ def _edges(axis: Axis, bins: Bins, place: int) -> tuple[float, float]:
 
 
 def _round_up(highest: int) -> int:
-    """Return the round number at the top of a scale."""
     if highest <= 4:
         return max(highest, 1)
     size: int = 10 ** (len(str(highest)) - 1)
@@ -326,7 +320,6 @@ def _round_up(highest: int) -> int:
 
 
 def _levels(highest: int, top: float, floor: float) -> Html:
-    """Return the lines and numbers of a vertical scale."""
     most = _round_up(highest)
     parts = []
     for level in sorted({0, most // 2, most}):

@@ -496,7 +496,6 @@ def behind_told(stands: Standing) -> str:
 
 
 def _all_is_well(report: Report) -> Html:
-    """Return the text for a report without anomalies."""
     if report.overview.groups == 0:
         return EMPTY
     known = []
