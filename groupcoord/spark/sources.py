@@ -412,13 +412,14 @@ class LogDataSource(DataSource):
 
     Options of every table:
 
-    - ``path`` (the argument of ``load()``) or ``paths`` (a JSON array), and ``storage_options`` (a JSON object for fsspec)
+    - ``path`` (the argument of ``load()``) or ``paths`` (a JSON array)
+    - ``storage_options``: a JSON object for fsspec
     - ``table``: ``records``, the default, or one of :data:`FOLDED_TABLES`
     - ``partitions`` (numbers separated by commas) and ``exclude_groups`` (a JSON array)
     - ``timestamps``: true adds a timestamp to each point in time
 
-    For records only: ``columns`` (separated by commas, since Spark does not pass the columns it needs to a Python source),
-    ``raw_bytes``, ``split_bytes``, and for streams ``max_bytes``.
+    For records only: ``columns`` (separated by commas, since Spark does not pass the columns it needs to a Python
+    source), ``raw_bytes``, ``split_bytes``, and for streams ``max_bytes``.
     """
 
     @classmethod
@@ -557,8 +558,8 @@ class ClusterDataSource(DataSource):
 
     Options:
 
-    - ``bootstrap.servers``, ``command.config`` (a properties file on every machine), and client settings with the prefix
-      ``kafka.``
+    - ``bootstrap.servers``, and client settings with the prefix ``kafka.``
+    - ``command.config``: a properties file on every machine
     - ``topic``: a copy of ``__consumer_offsets``
     - those of :class:`LogDataSource` for records, without paths, and for streams ``max_offsets``
     """
