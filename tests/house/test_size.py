@@ -14,7 +14,7 @@ from .sources import Source, comments, sources
 
 BOUNDS = {
     "groupcoord": {"code": 77_367, "files": 710, "words": 204_618},
-    "tests": {"code": 64_050, "files": 654, "words": 103_200},
+    "tests": {"code": 64_120, "files": 654, "words": 103_300},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
