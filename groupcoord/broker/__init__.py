@@ -3,7 +3,7 @@
 :class:`Connection` takes bytes and gives bytes; :mod:`groupcoord.host` runs it on asyncio.
 """
 
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
@@ -22,4 +22,5 @@ __all__ = [
     "TopicFileError",
     "TopicRegistry",
     "TransactionLogError",
+    "make_broker",
 ]

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Set
 from itertools import accumulate
 from typing import Any
 
-from groupcoord.broker.answering import Handler
 from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
@@ -23,7 +22,6 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, WireRequest, decode_request
 from groupcoord.wire.api import Answered
-from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 ENTRIES_AT_ONCE = 10_000
 """Entries that a request may hold which is handled in one step, unless :data:`ENTRIES_MAX` has another number."""
@@ -35,17 +33,10 @@ ENTRIES_MAX: Mapping[type, int] = {
     ConsumerGroupHeartbeat: 20_000,
     StreamsGroupHeartbeat: 25_000,
     SyncGroup: 100_000,
-    ShareFetch: 100_000,
-    ShareAcknowledge: 100_000,
 }
 
 _ERRORS = dict.fromkeys((OffsetCommit, TxnOffsetCommit), ErrorCode.UNKNOWN_SERVER_ERROR)
 """Errors other than INVALID_REQUEST: that of an append that is too large."""
-
-
-def handled_in_portions(handlers: Mapping[type, Handler]) -> frozenset[type]:
-    """Return the requests whose handlers let others have their turn, at least where they hold many entries."""
-    return frozenset(request for request, handler in handlers.items() if "Work[" in handler.__annotations__["return"])
 
 
 def entry_limit(request: type, in_portions: Set[type]) -> int | None:

@@ -10,23 +10,36 @@ from __future__ import annotations
 
 import logging
 import struct
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import GeneratorType
 from typing import Any, Protocol, TypeVar
 
-from groupcoord.broker.work import Awaited, Job, Timed, Turns, Work, run_in_executor
+from groupcoord.broker.bounds import decode_bounded
+from groupcoord.broker.work import (
+    Awaited,
+    Job,
+    Timed,
+    Token,
+    Turns,
+    Work,
+    deliver_replies,
+    do_in_place,
+    run_in_executor,
+)
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import Node
 from groupcoord.core.router.authorization import Principal
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
-    WireRequest,
     WireResponse,
     decode_request,
     encode_response,
     encode_response_parts,
 )
-from groupcoord.wire.api import Answered
 from groupcoord.wire.broker_messages import FetchResponse
 from groupcoord.wire.produce import names_few
 
@@ -51,10 +64,6 @@ OUTPUT_PORTION_BYTES = 256 * 1024
 
 OUTPUT_LIMIT_BYTES = 1024 * 1024
 """No further request is handled while this many bytes of answers have not been taken."""
-
-
-DecodeLarge = Callable[[bytes, str], tuple[RequestHeader, WireRequest, Answered | None]]
-"""Decodes the frame of a client at a host; returns the request's refusal as well, if it is too large to be handled."""
 
 
 class Interceptor(Timed, Protocol):
@@ -82,33 +91,92 @@ class Interceptor(Timed, Protocol):
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 
-class RequestHandler(Protocol):
-    """Whoever answers the requests of connections, in turns: a :class:`~groupcoord.broker.broker.Broker`.
+class Dispatcher(ABC):
+    """What connections need of a broker: its dispatch table, turns, and the connections with output.
+
+    Args:
+        turns: the connections whose requests wait.
+        handlers: the handler of each request type; all others go to the coordinator.
+        coordinator: the group coordinator.
+        in_steps: the request types that may hold any number of entries.
 
     Attributes:
-        dirty: connections that have something to say.
-        turns: connections whose requests wait.
-        now_s: the stopwatch.
-        start_job: does a job, or has it done by somebody else, and then says that it is done.
-        interceptor: looks at requests before they are handled; None: nobody does.
-        decode_large: decodes a request, and returns its refusal as well if it is too large to be handled.
+        dirty: connections with output, for :meth:`take_dirty`.
+        turns: the connections whose requests wait, for :meth:`run_turn`.
+        now_s: a monotonic clock in seconds.
+        start_job: runs a job, in place by default, or in another thread.
+        interceptor: sees requests before they are handled, and responses; None by default.
     """
 
-    dirty: list[Connection]
     interceptor: Interceptor | None
-    turns: Turns
-    now_s: Callable[[], float]
-    start_job: Callable[[Job], None]
-    decode_large: DecodeLarge
 
-    def handle(self, connection: Connection, request: Any) -> None:
-        """Answer a request, now or later."""
+    def __init__(
+        self,
+        turns: Turns,
+        handlers: dict[type, Handler],
+        coordinator: GroupCoordinator,
+        in_steps: frozenset[type],
+    ) -> None:
+        self.coordinator = coordinator
+        self.dirty: list[Connection] = []
+        self.turns = turns
+        self.now_s = turns.now_s
+        self.start_job: Callable[[Job], None] = do_in_place
+        self.interceptor = None
+        self.decode_large = partial(decode_bounded, in_steps)
+        self._handlers = handlers
 
+    def submit(self, request: Any, token: Token, principal: Principal) -> None:
+        """Pass a request to the group coordinator; the token gets the response, now or later."""
+        self.coordinator.submit(request, token, principal)
+        deliver_replies(self.coordinator)
+
+    @abstractmethod
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection."""
+        """Release what is kept for a connection that was closed."""
 
     def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
-        """Return what is made instead of a connection of the usual type."""
+        """Return the type of new connections; subclasses may derive from the usual type."""
+        return usual
+
+    def handle(self, connection: Connection, request: Any) -> None:
+        """Handle a decoded request of a connection."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            coordinator = self.coordinator
+            coordinator.submit(request, connection, connection.principal)
+            deliver_replies(coordinator)
+            return
+        response: Any = handler(connection, request)
+        if type(response) is GeneratorType:
+            work: Work[WireResponse | None] = response
+            try:
+                awaited = next(work)
+            except StopIteration as done:  # nearly always
+                response = done.value
+            else:
+                connection.answer_when_done(work, awaited)
+                return
+        if response is not None:  # None: it comes later, was sent already, or is not expected
+            connection.answer(response)
+
+    def take_dirty(self) -> list[Connection]:
+        """Return the connections that have output or must be closed, each once, and clear the list."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def run_turn(self) -> bool:
+        """Handle waiting requests, of one connection after the other, for some milliseconds.
+
+        Returns:
+            True if more are waiting.
+        """
+        return self.turns.run()
+
+    def handle_waiting(self) -> None:
+        """Handle all waiting requests, however long it takes: for hosts without other work."""
+        while self.turns.run():
+            pass
 
 
 class Connection:
@@ -168,7 +236,7 @@ class Connection:
         "software",
     )
 
-    def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
+    def __init__(self, broker: Dispatcher, client_host: str, principal: Principal, max_request_bytes: int) -> None:
         self.client_host = client_host
         self.principal = principal
         self.nodes: Mapping[int, Node] | None = None
@@ -534,6 +602,10 @@ class Connection:
         work, self._work, self._awaited = self._work, None, None
         if work is not None and not self._is_working:
             work.close()
+
+
+Handler = Callable[[Connection, Any], WireResponse | Work[WireResponse | None] | None]
+"""Handles a request of a connection. None: the response comes later, was sent already, or is not expected."""
 
 
 def _bad_size(size: int, prefix: bytes, limit: str) -> str:

@@ -53,6 +53,19 @@ class Token(Protocol):
         """Take the answer."""
 
 
+class Replying(Protocol):
+    """A coordinator that collects responses with the tokens of their requests."""
+
+    def take_replies(self) -> Iterable[tuple[Any, Any]]:
+        """Return the collected pairs of token and response, once."""
+
+
+def deliver_replies(coordinator: Replying) -> None:
+    """Pass each response that a coordinator has collected to the token of its request."""
+    for token, response in coordinator.take_replies():
+        token.answer(response)
+
+
 class Timed(Protocol):
     """A part of a broker that waits for moments."""
 

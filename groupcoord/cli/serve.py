@@ -17,8 +17,8 @@ import typer
 from attrs import evolve
 
 import groupcoord
-from groupcoord.broker.broker import Broker
-from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.broker import Broker, make_broker
+from groupcoord.broker.configs.brokers import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
@@ -296,8 +296,8 @@ class _Pages(NamedTuple):
 
 def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
     with ExitStack() as stack:
-        make_broker, request_log = _observed(opening.clock) if pages.control_port is not None else (Broker, None)
-        servers = NodeServers(opening.storage, opening.clock, told, sockets, make_broker)
+        new_broker, request_log = _observed(opening.clock) if pages.control_port is not None else (make_broker, None)
+        servers = NodeServers(opening.storage, opening.clock, told, sockets, new_broker)
         stack.callback(servers.forget)
         servers.prepare()
         pages = pages._replace(request_log=request_log)
@@ -308,7 +308,7 @@ def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
     from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 
     request_log = RequestLog(clock.now_ms)
-    return partial(ObservedBroker, request_log=request_log), request_log
+    return partial(make_broker, broker_type=partial(ObservedBroker, request_log=request_log)), request_log
 
 
 def _serve_in_cluster(

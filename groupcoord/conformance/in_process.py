@@ -54,7 +54,7 @@ class InProcessTarget:
 
     def start(self, settings: Settings, nodes: int = 1) -> InProcessServer:
         """Create a broker, or several nodes, with these settings."""
-        from groupcoord.broker.broker import Broker
+        from groupcoord.broker.broker import make_broker
         from groupcoord.broker.configs.groups import GroupConfigs
         from groupcoord.broker.records.topic_data import TopicData
         from groupcoord.broker.security.security import Security, split_properties
@@ -76,8 +76,8 @@ class InProcessTarget:
         data, producer_ids = TopicData(config, clock, topics), ProducerIds()
         numbers = itertools.count(1)
 
-        def make_broker(**changes: Any) -> Broker:
-            return Broker(
+        def new_broker(**changes: Any) -> Broker:
+            return make_broker(
                 config=config,
                 clock=clock,
                 log_store=log_store,
@@ -91,8 +91,8 @@ class InProcessTarget:
             )
 
         if nodes == 1:
-            return InProcessServer(make_broker, clock)
-        return InProcessServer(lambda: InProcessNodes(nodes, make_broker, data, producer_ids), clock)
+            return InProcessServer(new_broker, clock)
+        return InProcessServer(lambda: InProcessNodes(nodes, new_broker, data, producer_ids), clock)
 
 
 class InProcessNodes:

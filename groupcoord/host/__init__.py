@@ -1,6 +1,6 @@
 """Asyncio host: sockets around a :class:`~groupcoord.broker.Broker`, and its composition from settings."""
 
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
@@ -21,4 +21,5 @@ __all__ = [
     "TopicFileError",
     "TopicRegistry",
     "TransactionLogError",
+    "make_broker",
 ]

@@ -11,11 +11,13 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import NodeData
 from groupcoord.broker.work import Token
 from groupcoord.clock import Clock
@@ -81,9 +83,17 @@ class LeasedBroker(Broker):
 
     has_told = False
 
-    def _submit(self, request: Any, token: Token, principal: Principal) -> None:
+    def handle(self, connection: Connection, request: Any) -> None:
+        if type(request) not in self._handlers:
+            self._note_lease()
+        super().handle(connection, request)
+
+    def submit(self, request: Any, token: Token, principal: Principal) -> None:
+        self._note_lease()
+        super().submit(request, token, principal)
+
+    def _note_lease(self) -> None:
         self.has_told = self.has_told or not self.coordinator.is_lease_over
-        super()._submit(request, token, principal)
 
     def deliver_replies(self) -> None:
         """See :class:`~groupcoord.broker.broker.Broker`."""
@@ -152,12 +162,13 @@ class ClusterNode:
         self._participant: Participant | None = None
         self._known: dict[str, NodeAddress] = {}
         broker = storage.broker(
-            LeasedBroker,
+            partial(make_broker, broker_type=LeasedBroker),
             clock=clock,
             node=node,
             nodes=Nodes(self._leadership, storage.topics),
             data=NodeData(storage.data, self._leadership, node.node_id),
         )
+        assert isinstance(broker, LeasedBroker)
         self.server = ClusterServer(broker, sockets)
         self.coordinator = broker.coordinator
         own = {

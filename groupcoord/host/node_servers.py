@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
 from groupcoord.broker.records.topic_data import NodeData
@@ -86,7 +86,7 @@ class NodeServers:
         clock: Clock,
         nodes: Sequence[Node],
         sockets: Sequence[Sockets],
-        make_broker: Callable[..., Broker] = Broker,
+        make_broker: Callable[..., Broker] = make_broker,
     ) -> None:
         self.running: dict[int, Server] = {}
         self.on_start: Callable[[Server], None] = lambda server: None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
-from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.configs.brokers import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData

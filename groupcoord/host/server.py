@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
@@ -69,34 +69,6 @@ def kafka_host(address: str) -> str:
     return "/" + ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
-class PeerHost(Protocol):
-    """Where a socket was accepted: a :class:`~groupcoord.host.server.Server`.
-
-    Attributes:
-        broker: whose clients they are.
-        loop: the event loop.
-        log: where it is told why connections are closed.
-        turn_handle: the turn that will come; None if there is none.
-    """
-
-    broker: Broker
-    loop: asyncio.AbstractEventLoop
-    log: RateLimitedLogger
-    turn_handle: asyncio.Handle | None
-
-    def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
-        """Return a connection for a socket, or None if it is refused."""
-
-    def forget(self, connection: Connection) -> None:
-        """A connection is closed."""
-
-    def flush(self) -> None:
-        """Send what there is to say."""
-
-    def flush_soon(self) -> None:
-        """Send what there is to say when all sockets were read, and handle what waits."""
-
-
 class Peer(asyncio.Protocol):
     """One socket of a server.
 
@@ -105,7 +77,7 @@ class Peer(asyncio.Protocol):
         listener: the name of its listener, if there are several.
     """
 
-    def __init__(self, server: PeerHost, listener: str = "") -> None:
+    def __init__(self, server: Server, listener: str = "") -> None:
         self._server = server
         self.listener = listener
         self._drain_timer: asyncio.TimerHandle | None = None
@@ -318,7 +290,7 @@ class TlsPeer(Peer):
     """
 
     def __init__(
-        self, server: PeerHost, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
+        self, server: Server, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
     ) -> None:
         super().__init__(server, listener)
         self._incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -655,13 +627,14 @@ class Server:
                 peer = self._peers.get(connection)
                 if peer is not None:
                     peer.flush(now_s)
-        if broker.may_wake_earlier() or self._timer is None:
-            self._set_timer()
+        deadline_ms = broker.nearer_deadline_ms()
+        if self._timer is None:
+            deadline_ms = broker.next_deadline_ms()
+        self._set_timer(deadline_ms)
         if broker.turns.waiting:
             self.flush_soon()
 
-    def _set_timer(self) -> None:
-        deadline_ms = self.broker.next_deadline_ms()
+    def _set_timer(self, deadline_ms: int | None) -> None:
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
             self._wake_at(deadline_ms)
 
@@ -670,7 +643,7 @@ class Server:
         if self.broker.dirty or self.broker.turns.waiting:
             self.flush_soon()
         else:
-            self._set_timer()
+            self._set_timer(self.broker.next_deadline_ms())
 
     def clock_has_leapt(self) -> None:
         """Send pending responses and set the timer again, because the broker's clock was advanced."""

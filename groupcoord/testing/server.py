@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from groupcoord.broker.broker import Broker
-from groupcoord.broker.configs.administered import Administered
+from groupcoord.broker.broker import Broker, make_broker
+from groupcoord.broker.configs.brokers import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
@@ -403,7 +403,7 @@ class ServerThread(FaultWords, Assertions):
             secure=secure,
             users=users or {},
             advertised_port=advertised_port,
-            make_broker=partial(ObservedBroker, request_log=self._request_log),
+            make_broker=partial(make_broker, broker_type=partial(ObservedBroker, request_log=self._request_log)),
         )
         self._log_tap = LogTap()
         self.asyncio = AsyncServer(self)

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from tests.attack.fuzz import Conversation, expected_of
 from tests.attack.layouts import CLIENT_ID, Layout, every_layout, layout, repeated
 from tests.attack.mutations import Mutator
@@ -64,7 +64,7 @@ def test_a_conversation_follows_from_its_number() -> None:
 
 def test_no_frame_does_harm() -> None:
     """A broker answers a mutated request or has its connection closed for a reason; it never fails inside."""
-    broker = Broker(config=Config(), clock=ManualClock(1_000), log_store=MemoryLogStore())
+    broker = make_broker(config=Config(), clock=ManualClock(1_000), log_store=MemoryLogStore())
     broker.coordinator.load_all()
     outcomes: Counter[str] = Counter()
     for frame in made(3, LAYOUTS, FRAME_COUNT):

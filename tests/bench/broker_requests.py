@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord import Config, SystemClock
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.entities import encode_request
@@ -45,7 +45,7 @@ def start(directory: Path) -> Broker:
     with topics.edit() as edit:
         edit.create(TOPIC, 100)
     config = Config(group_initial_rebalance_delay_ms=0)
-    return Broker(config=config, clock=SystemClock(), log_store=SegmentLogStore(directory), topics=topics)
+    return make_broker(config=config, clock=SystemClock(), log_store=SegmentLogStore(directory), topics=topics)
 
 
 def join(broker: Broker) -> list[Member]:

@@ -8,11 +8,16 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.answering import table_of
 from groupcoord.broker.broker import DEFAULT_NODE
 from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.records.requests import DataRequests
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.records.fetch import FetchRequests
+from groupcoord.broker.records.list_offsets import (
+    answer_delete_records,
+    answer_list_offsets,
+    answer_offset_for_leader_epoch,
+)
+from groupcoord.broker.records.produce import ProduceRequests
+from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
@@ -21,11 +26,14 @@ from groupcoord.core.router.authorization import UNRESTRICTED, Permissions
 from groupcoord.records.batches import encode_batch
 from groupcoord.storage.data_directory import DataDirectory
 from groupcoord.wire.broker_messages import (
+    DeleteRecords,
     Fetch,
     FetchedPartitionData,
     FetchPartition,
     FetchResponse,
     FetchTopic,
+    ListOffsets,
+    OffsetForLeaderEpoch,
     Produce,
     ProducedPartition,
     ProducePartition,
@@ -103,8 +111,15 @@ class DataWorld:
             edit.create(OFFSETS_TOPIC, 50)
         directory = None if path is None else DataDirectory(path, descriptors_max=8)
         self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
-        self.requests = DataRequests(self.data, lambda _: permissions, verify, SOLE)
-        self._handlers = table_of(self.requests)
+        leaders = CurrentLeaders(SOLE, self.data)
+        self.requests = FetchRequests(self.data, lambda _: permissions, leaders)
+        self._handlers: dict[type, Any] = {
+            Fetch: self.requests.fetch,
+            Produce: ProduceRequests(self.data, lambda _: permissions, verify, None).produce,
+            ListOffsets: lambda _, request: answer_list_offsets(request, self.data, permissions),
+            OffsetForLeaderEpoch: lambda _, request: answer_offset_for_leader_epoch(request, self.data, permissions),
+            DeleteRecords: lambda _, request: answer_delete_records(request, self.data, permissions),
+        }
 
     def send(self, request: Any) -> FakeConnection:
         """Send a request on a new connection."""

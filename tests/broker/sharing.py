@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -151,7 +151,7 @@ class SharingWorld:
         self.initialize()
 
     def _start(self) -> Broker:
-        return Broker(
+        return make_broker(
             config=self.config,
             clock=self.clock,
             log_store=MemoryLogStore(),

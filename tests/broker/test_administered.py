@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster import quotas as quotas_module
 from groupcoord.broker.cluster.features import FeatureFileError, Features
 from groupcoord.broker.cluster.quotas import FILE_NAME, QuotaFileError, Quotas
-from groupcoord.broker.configs.administered import Administered
-from groupcoord.broker.configs.brokers import BrokerConfigFileError, BrokerConfigs
+from groupcoord.broker.configs.brokers import Administered, BrokerConfigFileError, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetricsFileError
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
@@ -37,7 +36,7 @@ class Asked:
 
     def __init__(self, administered: Administered | None = None) -> None:
         self.clock = ManualClock()
-        self.broker = Broker(
+        self.broker = make_broker(
             config=Config(), clock=self.clock, log_store=MemoryLogStore(), administered=administered or Administered()
         )
         self.broker.topics.ensure("orders", 1)

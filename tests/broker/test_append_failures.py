@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.groups.loading import PAUSE_MS
 from groupcoord.log_store import AppendTimedOutError, LogStoreError, RecordTooLargeError, StorageError
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
@@ -21,7 +21,7 @@ class Host:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.store = MemoryLogStore()
         self.clock = ManualClock(1_000_000)
-        self.broker = Broker(config=Config(offsets_topic_num_partitions=3), clock=self.clock, log_store=self.store)
+        self.broker = make_broker(config=Config(offsets_topic_num_partitions=3), clock=self.clock, log_store=self.store)
         with self.broker.topics.edit() as edit:
             edit.create("orders", 1)
         self._caplog = caplog

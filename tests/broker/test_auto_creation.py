@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.router.authorization import Operation, Resource
 from groupcoord.wire.broker_messages import Metadata, TopicReference
@@ -20,7 +20,7 @@ def broker(denied: Denied | None = None, **settings: object) -> Broker:
     def authorize(_: object, operation: Operation, resource: Resource) -> bool:
         return (operation, resource.name) not in (denied or set())
 
-    return Broker(
+    return make_broker(
         config=Config(**settings),  # type: ignore[arg-type]
         clock=ManualClock(),
         log_store=MemoryLogStore(),

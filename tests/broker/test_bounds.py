@@ -14,8 +14,8 @@ import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker import connection as connection_module
-from groupcoord.broker.bounds import ENTRIES_AT_ONCE, arrays_of, entry_limit, handled_in_portions, holds_more
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.bounds import ENTRIES_AT_ONCE, arrays_of, entry_limit, holds_more
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.security import Security
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -218,7 +218,7 @@ class BoundedBroker:
                 edit.create(f"orders{number}", 1)
         clock = ManualClock(1_790_000_000_000)
         security = Security(clock, None, PROPERTIES | ACLS, {})
-        self.broker = Broker(
+        self.broker = make_broker(
             config=Config(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0),
             clock=clock,
             log_store=MemoryLogStore(),
@@ -314,7 +314,7 @@ NAMES = (
 
 @functools.cache
 def in_portions() -> frozenset[type]:
-    return handled_in_portions(BoundedBroker().broker._handlers)
+    return frozenset(BoundedBroker().broker._parts.handlers_in_steps())
 
 
 CASES = [

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.records.fetch import STALE_WAITS_LIMIT
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
@@ -31,7 +31,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def broker(clock: ManualClock) -> Broker:
-    broker = Broker(config=Config(), clock=clock, log_store=MemoryLogStore())
+    broker = make_broker(config=Config(), clock=clock, log_store=MemoryLogStore())
     with broker.topics.edit() as edit:
         edit.create("t", 2)
     return broker
@@ -72,7 +72,7 @@ def test_waits_of_peers_that_left_are_not_kept(broker: Broker) -> None:
         connection = broker.connect("/127.0.0.1")
         feed(connection, fetch(1, "t", 0, 2**31 - 1))
         connection.close()
-    assert len(broker._data_requests.waits._queue) <= 2 * STALE_WAITS_LIMIT
+    assert len(broker._parts.fetch_requests.waits._queue) <= 2 * STALE_WAITS_LIMIT
 
 
 def test_deleting_a_topic_deletes_its_offsets(broker: Broker) -> None:
@@ -94,14 +94,14 @@ def test_the_offsets_topic_has_the_id_of_the_store() -> None:
     class KnowingStore(MemoryLogStore):
         topic_id = UUID(int=5)
 
-    broker = Broker(config=Config(), clock=ManualClock(), log_store=KnowingStore())
+    broker = make_broker(config=Config(), clock=ManualClock(), log_store=KnowingStore())
     assert broker.topics.topic_id(OFFSETS_TOPIC) == UUID(int=5)
 
 
 def test_a_log_partition_that_stays_broken(caplog: pytest.LogCaptureFixture) -> None:
     """Loading again is tried, its failure is logged, and nothing else happens."""
     store = MemoryLogStore()
-    broker = Broker(config=Config(offsets_topic_num_partitions=1), clock=ManualClock(), log_store=store)
+    broker = make_broker(config=Config(offsets_topic_num_partitions=1), clock=ManualClock(), log_store=store)
     with broker.topics.edit() as edit:
         edit.create("t", 1)
     store.fail_next(AppendTimedOutError())
@@ -126,5 +126,5 @@ def test_close_closes_the_store() -> None:
             self.is_closed = True
 
     store = ClosableMemoryStore()
-    Broker(config=Config(), clock=ManualClock(), log_store=store).close()
+    make_broker(config=Config(), clock=ManualClock(), log_store=store).close()
     assert store.is_closed

@@ -27,7 +27,7 @@ from groupcoord.config.group_settings import (
 )
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.router.authorization import CLUSTER, Permissions
-from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
+from groupcoord.host import GroupConfigFileError, GroupConfigs, TopicRegistry, make_broker
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
@@ -302,7 +302,9 @@ def test_a_new_topic_has_the_settings_it_was_made_with() -> None:
 
 def test_the_offsets_topic_says_that_it_is_compacted() -> None:
     """The host makes it with the settings that Kafka makes it with."""
-    broker = Broker(config=Config(offsets_topic_segment_bytes=2**20), clock=ManualClock(), log_store=MemoryLogStore())
+    broker = make_broker(
+        config=Config(offsets_topic_segment_bytes=2**20), clock=ManualClock(), log_store=MemoryLogStore()
+    )
     topic = broker.topics.get(OFFSETS_TOPIC)
     assert topic is not None
     assert topic.configs == {
@@ -341,7 +343,9 @@ def test_topics_that_can_not_be_written(tmp_path: Path) -> None:
 def test_the_coordinator_asks_the_host() -> None:
     """What an administrator sets for a group is what its members are told from then on, and when sessions end."""
     configs, clock = GroupConfigs(Config()), ManualClock()
-    coordinator = Broker(config=Config(), clock=clock, log_store=MemoryLogStore(), group_configs=configs).coordinator
+    coordinator = make_broker(
+        config=Config(), clock=clock, log_store=MemoryLogStore(), group_configs=configs
+    ).coordinator
     join = ConsumerGroupHeartbeat(
         "g", "m", rebalance_timeout_ms=60_000, subscribed_topic_names=("orders",), topic_partitions=()
     )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, OUTPUT_PORTION_BYTES
 from groupcoord.broker.topics.registry import TopicRegistry
 from tests.broker.driving import drain, feed
@@ -32,12 +32,12 @@ from tests.tables import as_one_test
 LIMIT = 20_000
 
 
-def make_broker(**config: int) -> Broker:
+def new_broker(**config: int) -> Broker:
     topics = TopicRegistry()
     with topics.edit() as edit:
         edit.create("t", 3)
     settings = {"group_initial_rebalance_delay_ms": 1_000, "socket_request_max_bytes": LIMIT, **config}
-    return Broker(config=Config(**settings), clock=ManualClock(), log_store=MemoryLogStore(), topics=topics)
+    return make_broker(config=Config(**settings), clock=ManualClock(), log_store=MemoryLogStore(), topics=topics)
 
 
 def advance(broker: Broker, duration_ms: int) -> None:
@@ -66,7 +66,7 @@ REQUESTS = st.lists(
 @settings(max_examples=200, deadline=None)
 def test_any_chunking_gives_the_same_answers(requests: list[bytes], sizes: list[int]) -> None:
     """How the network cuts the stream makes no difference."""
-    broker = make_broker(auto_create_topics_enable=False)  # what isn't there stays so
+    broker = new_broker(auto_create_topics_enable=False)  # what isn't there stays so
     whole = broker.connect("/127.0.0.1")
     one_by_one = b""
     for request in requests:
@@ -83,7 +83,7 @@ def test_any_chunking_gives_the_same_answers(requests: list[bytes], sizes: list[
 
 def test_requests_wait_behind_a_join() -> None:
     """While a join waits, nothing behind it is handled; then all is answered in order. Other connections go on."""
-    broker = make_broker()
+    broker = new_broker()
     waiting, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
     feed(waiting, join(1) + heartbeat(2)[:7])
     feed(waiting, heartbeat(2)[7:] + metadata(3, "t"))
@@ -118,7 +118,7 @@ def test_requests_wait_behind_a_join() -> None:
 @pytest.mark.parametrize("cut", [None, 3])
 def test_bytes_that_are_no_request_end_the_connection(data: bytes, reason: str, cut: int | None) -> None:
     """There is one clear reason, earlier answers are still given, and nothing after it is looked at."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, heartbeat(1) + data[:cut])
     feed(connection, data[cut:] if cut else b"")
@@ -133,7 +133,7 @@ def test_bytes_that_are_no_request_end_the_connection(data: bytes, reason: str, 
 
 def test_a_request_of_exactly_the_limit_is_taken() -> None:
     """The limit counts the request without its length, as in Kafka."""
-    connection = make_broker().connect("/127.0.0.1")
+    connection = new_broker().connect("/127.0.0.1")
     empty = len(frame(3, 1, 1, b"\x00\x00\x00\x01" + string(""))) - 4
     request = metadata(1, "x" * (LIMIT - empty))
     assert len(request) - 4 == LIMIT
@@ -145,7 +145,7 @@ def test_a_request_of_exactly_the_limit_is_taken() -> None:
 
 def test_a_huge_length_allocates_nothing() -> None:
     """A length of 2 GB in four bytes is refused by looking at it."""
-    connection = make_broker(socket_request_max_bytes=2**31 - 1).connect("/127.0.0.1")
+    connection = new_broker(socket_request_max_bytes=2**31 - 1).connect("/127.0.0.1")
     feed(connection, struct.pack(">i", 2**31 - 1))
     assert connection.closing is None
     assert connection.wants_reading
@@ -155,7 +155,7 @@ def test_a_huge_length_allocates_nothing() -> None:
 @settings(max_examples=300, deadline=None)
 def test_garbage_never_raises(garbage: bytes) -> None:
     """Whatever a peer sends, a connection answers, waits for more or is to be closed, but is not an internal error."""
-    connection = make_broker().connect("/127.0.0.1")
+    connection = new_broker().connect("/127.0.0.1")
     feed(connection, garbage)
     feed(connection, blob(garbage))
     assert connection.closing is None or "internal" not in connection.closing
@@ -163,7 +163,7 @@ def test_garbage_never_raises(garbage: bytes) -> None:
 
 def test_reading_stops_when_too_much_waits() -> None:
     """Behind an unanswered request only so much is kept; once it is answered all of it is handled."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, join(0))
     count = 0
@@ -178,7 +178,7 @@ def test_reading_stops_when_too_much_waits() -> None:
 
 def test_output_that_nobody_takes_stops_the_handling() -> None:
     """Requests with large answers are handled as fast as their answers are taken, all of them in the end."""
-    broker = make_broker()
+    broker = new_broker()
     with broker.topics.edit() as edit:
         edit.create("large", 5_000)
     connection = broker.connect("/127.0.0.1")
@@ -198,7 +198,7 @@ def test_output_that_nobody_takes_stops_the_handling() -> None:
 
 def test_a_paused_connection_handles_nothing() -> None:
     """Between pause and resume requests only pile up."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     connection.pause()
     feed(connection, heartbeat(1))
@@ -212,7 +212,7 @@ def test_a_paused_connection_handles_nothing() -> None:
 
 def test_a_closed_connection_is_forgotten() -> None:
     """The answer to a request of a peer that is gone goes nowhere, and its waiting Fetch wakes nobody."""
-    broker = make_broker()
+    broker = new_broker()
     joined, fetching = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
     before_ms = broker.next_deadline_ms()
     feed(fetching, fetch(1, "t", 0, 10))
@@ -228,7 +228,7 @@ def test_a_closed_connection_is_forgotten() -> None:
 
 def test_a_bug_ends_one_connection(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """An unexpected exception is logged with its traceback and closes the connection it happened on, no other."""
-    broker = make_broker()
+    broker = new_broker()
     unlucky, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
 
     def explode(*_: Any) -> None:
@@ -247,7 +247,7 @@ def test_a_bug_ends_one_connection(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 
 def test_an_answer_that_can_not_be_encoded_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     """A wrong answer is our bug: logged, and the connection is closed instead of hanging."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, join(1))
     connection.answer(object())  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.share.coordination import FIRST_PAUSE_MS, TRIES_MAX, Persister
 from groupcoord.broker.share.share_partitions import LedPartition, SharePartitions
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -59,7 +59,7 @@ class Jobs:
         self.clock = ManualClock(1_700_000_000_000)
         topics = TopicRegistry()
         topics.ensure("jobs", 8)
-        self.broker = Broker(
+        self.broker = make_broker(
             config=Config(num_partitions=3, errors_deadletterqueue_auto_create_topics_enable=True),
             clock=self.clock,
             log_store=MemoryLogStore(),
@@ -181,11 +181,11 @@ def test_letters_hold_the_record_and_where_it_is_from() -> None:
 def test_a_disk_that_fails_is_tried_again(failures: Callable[[Jobs, Exception | None], None]) -> None:
     """After a pause, with the records that were given up meanwhile behind them, and each once."""
     jobs = Jobs()
-    jobs.broker.may_wake_earlier()
+    jobs.broker.nearer_deadline_ms()
     failures(jobs, FailedLogError("the disk is gone"))
     for offset in (0, 2, 3):
         jobs.reject(offset)
-    assert jobs.broker.may_wake_earlier()
+    assert jobs.broker.nearer_deadline_ms() is not None
     assert jobs.broker.next_deadline_ms() == jobs.clock.now_ms() + FIRST_PAUSE_MS
     failures(jobs, None)
     assert (jobs.contents(), jobs.archived) == ([], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.topics.registry import CREATION_MS
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
@@ -16,7 +16,7 @@ REPARTITION = InternalTopic("app-by-key-repartition", 2, 1)
 
 
 def broker(**options: object) -> Broker:
-    return Broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore(), **options)  # type: ignore[arg-type]
+    return make_broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore(), **options)  # type: ignore[arg-type]
 
 
 def asked(coordinator: GroupCoordinator, *topics: InternalTopic, principal: str = "User:app") -> dict[str, str]:
@@ -85,12 +85,12 @@ def test_a_coordinator_without_a_host_makes_none() -> None:
 def test_a_topic_that_was_deleted_comes_back_a_moment_later() -> None:
     """Meanwhile it is asked for once, as of Kafka's controller; what is wrong with it is reported afterwards."""
     clock = ManualClock(0)
-    server = Broker(config=Config(), clock=clock, log_store=MemoryLogStore())
+    server = make_broker(config=Config(), clock=clock, log_store=MemoryLogStore())
     asked(server.coordinator, CHANGELOG)
     with server.topics.edit() as edit:
         edit.delete(CHANGELOG.name)
     assert server.coordinator._host.answer(CreateInternalTopics(0, "app", (CHANGELOG,), "User:app")) is None
-    assert server.may_wake_earlier()
+    assert server.nearer_deadline_ms() is not None
     clock.advance(CREATION_MS - 1)
     server.tick()
     assert server.topics.get(CHANGELOG.name) is None

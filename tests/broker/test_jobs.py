@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Answer, Job, Work, do_whole, each, each_long, run_in_executor
 from groupcoord.errors import InvariantError
@@ -34,13 +34,13 @@ def describe(correlation_id: int, count: int = COUNT, length: int | None = None)
     return frame(15, 0, correlation_id, names)
 
 
-def make_broker() -> Broker:
-    return Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore(), topics=TopicRegistry())
+def new_broker() -> Broker:
+    return make_broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore(), topics=TopicRegistry())
 
 
 @pytest.fixture
 def broker() -> Broker:
-    return make_broker()
+    return new_broker()
 
 
 def test_answers_keep_their_order(broker: Broker) -> None:
@@ -169,7 +169,7 @@ def test_a_server_ends_while_a_job_is_done(loop_factory: Callable[[], asyncio.Ab
         may_end.wait(20)
 
     async def test() -> None:
-        server = Server(make_broker(), port=0)
+        server = Server(new_broker(), port=0)
         await server.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(describe(1))

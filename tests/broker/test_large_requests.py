@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.connection import LARGE_REQUEST_BYTES, Connection
 from groupcoord.broker.records.produce import MANY_APPENDS
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -53,11 +53,11 @@ def produce_of(records: bytes, acks: int) -> bytes:
     return frame(0, 3, 1, body)
 
 
-def make_broker(**config: int) -> Broker:
+def new_broker(**config: int) -> Broker:
     topics = TopicRegistry()
     with topics.edit() as edit:
         edit.create(TOPIC, 1_000)
-    return Broker(config=Config(**config), clock=ManualClock(NOW_MS), log_store=MemoryLogStore(), topics=topics)
+    return make_broker(config=Config(**config), clock=ManualClock(NOW_MS), log_store=MemoryLogStore(), topics=topics)
 
 
 def end_offset(broker: Broker, index: int = 0) -> int:
@@ -83,7 +83,7 @@ def never_ending(broker: Broker) -> None:
 
 def test_a_large_produce_is_answered_at_once() -> None:
     """It names one partition, so it waits for no turn and no job; its log holds what a small one's does."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     assert connection.receive_data(large(1))
     assert not connection.is_busy
@@ -94,7 +94,7 @@ def test_a_large_produce_is_answered_at_once() -> None:
 @pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, 900])
 def test_many_partitions_let_others_go_in_between(count: int) -> None:
     """A Produce of more partitions than a few is read by a job; all are handled while others are answered."""
-    broker = make_broker()
+    broker = new_broker()
     jobs = LateJobs(broker)
     never_ending(broker)
     busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
@@ -114,7 +114,7 @@ def test_many_partitions_let_others_go_in_between(count: int) -> None:
 
 def test_a_topic_that_goes_meanwhile() -> None:
     """What is left of a Produce whose topic is deleted at another's turn is refused, and makes no new log."""
-    broker = make_broker()
+    broker = new_broker()
     never_ending(broker)
     connection = broker.connect("/127.0.0.1")
     connection.receive_data(of_many_partitions(1, 60))
@@ -147,7 +147,7 @@ def test_records_that_are_looked_into_let_others_go_in_between(records: bytes, i
     """Where a compacted topic wants keys, of many records or of compressed ones, however few bytes those are."""
     assert is_divided == (is_compressed(records) or len(records) > SHORT_BYTES)
     assert len(gzipped(keyed(500))) < SHORT_BYTES
-    broker = make_broker()
+    broker = new_broker()
     with broker.topics.edit() as edit:
         edit.configure(TOPIC, {"cleanup.policy": "compact"})
     jobs = LateJobs(broker)
@@ -169,7 +169,7 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
     """However a large Produce is cut, alone or with requests around it, answers and log are the same."""
     request = large(2) if count == 1 else of_many_partitions(2, count)
     stream = heartbeat(1) + request + large(3, b"w") + heartbeat(4)
-    whole = make_broker()
+    whole = new_broker()
     connection = whole.connect("/127.0.0.1")
     feed(connection, stream)
     expected = drain(connection), log_of(whole)
@@ -178,7 +178,7 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
     ends = (begin, begin + 4, end, end + 4, len(stream) - len(heartbeat(4)))
     cuts = sorted({edge + shift for edge in ends for shift in range(-2, 3)} | {begin + LARGE_REQUEST_BYTES})
     for first, second in zip(cuts, [*cuts[len(cuts) // 2 :], *cuts[: len(cuts) // 2]], strict=True):
-        broker = make_broker()
+        broker = new_broker()
         connection = broker.connect("/127.0.0.1")
         low, high = min(first, second), max(first, second)
         for piece in (stream[:low], stream[low:high], stream[high:]):
@@ -188,7 +188,7 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
 
 def test_large_ones_behind_each_other() -> None:
     """Those that a producer has in flight are handled in order, whatever else waits."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, b"".join(large(number, bytes([number])) for number in range(5)) + heartbeat(5))
     assert correlation_ids(drain(connection)) == list(range(6))
@@ -199,7 +199,7 @@ def test_large_ones_behind_each_other() -> None:
 
 def test_what_is_claimed_takes_no_memory() -> None:
     """Who says that 100 MiB will come, and sends a little of it, takes no more than that."""
-    connection = make_broker().connect("/127.0.0.1")
+    connection = new_broker().connect("/127.0.0.1")
     tracemalloc.start()
     connection.receive_data(struct.pack(">i", 100 * 1024 * 1024) + bytes(1_000))
     connection.receive_data(bytes(100_000))
@@ -212,7 +212,7 @@ def test_what_is_claimed_takes_no_memory() -> None:
 def test_a_large_request_that_is_none() -> None:
     """One that is cut short inside, or is of a version that isn't served, closes the connection with a reason."""
     for body, reason in ((large(1)[8 + 4 :], "Produce version 3"), (b"\xff\xff" + bytes(LARGE), "of version 2")):
-        broker = make_broker()
+        broker = new_broker()
         connection = broker.connect("/127.0.0.1")
         version = 3 if "version 3" in reason else 2
         feed(connection, frame(0, version, 1, body[: LARGE - 3_000]))
@@ -223,7 +223,7 @@ def test_a_large_request_that_is_none() -> None:
 
 def test_acks_of_large_ones() -> None:
     """Without acks there is no answer, and what comes behind is handled."""
-    broker = make_broker()
+    broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, produce(TOPIC, 0, [b"v" * LARGE], NOW_MS, acks=0).encode())
     feed(connection, heartbeat(2))
@@ -236,7 +236,7 @@ def test_a_peer_that_leaves_in_mid_request(loop_factory: Callable[[], asyncio.Ab
     """Nothing of a request that did not come whole is written, and its connection is forgotten."""
 
     async def test() -> None:
-        broker = make_broker()
+        broker = new_broker()
         async with Server(broker, port=0) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(large(1) + large(2)[:-1])
@@ -286,7 +286,7 @@ def test_a_connection_type_sees_large_ones() -> None:
         def tick(self, now_ms: int) -> None:
             """Nothing is due."""
 
-    broker = make_broker()
+    broker = new_broker()
     broker.interceptor = Taker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, large(1))

@@ -10,10 +10,9 @@ import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.broker import connection as connection_module
-from groupcoord.broker.answering import table_of
 from groupcoord.broker.connection import OUTPUT_PORTION_BYTES
 from groupcoord.broker.groups import requests as group_requests
-from groupcoord.broker.groups.requests import MANY_OFFSETS, GroupRequests, OffsetFetches
+from groupcoord.broker.groups.requests import MANY_OFFSETS, OffsetFetches
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Work, do_whole
 from groupcoord.core.router.authorization import Operation, Principal, Resource
@@ -225,7 +224,7 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
         limit_portions(monkeypatch, size)
         broker = make_world().broker
         if size > 1:  # the coordinator gets what it would be asked for in portions
-            for kind in table_of(GroupRequests(broker.coordinator, broker._submit, broker.topics, print)):
+            for kind in broker._parts._group_steps():
                 del broker._handlers[kind]
         connection = broker.connect("/127.0.0.1")
         feed(connection, wire_frame(api_key, version, body))

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS, TOPIC_DEFINITIONS
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -33,7 +33,7 @@ class NotingBroker:
         self.topics = TopicRegistry()
         self.topics.ensure("orders", 1)
         config = Config() if config is None else config
-        self.broker = Broker(config=config, clock=ManualClock(), log_store=MemoryLogStore(), topics=self.topics)
+        self.broker = make_broker(config=config, clock=ManualClock(), log_store=MemoryLogStore(), topics=self.topics)
         self.connection = self.broker.connect("/10.0.0.7")
 
     def lines_after(self, *requests: object) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster.administration import answer_describe_log_dirs
 from groupcoord.broker.records.list_offsets import (
     answer_delete_records,
@@ -59,7 +59,7 @@ class OffsetsTopic:
     def __init__(self, store: LogStore, topics: TopicRegistry | None = None, **settings: Any) -> None:
         self.clock = ManualClock(START_MS)
         config = Config(offsets_topic_num_partitions=1, **settings)
-        self.broker = Broker(config=config, clock=self.clock, log_store=store, topics=topics)
+        self.broker = make_broker(config=config, clock=self.clock, log_store=store, topics=topics)
         self.broker.topics.ensure("t", 1)
         self.broker.transactions.verify_writer = lambda writer: ErrorCode.NONE  # type: ignore[method-assign]
         self.data = self.broker.data
@@ -78,7 +78,7 @@ class OffsetsTopic:
     def send(self, offset: int = 0, **fields: Any) -> FakeConnection:
         connection = FakeConnection()
         request = fetch_of(part(fetch_offset=offset), name=OFFSETS_TOPIC, **{"max_wait_ms": 0, **fields})
-        connection.answer(do_whole(self.broker._data_requests.fetch(connection, request)))  # type: ignore[arg-type]
+        connection.answer(do_whole(self.broker._parts.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
         return connection
 
     def fetch(self, offset: int = 0, **fields: Any) -> FetchedPartitionData:

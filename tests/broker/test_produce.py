@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.produce import NO_DATA
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -72,7 +72,7 @@ def test_repetitions(world: DataWorld) -> None:
 
 @pytest.fixture
 def connection() -> Connection:
-    broker = Broker(config=Config(records_enable=False), clock=ManualClock(), log_store=MemoryLogStore())
+    broker = make_broker(config=Config(records_enable=False), clock=ManualClock(), log_store=MemoryLogStore())
     with broker.topics.edit() as edit:
         edit.create("t", 2)
     return broker.connect("/127.0.0.1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.transactions.requests import answer_list_transactions
 from groupcoord.broker.work import do_whole
 from groupcoord.storage.log.memory_log import PartitionLog
@@ -30,7 +30,7 @@ class TransactionalProducer:
 
     def __init__(self) -> None:
         self.clock = ManualClock(START_MS)
-        self.broker = Broker(config=Config(), clock=self.clock, log_store=MemoryLogStore())
+        self.broker = make_broker(config=Config(), clock=self.clock, log_store=MemoryLogStore())
         self.broker.topics.ensure("t", 2)
         self.sequences = [0, 0]
         self.producer_id = self.producer_epoch = -1
@@ -58,7 +58,7 @@ class TransactionalProducer:
         )
         topic = ProduceTopic("t", NO_ID, (ProducePartition(index, records),))
         request = Produce((topic,), transactional_id=WRITER, adds_partitions=adds_partitions)
-        response: Any = do_whole(self.broker._data_requests.produce(FakeConnection(), request))  # type: ignore[arg-type]
+        response: Any = do_whole(self.broker._handlers[Produce](FakeConnection(), request))  # type: ignore[arg-type]
         produced: ProducedPartition = response.topics[0].partitions[0]
         self.sequences[index] += produced.error_code is ErrorCode.NONE
         return produced

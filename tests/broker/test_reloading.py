@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import Config, LoadError, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.groups.loading import LONGEST_PAUSE_MS
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse
 from groupcoord.log_store import LogRecord
@@ -31,9 +31,9 @@ class BrokenStore(MemoryLogStore):
         return iter(super().read(partition))
 
 
-def make_broker(store: MemoryLogStore) -> tuple[Broker, ManualClock]:
+def new_broker(store: MemoryLogStore) -> tuple[Broker, ManualClock]:
     clock = ManualClock(1_000_000)
-    return Broker(config=Config(offsets_topic_num_partitions=COUNT), clock=clock, log_store=store), clock
+    return make_broker(config=Config(offsets_topic_num_partitions=COUNT), clock=clock, log_store=store), clock
 
 
 def status_names(broker: Broker) -> list[str]:
@@ -54,7 +54,7 @@ def error_of(broker: Broker, partition: int) -> str:
 
 def test_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
     """Groups of a broken partition are told NOT_COORDINATOR, all others are served; one line for each is logged."""
-    broker, _ = make_broker(BrokenStore(p0="f0 is corrupt at position 7: bad", p2="f2 is gone"))
+    broker, _ = new_broker(BrokenStore(p0="f0 is corrupt at position 7: bad", p2="f2 is gone"))
     assert status_names(broker) == ["FAILED", "ACTIVE", "FAILED"]
     assert [error_of(broker, partition) for partition in range(COUNT)] == [
         "NOT_COORDINATOR",
@@ -71,13 +71,13 @@ def test_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
 def test_nothing_to_serve() -> None:
     """If not one partition can be loaded there is no broker."""
     with pytest.raises(LoadError, match="log partition 1"):
-        make_broker(BrokenStore(p0="x", p1="y", p2="z"))
+        new_broker(BrokenStore(p0="x", p1="y", p2="z"))
 
 
 def test_retries_get_rarer(caplog: pytest.LogCaptureFixture) -> None:
     """The pause doubles from a second to a minute; trying again and failing alike is not logged again."""
     store = BrokenStore(p1="broken")
-    broker, clock = make_broker(store)
+    broker, clock = new_broker(store)
     store.tries.clear()
     tried_s = []
     for second in range(1, 300):
@@ -99,7 +99,7 @@ def test_retries_get_rarer(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_repaired_partition_is_served_again(caplog: pytest.LogCaptureFixture) -> None:
     """The next try that succeeds is logged, and a later failure is tried again at short intervals, as the first was."""
     store = BrokenStore(p1="broken")
-    broker, clock = make_broker(store)
+    broker, clock = new_broker(store)
     for _ in range(4):
         clock.advance(LONGEST_PAUSE_MS)
         broker.reload_failed()
@@ -109,4 +109,4 @@ def test_a_repaired_partition_is_served_again(caplog: pytest.LogCaptureFixture) 
     assert broker.coordinator.status(1) is PartitionStatus.ACTIVE
     (again,) = messages(caplog, logging.WARNING)
     assert "log partition 1" in again
-    assert broker._reloading._failures == {}
+    assert broker._parts.loading._failures == {}

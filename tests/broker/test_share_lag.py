@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import NodeData, TopicData
@@ -98,7 +98,7 @@ def brokers(data: TopicData) -> list[Broker]:
     store, leadership = MemoryLogStore(), Leadership(Node(node_id, "host", node_id) for node_id in (1, 2))
     nodes = Nodes(leadership, data.topics, data)
     found = [
-        Broker(
+        make_broker(
             config=data.config,
             clock=data.clock,
             log_store=store,
@@ -148,7 +148,7 @@ def test_each_node_is_woken_earlier_for_a_part_that_all_share(brokers: list[Brok
     assert share is not None
 
     def woken() -> list[bool]:
-        return [broker.may_wake_earlier() for broker in brokers]
+        return [broker.nearer_deadline_ms() is not None for broker in brokers]
 
     woken()
     assert woken() == [False, False]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
@@ -218,7 +218,7 @@ def test_markers_of_nobody(client: ProducerClient) -> None:
 def open_on_disk(directory: Path, clock: ManualClock) -> ProducerClient:
     """Start a broker on a directory, as ``groupcoord serve`` does."""
     store, topics = SegmentLogStore(directory), TopicRegistry(directory)
-    broker = Broker(
+    broker = make_broker(
         config=Config(),
         clock=clock,
         log_store=store,

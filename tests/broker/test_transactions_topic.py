@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster.administration import answer_describe_log_dirs
 from groupcoord.broker.records.list_offsets import answer_delete_records, answer_list_offsets
 from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_delete_topics
@@ -71,7 +71,7 @@ def client(world: TransactionWorld) -> ProducerClient:
 def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) -> ProducerClient:
     """Start a broker on a directory, as ``groupcoord serve`` does."""
     config, topics = Config(**settings), TopicRegistry(directory)
-    broker = Broker(
+    broker = make_broker(
         config=config,
         clock=clock or ManualClock(1_000),
         log_store=open_log_store(directory, config),
@@ -86,7 +86,7 @@ def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) 
 def fetch(client: ProducerClient, offset: int = 0, **fields: Any) -> FakeConnection:
     connection = FakeConnection()
     request = fetch_of(part(PARTITION, fetch_offset=offset), name=TRANSACTIONS_TOPIC, **{"max_wait_ms": 0, **fields})
-    connection.answer(do_whole(client.broker._data_requests.fetch(connection, request)))  # type: ignore[arg-type]
+    connection.answer(do_whole(client.broker._parts.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
     return connection
 
 
@@ -198,7 +198,7 @@ def test_it_is_made_when_a_coordinator_is_looked_for(world: TransactionWorld) ->
         (may_not_describe_ids, CoordinatorType.TRANSACTION, False),
         (None, CoordinatorType.TRANSACTION, True),
     ):
-        broker = Broker(config=Config(), clock=world.clock, log_store=world.store, authorize=authorize)
+        broker = make_broker(config=Config(), clock=world.clock, log_store=world.store, authorize=authorize)
         broker.handle(FakeConnection(), FindCoordinator(key_type, (WRITER,)))  # type: ignore[arg-type]
         topic = broker.topics.get(TRANSACTIONS_TOPIC)
         assert (topic is not None) is is_made

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore, Ticket
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.log import ProducerIds
@@ -163,7 +163,7 @@ class TransactionWorld:
         """Start a broker on what there is."""
         settings.setdefault("transaction_abort_timed_out_transaction_cleanup_interval_ms", CHECK_INTERVAL_MS)
         config = Config(**settings)
-        broker = Broker(
+        broker = make_broker(
             config=config,
             clock=self.clock,
             log_store=self.store,

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker, anonymous
+from groupcoord.broker.broker import anonymous, make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.router.authorization import Authorize
@@ -94,7 +94,7 @@ class WireWorld:
         with topics.edit() as edit:
             edit.create("t", PARTITION_COUNT)
             edit.create("u", 1)
-        self.broker = Broker(
+        self.broker = make_broker(
             config=Config(**settings),
             clock=self.clock,
             log_store=MemoryLogStore(),

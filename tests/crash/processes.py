@@ -157,10 +157,10 @@ def _warm_up() -> None:
     import groupcoord.host.metrics
     import groupcoord.storage.stores.segments  # noqa: F401
     from groupcoord import Config, ManualClock, MemoryLogStore
-    from groupcoord.broker.broker import Broker
+    from groupcoord.broker.broker import make_broker
     from groupcoord.cli import main
 
-    broker = Broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore())
+    broker = make_broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore())
     connection = broker.connect("/127.0.0.1")
     for request in (
         client.offset_fetch("g"),

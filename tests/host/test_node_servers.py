@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.clock import SystemClock
 from groupcoord.config import Config
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
@@ -20,7 +20,7 @@ NODES = {1, 2, 3}
 def cluster_of_three() -> NodesUnderTest:
     """Return three nodes that don't run yet."""
     topics = {"orders": 3}
-    return NodesUnderTest(Config(), topics, None, SystemClock(), nodes=3, secure={}, users={}, make_broker=Broker)
+    return NodesUnderTest(Config(), topics, None, SystemClock(), nodes=3, secure={}, users={}, make_broker=make_broker)
 
 
 def known(servers: NodeServers) -> list[set[int]]:

@@ -15,7 +15,7 @@ import pytest
 
 from groupcoord import Config, MemoryLogStore, SystemClock
 from groupcoord.broker import work as work_module
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.log_lines import BURST
 from groupcoord.core.messages import Node
@@ -52,7 +52,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
 async def serving(
     store: MemoryLogStore | None = None, *, send_buffer_bytes: int | None = None, **config: int
 ) -> AsyncIterator[Server]:
-    broker = Broker(
+    broker = make_broker(
         config=Config(**config),
         clock=SystemClock(),
         log_store=store or MemoryLogStore(),

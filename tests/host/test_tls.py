@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from groupcoord import Config, ConfigError, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.security.security import Security
 from groupcoord.core.messages import Node
 from groupcoord.host import server as server_module
@@ -70,7 +70,7 @@ def run_with_server(
 
     async def run() -> None:
         clock = ManualClock(1_000)
-        broker = Broker(
+        broker = make_broker(
             config=Config(offsets_topic_num_partitions=1, **config),
             clock=clock,
             log_store=MemoryLogStore(),

@@ -47,7 +47,7 @@ class SegmentFileTarget(InProcessTarget):
         def make_broker() -> Broker:
             self._store.close()
             self._store = SegmentLogStore(self._store.directory)
-            return Broker(
+            return make_broker(
                 config=config,
                 clock=clock,
                 log_store=self._store,

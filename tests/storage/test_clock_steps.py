@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.host.opening import open_log_store
 from groupcoord.messages import (
@@ -42,7 +42,7 @@ class SteppedTime:
 
 
 def open_broker(directory: Path, clock: Clock) -> Broker:
-    broker = Broker(
+    broker = make_broker(
         config=CONFIG,
         clock=clock,
         log_store=open_log_store(directory, CONFIG),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, SystemClock
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
@@ -384,7 +384,7 @@ def test_the_host_compacts_in_the_background(tmp_path: Path) -> None:
     config = Config(offsets_topic_num_partitions=1, log_cleaner_backoff_ms=10)
 
     async def run() -> None:
-        async with Server(Broker(config=config, clock=SystemClock(), log_store=store), port=0):
+        async with Server(make_broker(config=config, clock=SystemClock(), log_store=store), port=0):
             for _ in range(500):
                 await asyncio.sleep(0.02)
                 if len(list((tmp_path / "__consumer_offsets-0").glob("*.log"))) == 2:

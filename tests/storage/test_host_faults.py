@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.coordinator import LoadError
 from groupcoord.core.router.partition_table import PartitionStatus
 from groupcoord.messages import (
@@ -105,7 +105,7 @@ def fail(*_: object) -> None:
 
 def open_broker(directory: Path, clock: ManualClock, flush_interval_messages: int = 100) -> Broker:
     store = SegmentLogStore(directory, flush_interval_messages=flush_interval_messages)
-    broker = Broker(config=CONFIG, clock=clock, log_store=store)
+    broker = make_broker(config=CONFIG, clock=clock, log_store=store)
     with broker.topics.edit() as edit:
         edit.create("orders", 1)
     return broker

@@ -6,6 +6,9 @@ from types import MappingProxyType
 
 from attrs import evolve
 
+from groupcoord.broker.cluster.features import Features
+from groupcoord.broker.cluster.quotas import Quotas
+from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import (
     TOPIC_DEFINITIONS,
     Configs,
@@ -126,3 +129,20 @@ class BrokerConfigs(KeptConfigs):
             super()._set({str(name): checked_broker_configs(configs) for name, configs in own.items()})
         except ConfigError as error:
             raise BrokerConfigFileError(str(error)) from None
+
+
+class Administered:
+    """What was set, each kind in a file of its own.
+
+    Args:
+        place: where the files lie or will lie; None keeps everything in memory.
+
+    Raises:
+        DataFileError: one of the files can't be read or does not hold what it should.
+    """
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.brokers = BrokerConfigs(place)
+        self.client_metrics = ClientMetrics(place)
+        self.quotas = Quotas(place)
+        self.features = Features(place)

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Answer, Token, Work, each_long, portions
@@ -292,7 +291,6 @@ class GroupRequests:
 
     # ------------------------------------------------------------ offsets
 
-    @answers(OffsetFetch)
     def fetch_offsets(self, connection: Connection, request: OffsetFetch) -> Work[WireResponse | None] | None:
         """Read committed offsets."""
         if names_many(request, self._committed):
@@ -310,7 +308,6 @@ class GroupRequests:
         partition = coordinator.partition(coordinator.partition_of(group_id))
         return {} if partition is None else partition.hard.offsets.of_group(group_id)
 
-    @answers(OffsetDelete)
     def delete_offsets(self, connection: Connection, request: OffsetDelete) -> Work[WireResponse | None]:
         """Delete committed offsets."""
         if sum(1 + len(topic.partition_indexes) for topic in request.topics) <= MANY_OFFSETS:
@@ -331,7 +328,6 @@ class GroupRequests:
 
     # ------------------------------------------------------------ groups and members
 
-    @answers(FindCoordinator)
     def find_coordinators(self, connection: Connection, request: FindCoordinator) -> Work[WireResponse | None]:
         """Tell who coordinates groups, at the address for clients of the listener that the connection came by."""
         if self._prepare(connection, evolve(request, keys=())) is not None:
@@ -350,14 +346,12 @@ class GroupRequests:
             return FindCoordinatorResponse(((yield from find(request.keys[0])),))
         return FindCoordinatorResponse(tuple((yield from _each_once(request.keys, find))))
 
-    @answers(ListGroups)
     def list_groups(self, connection: Connection, request: ListGroups) -> Work[WireResponse | None]:
         """List groups."""
         response: WireResponse = yield from self._ask(connection, request)
         yield None
         return response
 
-    @answers(DescribeGroups)
     def describe_groups(self, connection: Connection, request: DescribeGroups) -> Work[WireResponse | None]:
         """Describe classic groups. As in Kafka, those that the asker may not see come first."""
 
@@ -371,7 +365,6 @@ class GroupRequests:
         denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
 
-    @answers(*DESCRIBED_KINDS)
     def describe_groups_of_a_kind(self, connection: Connection, request: Any) -> Work[WireResponse | None]:
         """Describe groups of the kind that the request is about."""
 
@@ -383,7 +376,6 @@ class GroupRequests:
         response: WireResponse = DESCRIBED_KINDS[type(request)].answer(groups)
         return response
 
-    @answers(DescribeShareGroupOffsets)
     def describe_share_offsets(
         self, connection: Connection, request: DescribeShareGroupOffsets
     ) -> Work[WireResponse | None]:
@@ -413,7 +405,6 @@ class GroupRequests:
 
         return DescribeShareGroupOffsetsResponse(tuple((yield from _each_once(request.groups, describe))))
 
-    @answers(DeleteGroups)
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
         """Delete groups."""
         if len(request.group_ids) <= FEW_GROUPS:
@@ -427,7 +418,6 @@ class GroupRequests:
         deleted = yield from each_long(dict.fromkeys(request.group_ids), delete)
         return DeleteGroupsResponse(tuple(result for results in deleted for result in results))
 
-    @answers(LeaveGroup)
     def leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None] | None:
         """Let members go."""
         if len(request.members) > MANY_MEMBERS:

@@ -15,10 +15,11 @@ from uuid import UUID
 from attrs import define
 
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched, Target, Targets
+from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched, FetchSessions, Target, Targets
 from groupcoord.broker.records.topic_data import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    CurrentLeaders,
     TopicData,
     check_leader_epoch,
     log_error,
@@ -30,6 +31,7 @@ from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permis
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log.settings import NO_LEADER_EPOCH
+from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
@@ -386,3 +388,76 @@ class FetchWaits(Waker):
 
     def _is_stale(self, wait: FetchWait) -> bool:
         return self._waiting.get(wait.connection) is not wait
+
+
+class FetchRequests:
+    """Handler of Fetch: fetch sessions, and fetches that wait.
+
+    Args:
+        data: the logs of topics.
+        permissions_of: returns the permissions of a connection's client.
+        leaders: adds current leaders to responses.
+    """
+
+    def __init__(
+        self, data: TopicData, permissions_of: Callable[[Connection], Permissions], leaders: CurrentLeaders
+    ) -> None:
+        self._data = data
+        self._permissions_of = permissions_of
+        self._leaders = leaders
+        self._sessions = FetchSessions(
+            data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
+        )
+        self.waits = FetchWaits()
+        self.on_earlier = self.waits.on_earlier
+
+    def fetch(self, connection: Connection, request: Fetch) -> Work[WireResponse | None]:
+        """Read, or wait; a session may name many partitions with few words."""
+        if not is_expected(request):
+            return (yield from answer_unexpected(request))
+        context = yield from self._sessions.open(request)
+        if isinstance(context, ErrorCode):
+            return FetchResponse(context)
+        plan = yield from plan_fetch(request, context.targets, self._data, self._permissions_of(connection))
+        result = yield from read(plan)
+        if result.waits:
+            has_read = any(fetched.records for _, fetched in result.fetched)
+            first = None if has_read else result.fetched
+            deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
+            wait = FetchWait(connection, context, plan, first, deadline_ms, self._end_wait)
+            self.waits.add(wait)
+            if (yield from wait.watch()):
+                return None
+            self.waits.remove(connection)
+            result = yield from read(plan)
+        response = yield from context.respond(result.fetched)
+        return self._leaders.add_to_fetch(response, connection.nodes) if result.has_failed else response
+
+    def _end_wait(self, wait: FetchWait) -> None:
+        """Answer a Fetch that waited; at its connection's turn, if there is something to read."""
+        self.waits.remove(wait.connection)
+        work = self._answer_wait(wait)
+        if wait.has_changed:
+            wait.connection.answer_later(work)  # this is in the middle of somebody else's append
+        else:
+            wait.connection.answer_when_done(work)
+
+    def _answer_wait(self, wait: FetchWait) -> Work[WireResponse]:
+        plan, fetched = wait.plan, wait.fetched
+        if wait.has_moved:
+            permissions = self._permissions_of(wait.connection)
+            plan = yield from plan_fetch(plan.request, wait.context.targets, self._data, permissions)
+        has_failed = False
+        if fetched is None or wait.has_changed:
+            fetched, _, has_failed = yield from read(plan)
+        response = yield from wait.context.respond(fetched)
+        return self._leaders.add_to_fetch(response, wait.connection.nodes) if has_failed else response
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the time of the first Fetch is up; None if none waits."""
+        return self.waits.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """Answer the Fetches whose time is up."""
+        while (wait := self.waits.take_due(now_ms)) is not None:
+            self._end_wait(wait)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import Work, portions, run_in_executor
@@ -22,6 +23,7 @@ from groupcoord.records.batches import CODEC_MASK
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.storage.log.batches import ProducedBatch, check_produced, is_short, read_produced
 from groupcoord.storage.log.settings import TopicLogSettings
+from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,
@@ -229,3 +231,44 @@ def _verify(
         case ErrorCode.COORDINATOR_NOT_AVAILABLE:
             return ErrorCode.NOT_ENOUGH_REPLICAS
     return error_code
+
+
+class ProduceRequests:
+    """Handler of Produce.
+
+    Args:
+        data: the logs of topics.
+        permissions_of: returns the permissions of a connection's client.
+        verify: the check of transactional producers by the transaction coordinator.
+        leaders: adds current leaders to responses; None if one node leads all partitions.
+    """
+
+    def __init__(
+        self,
+        data: TopicData,
+        permissions_of: Callable[[Connection], Permissions],
+        verify: Verify,
+        leaders: CurrentLeaders | None,
+    ) -> None:
+        self._data = data
+        self._permissions_of = permissions_of
+        self._verify = verify
+        self._leaders = leaders
+
+    def produce(self, connection: Connection, request: Produce) -> Work[WireResponse | None]:
+        """Append records. With acks=0, an error closes the connection, as in Kafka."""
+        response = yield from answer_produce(request, self._data, self._verify, self._permissions_of(connection))
+        if request.acks != 0:
+            return response if self._leaders is None else self._leaders.add_to_produce(response, connection.nodes)
+        failed = (
+            partition
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.error_code is not ErrorCode.NONE
+        )
+        first = next(failed, None)
+        if first is None:
+            connection.skip_answer()
+        else:
+            connection.refuse(f"Produce with acks=0 failed: {first.error_message or first.error_code.name}")
+        return None

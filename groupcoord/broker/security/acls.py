@@ -6,7 +6,7 @@ Sources: ``AclApis``, ``AclControlManager`` of Apache Kafka 4.4, as recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from os.path import commonprefix
@@ -14,8 +14,6 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from groupcoord.broker.answering import answers
-from groupcoord.broker.connection import Connection
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Work, portions
 from groupcoord.core.router.authorization import CLUSTER, Operation, Permissions, Principal, Resource, ResourceType
@@ -286,33 +284,21 @@ _KNOWN: tuple[frozenset[int], ...] = (
 _KINDS = ("resourceType", "patternType", "operation", "permissionType")
 
 
-class AclRequests:
-    """Answers requests about ACLs.
-
-    Args:
-        acls: the ACLs; None: permissions are decided by somebody else.
-        permissions_of: returns what a connection's client may do.
-    """
-
-    def __init__(self, acls: Acls | None, permissions_of: Callable[[Connection], Permissions]) -> None:
-        self._acls = acls
-        self._permissions_of = permissions_of
-
-    @answers(CreateAcls, DescribeAcls, DeleteAcls)
-    def answer(self, connection: Connection, request: AclRequest) -> WireResponse | Work[WireResponse | None] | None:
-        """Create, describe or delete ACLs."""
-        acls = self._acls
-        operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
-        if acls is None:
-            return request.refused(*(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))
-        if not self._permissions_of(connection).on_cluster(operation):
-            return request.refused(*NOT_ALLOWED)
-        match request:
-            case CreateAcls():
-                return _create(request, acls)
-            case DeleteAcls():
-                return _delete(request, acls)
-        return _describe(request, acls)
+def answer_acl_request(
+    request: AclRequest, acls: Acls | None, permissions: Permissions
+) -> WireResponse | Work[WireResponse | None]:
+    """Create, describe or delete ACLs; without ACLs, permissions are decided by the embedding program."""
+    operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
+    if acls is None:
+        return request.refused(*(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))
+    if not permissions.on_cluster(operation):
+        return request.refused(*NOT_ALLOWED)
+    match request:
+        case CreateAcls():
+            return _create(request, acls)
+        case DeleteAcls():
+            return _delete(request, acls)
+    return _describe(request, acls)
 
 
 def _describe(request: DescribeAcls, acls: Acls) -> Work[WireResponse | None]:

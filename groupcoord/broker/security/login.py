@@ -14,7 +14,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from groupcoord.broker.connection import Connection, RequestHandler
+from groupcoord.broker.connection import Connection, Dispatcher
 from groupcoord.broker.security.oauthbearer import ClaimChecks, OAuthBearerExchange, ValidateToken, unsecured_validator
 from groupcoord.broker.security.principals import ClientPrincipal
 from groupcoord.broker.security.sasl import (
@@ -153,7 +153,7 @@ class LoginConnection(Connection):
 
     def __init__(
         self,
-        broker: RequestHandler,
+        broker: Dispatcher,
         client_host: str,
         principal: Principal,
         max_request_bytes: int,

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from groupcoord.broker.answering import answers
-from groupcoord.broker.connection import Connection, RequestHandler
+from groupcoord.broker.connection import Connection, Dispatcher
 from groupcoord.broker.security.principals import ANONYMOUS, ClientPrincipal
 from groupcoord.broker.security.sasl import FailedLogins, Refusals, SaslServer
 from groupcoord.clock import Clock
 from groupcoord.config import key_of
 from groupcoord.core.messages import Node
-from groupcoord.core.router.authorization import Authorize, Permissions, Principal
+from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.errors import ConfigError, ErrorCode
-from groupcoord.wire import WireResponse
-from groupcoord.wire.security_messages import (
-    AlterUserScramCredentials,
-    CreateDelegationToken,
-    CreateDelegationTokenResponse,
-    DelegationTokenResponse,
-    DescribeDelegationToken,
-    DescribeDelegationTokenResponse,
-    DescribeUserScramCredentials,
-    ExpireDelegationToken,
-    RenewDelegationToken,
-    SaslAuthenticate,
-    SaslAuthenticateResponse,
-    SaslHandshake,
-    SaslHandshakeResponse,
-)
 
 if TYPE_CHECKING:
-    from groupcoord.broker.cluster.shared_documents import SharedDocument
+    from groupcoord.broker.cluster.nodes import SharedDocument
     from groupcoord.broker.json_file import Place
     from groupcoord.broker.security.acls import Acls
     from groupcoord.broker.security.login import MechanismFactory
@@ -46,71 +29,7 @@ if TYPE_CHECKING:
 TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 
-class LoginRequests:
-    """Answers who wants to log in where that isn't its turn, and changes and tells credentials.
-
-    Args:
-        security: of the server; None: nobody has to log in.
-        permissions_of: returns what a connection's client may do.
-
-    Attributes:
-        refusals: clients that were refused and wait to be told.
-    """
-
-    def __init__(self, security: Security | None, permissions_of: Callable[[Connection], Permissions]) -> None:
-        self.refusals = Refusals() if security is None else security.refusals
-        self._security = security
-        self._permissions_of = permissions_of
-
-    @cached_property
-    def _credentials(self) -> ScramCredentials:
-        from groupcoord.broker.security.scram import ScramCredentials
-
-        return ScramCredentials() if self._security is None else self._security.credentials
-
-    @answers(SaslHandshake)
-    def handshake(self, connection: Connection, request: SaslHandshake) -> WireResponse | None:
-        """Refuse to begin a log-in: it is done, or not wanted."""
-        return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
-
-    @answers(SaslAuthenticate)
-    def authenticate(self, connection: Connection, request: SaslAuthenticate) -> WireResponse | None:
-        """Refuse to go on with a log-in: it is done, or not wanted."""
-        return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, TOO_LATE)
-
-    @answers(AlterUserScramCredentials)
-    def alter_credentials(self, connection: Connection, request: AlterUserScramCredentials) -> WireResponse | None:
-        """Change credentials."""
-        return self._credentials.answer_alter(request, self._permissions_of(connection))
-
-    @answers(DescribeUserScramCredentials)
-    def describe_credentials(
-        self, connection: Connection, request: DescribeUserScramCredentials
-    ) -> WireResponse | None:
-        """Tell who has which credentials."""
-        return self._credentials.answer_describe(request, self._permissions_of(connection))
-
-    @answers(CreateDelegationToken)
-    def create_token(self, connection: Connection, request: CreateDelegationToken) -> WireResponse | None:
-        """Refuse to make a token."""
-        kind, _, name = str(connection.principal).partition(":")
-        owner = (request.owner_principal_type or kind, request.owner_principal_name or name)
-        return CreateDelegationTokenResponse(_token_refusal(connection), *owner, kind, name)
-
-    @answers(RenewDelegationToken, ExpireDelegationToken)
-    def change_token(
-        self, connection: Connection, request: RenewDelegationToken | ExpireDelegationToken
-    ) -> WireResponse | None:
-        """Refuse to let a token hold for longer, or shorter."""
-        return DelegationTokenResponse(_token_refusal(connection))
-
-    @answers(DescribeDelegationToken)
-    def describe_tokens(self, connection: Connection, request: DescribeDelegationToken) -> WireResponse | None:
-        """Refuse to describe tokens."""
-        return DescribeDelegationTokenResponse(_token_refusal(connection))
-
-
-def _token_refusal(connection: Connection) -> ErrorCode:
+def delegation_token_refusal(connection: Connection) -> ErrorCode:
     """Return why there are no tokens: as in a broker without ``delegation.token.secret.key``.
 
     Who has not logged in is told first that tokens are not for everybody.
@@ -250,7 +169,7 @@ class Security:
         return ",".join(f"{name}://{node.host}:{node.port}" for name, node in told)
 
     def connect(
-        self, broker: RequestHandler, listener: str, client_host: str, principal: Principal, max_request_bytes: int
+        self, broker: Dispatcher, listener: str, client_host: str, principal: Principal, max_request_bytes: int
     ) -> Connection:
         """Return a new connection of a listener."""
         sasl = self._sasl.get(listener)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from groupcoord.broker.answering import answers
 from groupcoord.broker.bounds import holds_more
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
-from groupcoord.broker.work import Answer, Background, Turns, Waker, Work, portions
+from groupcoord.broker.work import Answer, Background, Turns, Waker, Work, deliver_replies, portions
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -35,13 +34,8 @@ from groupcoord.core.host_queries import (
 )
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import (
-    DeleteShareGroupState,
-    InitializeShareGroupState,
-    ReadShareGroupState,
-    ReadShareGroupStateSummary,
     ShareStateRequest,
     ShareStateResponse,
-    WriteShareGroupState,
 )
 from groupcoord.core.router.authorization import Authorize
 from groupcoord.core.share_state.partition import AnyResult, TopicIdPartition, answer_of, part_of, results_of
@@ -273,13 +267,12 @@ class ShareCoordination:
             token.answer(request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         coordinator.submit(request, token, is_own=True)
-        self.deliver_replies()
+        deliver_replies(coordinator)
 
     def deliver_replies(self) -> None:
         """Pass on what the coordinator has answered; tokens are whoever takes an answer."""
         if self._coordinator is not None:
-            for token, response in self._coordinator.take_replies():
-                token.answer(response)
+            deliver_replies(self._coordinator)
 
     # ------------------------------------------------------------ time
 
@@ -316,13 +309,6 @@ class ShareStateRequests:
     def __init__(self, share: ShareCoordination) -> None:
         self._share = share
 
-    @answers(
-        InitializeShareGroupState,
-        ReadShareGroupState,
-        WriteShareGroupState,
-        DeleteShareGroupState,
-        ReadShareGroupStateSummary,
-    )
     def answer(
         self, connection: Connection, request: ShareStateRequest
     ) -> WireResponse | Work[WireResponse | None] | None:

@@ -59,7 +59,7 @@ class DeadLetters:
         self.pauses = Pauses(data.clock.now_ms)
         self._data = data
         self._on_created = on_created
-        self._start_job = start_job
+        self.start_job = start_job
         self._lines = RateLimitedLogger(logger)
 
     def send(
@@ -84,7 +84,7 @@ class DeadLetters:
         from groupcoord.broker.share.letters import Origin
 
         origin, log_read = Origin(topic.name, index, group_id), log if settings.copies_dead_letters else None
-        do_in_background(self._send(origin, runs, log_read, settings.dead_letter_topic, done), self._start_job)
+        do_in_background(self._send(origin, runs, log_read, settings.dead_letter_topic, done), self.start_job)
 
     def _send(
         self, origin: Origin, runs: Sequence[Run], log: PartitionLog | None, name: str, done: Callable[[], None]

@@ -21,7 +21,6 @@ from uuid import UUID
 
 from attrs import define, field
 
-from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.share.coordination import Persister
@@ -323,7 +322,6 @@ class ShareRequests:
 
     # ------------------------------------------------------------ ShareFetch
 
-    @answers(ShareFetch)
     def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | Work[WireResponse | None]:
         """Give out records, or wait for some."""
         permissions = self._permissions_of(connection)
@@ -541,7 +539,6 @@ class ShareRequests:
 
     # ------------------------------------------------------------ ShareAcknowledge
 
-    @answers(ShareAcknowledge)
     def acknowledge(
         self, connection: Connection, request: ShareAcknowledge
     ) -> WireResponse | Work[WireResponse | None]:

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from attrs import evolve
 
-from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
@@ -23,8 +22,6 @@ from groupcoord.broker.configs.alter_configs import RESOURCES_AT_ONCE, alter_con
 from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
 from groupcoord.broker.configs.describe_configs import (
     Resources,
-    answer_describe_configs,
-    answer_list_config_resources,
     created_configs,
 )
 from groupcoord.broker.connection import Connection
@@ -71,10 +68,8 @@ from groupcoord.wire.config_messages import (
     AlterConfigs,
     AlterConfigsResponse,
     AlteredResource,
-    DescribeConfigs,
     IncrementalAlterConfigs,
     IncrementalAlterConfigsResponse,
-    ListConfigResources,
 )
 
 Wanted = TypeVar("Wanted")
@@ -516,7 +511,6 @@ class TopicRequests:
 
     # ------------------------------------------------------------ topics
 
-    @answers(Metadata)
     def metadata(self, connection: Connection, request: Metadata) -> Work[WireResponse | None]:
         """Describe nodes and topics, and create missing topics if the settings allow it."""
         auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
@@ -536,7 +530,6 @@ class TopicRequests:
             self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
         return response
 
-    @answers(CreateTopics)
     def create_topics(self, connection: Connection, request: CreateTopics) -> Work[WireResponse | None]:
         """Create topics, many of them in portions."""
         permissions = self._permissions_of(connection)
@@ -627,7 +620,6 @@ class TopicRequests:
         if created:
             self._nodes.topics_created(created)
 
-    @answers(CreatePartitions)
     def create_partitions(self, connection: Connection, request: CreatePartitions) -> Work[WireResponse | None]:
         """Add partitions to topics, to many of them in portions."""
         permissions = self._permissions_of(connection)
@@ -649,7 +641,6 @@ class TopicRequests:
         self._nodes.topics_changed([topic.name for topic in request.topics])
         return response
 
-    @answers(DeleteTopics)
     def delete_topics(self, connection: Connection, request: DeleteTopics) -> Work[WireResponse | None]:
         """Delete topics and their logs, many of them in portions."""
         permissions = self._permissions_of(connection)
@@ -677,17 +668,10 @@ class TopicRequests:
 
     # ------------------------------------------------------------ settings
 
-    @answers(DescribeConfigs)
-    def describe_configs(self, connection: Connection, request: DescribeConfigs) -> Work[WireResponse | None]:
-        """Describe settings."""
-        return answer_describe_configs(request, self._resources, self._permissions_of(connection))
-
-    @answers(IncrementalAlterConfigs)
     def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> Work[WireResponse | None]:
         """Change the named settings."""
         return IncrementalAlterConfigsResponse((yield from self._alter(connection, request)))
 
-    @answers(AlterConfigs)
     def alter_configs(self, connection: Connection, request: AlterConfigs) -> Work[WireResponse | None]:
         """Replace all settings of resources."""
         return AlterConfigsResponse((yield from self._alter(connection, request)))
@@ -708,8 +692,3 @@ class TopicRequests:
             self._notices.topics_changed(before)
         self._apply_broker_configs()
         return tuple(results)
-
-    @answers(ListConfigResources)
-    def list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
-        """List resources with settings."""
-        return answer_list_config_resources(request, self._resources, self._permissions_of(connection))

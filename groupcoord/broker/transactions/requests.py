@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from groupcoord.broker.answering import answers
-from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
+from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator, answer_write_txn_markers
 from groupcoord.broker.transactions.state import Transaction, TransactionState
-from groupcoord.broker.work import Token, Work, each, each_long
+from groupcoord.broker.work import Token, Work, deliver_replies, each, each_long
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
@@ -69,17 +68,9 @@ DescribeTransactions, ListTransactions.
 """
 
 
-class NoTransactions:
-    """Refuses whatever is asked about transactions."""
-
-    @answers(
-        *(AddOffsetsToTxn, AddPartitionsToTxn, DescribeProducers, DescribeTransactions, EndTxn, InitProducerId),
-        *(ListTransactions, TxnOffsetCommit, WriteTxnMarkers),
-    )
-    def refuse(self, connection: Connection, request: object) -> WireResponse | None:
-        """Have the connection closed."""
-        connection.refuse(f"{type(request).__name__}: there are no transactions where nodes share a log")
-        return None
+def refuse_transactions(connection: Connection, request: object) -> None:
+    """Close the connection of a client that sends a request of an API that is not announced, as Kafka does."""
+    connection.refuse(f"{type(request).__name__}: there are no transactions where nodes share a log")
 
 
 def refuse_to_find(connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
@@ -198,7 +189,6 @@ class TransactionRequests:
         self._node_id = node_id
         self._permissions_of = permissions_of
 
-    @answers(InitProducerId)
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
         """Give out a producer id."""
         transactional_id, permissions = request.transactional_id, self._permissions_of(connection)
@@ -211,7 +201,6 @@ class TransactionRequests:
             return InitProducerIdResponse(ELSEWHERE)
         return self._delivered(self._transactions.init_producer_id(request))
 
-    @answers(AddPartitionsToTxn)
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
         """Let transactions write to partitions."""
         permissions = self._permissions_of(connection)
@@ -233,7 +222,6 @@ class TransactionRequests:
 
         return AddPartitionsToTxnResponse((yield from each_long(request.transactions, refuse)))
 
-    @answers(AddOffsetsToTxn)
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
         """Let a transaction commit offsets of a group."""
         permissions = self._permissions_of(connection)
@@ -245,7 +233,6 @@ class TransactionRequests:
             return AddOffsetsToTxnResponse(ELSEWHERE)
         return self._delivered(self._transactions.add_offsets(request))
 
-    @answers(EndTxn)
     def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
         """Commit or abort a transaction."""
         if not may_write(request.transactional_id, self._permissions_of(connection)):
@@ -254,7 +241,6 @@ class TransactionRequests:
             return EndTxnResponse(ELSEWHERE)
         return self._delivered(self._transactions.end(request, connection))
 
-    @answers(WriteTxnMarkers)
     def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
         """Write the ends of transactions, as another coordinator asks for."""
         permissions = self._permissions_of(connection)
@@ -270,7 +256,6 @@ class TransactionRequests:
         self._coordinator.submit(request, token)
         deliver_replies(self._coordinator)
 
-    @answers(TxnOffsetCommit)
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
         """Commit offsets in a transaction."""
         coordinator = self._coordinator
@@ -280,13 +265,11 @@ class TransactionRequests:
             self._transactions.commit_offsets(request, connection, connection.principal)
         return self._delivered(None)
 
-    @answers(ListTransactions)
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
         """List the transactions that are coordinated here."""
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
         return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
 
-    @answers(DescribeProducers)
     def describe_producers(self, connection: Connection, request: DescribeProducers) -> Work[WireResponse | None]:
         """Tell who writes to partitions."""
         return answer_describe_producers(request, self._data, self._permissions_of(connection))
@@ -298,7 +281,6 @@ class TransactionRequests:
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
                 self._transactions.prepare()
 
-    @answers(DescribeTransactions)
     def describe(self, connection: Connection, request: DescribeTransactions) -> Work[WireResponse | None]:
         """Describe transactions as they stand."""
         permissions = self._permissions_of(connection)

@@ -11,6 +11,7 @@ from attrs import Factory, define, evolve, frozen
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
+from groupcoord.broker.parts import Parts
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     CoordinatorType,
@@ -495,13 +496,13 @@ class ObservedBroker(Broker):
 
     Args:
         request_log: the log to record in.
-        options: arguments of :class:`~groupcoord.broker.broker.Broker`.
+        parts: the parts of the broker.
     """
 
-    def __init__(self, *, request_log: RequestLog, **options: Any) -> None:
+    def __init__(self, parts: Parts, *, request_log: RequestLog) -> None:
         self.request_log = request_log
         self._recorder = RequestRecorder()
-        super().__init__(**options)
+        super().__init__(parts)
 
     def connect(self, client_host: str, listener: str = "") -> Connection:
         connection = super().connect(client_host, listener)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.security import Security
 from groupcoord.core.router.authorization import Authorize, Operation, Resource
@@ -61,7 +61,7 @@ class LoginWorld:
         self.clock = ManualClock(NOW_MS)
         users = PASSWORDS if passwords is None else passwords
         self.security = Security(self.clock, directory, PROPERTIES | (properties or {}), users)
-        self.broker = Broker(
+        self.broker = make_broker(
             config=Config(offsets_topic_num_partitions=1),
             clock=self.clock,
             log_store=MemoryLogStore(),

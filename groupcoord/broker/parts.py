@@ -1,0 +1,574 @@
+"""Parts of a broker, made in order, and the dispatch table of its requests.
+
+:class:`Parts` creates everything that a :class:`~groupcoord.broker.broker.Broker` runs.
+The dispatch table names the handler of each request; all other requests go to the group coordinator as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from groupcoord.broker.cluster.administration import (
+    answer_alter_partition_reassignments,
+    answer_alter_replica_log_dirs,
+    answer_describe_cluster,
+    answer_describe_log_dirs,
+    answer_describe_quorum,
+    answer_elect_leaders,
+    answer_list_partition_reassignments,
+    answer_membership,
+)
+from groupcoord.broker.cluster.features import answer_update_features
+from groupcoord.broker.cluster.metadata import answer_api_versions, answer_describe_topic_partitions
+from groupcoord.broker.cluster.nodes import Nodes, SharedDocuments
+from groupcoord.broker.configs.brokers import Administered
+from groupcoord.broker.configs.client_metrics import Telemetry
+from groupcoord.broker.configs.describe_configs import (
+    Resources,
+    answer_describe_configs,
+    answer_list_config_resources,
+)
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.connection import Connection, Handler
+from groupcoord.broker.groups.loading import Reloading
+from groupcoord.broker.groups.requests import GroupRequests
+from groupcoord.broker.log_lines import Notices
+from groupcoord.broker.records.fetch import FetchRequests
+from groupcoord.broker.records.list_offsets import (
+    answer_delete_records,
+    answer_list_offsets,
+    answer_offset_for_leader_epoch,
+)
+from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
+from groupcoord.broker.regexes import TopicMatcher
+from groupcoord.broker.security.acls import answer_acl_request
+from groupcoord.broker.security.sasl import Refusals
+from groupcoord.broker.security.security import delegation_token_refusal
+from groupcoord.broker.share.coordination import ServerShareHost, ShareStateRequests
+from groupcoord.broker.share.dead_letters import DeadLetters
+from groupcoord.broker.share.fetch import ShareRequests
+from groupcoord.broker.topics.create_topics import TopicRequests
+from groupcoord.broker.topics.registry import LateCreations, TopicRegistry, ensure_internal_topic
+from groupcoord.broker.transactions.coordinator import TransactionCoordinator
+from groupcoord.broker.transactions.log import ProducerIds
+from groupcoord.broker.transactions.requests import (
+    TransactionRequests,
+    answer_describe_producers,
+    refuse_to_find,
+    refuse_transactions,
+)
+from groupcoord.broker.work import Timed, Turns, Wakes, Work, deliver_replies
+from groupcoord.clock import Clock
+from groupcoord.config import Config, GroupType
+from groupcoord.config.group_settings import served_protocols
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorAnswered
+from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
+    DeleteGroups,
+    DescribeGroups,
+    DescribeShareGroupOffsets,
+    FindCoordinator,
+    LeaveGroup,
+    ListGroups,
+    Node,
+    OffsetDelete,
+    OffsetFetch,
+    TxnOffsetCommit,
+)
+from groupcoord.core.messages.share_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    WriteShareGroupState,
+)
+from groupcoord.core.router.authorization import Authorize, Permissions, Principal
+from groupcoord.core.router.request_router import DESCRIBED_KINDS
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import LogStore
+from groupcoord.wire import Answered, WireResponse
+from groupcoord.wire.broker_messages import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteRecords,
+    DeleteTopics,
+    Fetch,
+    ListOffsets,
+    Metadata,
+    OffsetForLeaderEpoch,
+    Produce,
+)
+from groupcoord.wire.cluster_messages import (
+    AddRaftVoter,
+    AlterPartitionReassignments,
+    AlterReplicaLogDirs,
+    ApiVersions,
+    DescribeCluster,
+    DescribeLogDirs,
+    DescribeQuorum,
+    DescribeTopicPartitions,
+    ElectLeaders,
+    ListPartitionReassignments,
+    RemoveRaftVoter,
+    UnregisterBroker,
+    UnregisterController,
+    UpdateFeatures,
+)
+from groupcoord.wire.config_messages import (
+    AlterClientQuotas,
+    AlterConfigs,
+    DescribeClientQuotas,
+    DescribeConfigs,
+    GetTelemetrySubscriptions,
+    IncrementalAlterConfigs,
+    ListConfigResources,
+    PushTelemetry,
+)
+from groupcoord.wire.security_messages import (
+    AlterUserScramCredentials,
+    CreateAcls,
+    CreateDelegationToken,
+    CreateDelegationTokenResponse,
+    DelegationTokenResponse,
+    DeleteAcls,
+    DescribeAcls,
+    DescribeDelegationToken,
+    DescribeDelegationTokenResponse,
+    DescribeUserScramCredentials,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+    SaslAuthenticate,
+    SaslAuthenticateResponse,
+    SaslHandshake,
+    SaslHandshakeResponse,
+)
+from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
+from groupcoord.wire.transaction_messages import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeProducers,
+    DescribeTransactions,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    WriteTxnMarkers,
+)
+
+if TYPE_CHECKING:
+    from groupcoord.broker.security.scram import ScramCredentials
+    from groupcoord.broker.security.security import Security
+
+SASL_TOO_LATE = "SaslAuthenticate request received after successful authentication"
+
+Handlers = dict[type, Handler]
+
+
+@define(eq=False, kw_only=True, slots=False)
+class Parts:
+    """Everything that a broker runs. The fields are those of :func:`~groupcoord.broker.broker.make_broker`.
+
+    Raises:
+        LoadError: no log partition can be read. If some can, the others are logged.
+        TransactionLogError: the transaction log can't be read.
+    """
+
+    config: Config
+    clock: Clock
+    log_store: LogStore
+    topics: TopicRegistry
+    group_configs: GroupConfigs
+    administered: Administered
+    node: Node
+    nodes: Nodes
+    owns_storage: bool
+    data: TopicData
+    producer_ids: ProducerIds
+    security: Security | None
+    authorize: Authorize | None
+    principal_of: Callable[[str], Principal]
+    new_member_id: Callable[[str], str]
+    new_uuid: Callable[[], str]
+    now_s: Callable[[], float]
+
+    submit: Callable[[Any, Any, Principal], None] = field(init=False)
+    """:meth:`Broker.submit <groupcoord.broker.broker.Broker.submit>`, set by the broker."""
+
+    def __attrs_post_init__(self) -> None:
+        self.turns = Turns(self.now_s)
+        self.notices = Notices(self.topics, self.now_s)
+        self.shared_documents = self._make_shared_documents()
+        self.topic_requests = self._make_topic_requests()
+        self._ensure_offsets_topic()
+        self.internal_topics = LateCreations(
+            self.topics,
+            self.clock.now_ms,
+            self._create_internal_topics,
+            lambda answer: self.coordinator.found_out(answer),
+        )
+        self.share = self.nodes.share_coordination(self.config, self.clock, self.data.whole, self.authorize)
+        self.coordinator = self._make_coordinator()
+        self.loading = Reloading(self.coordinator, self.clock)
+        self.loading.load_all(self.nodes.led_log_partitions(self.node.node_id))
+        self.transactions = self.nodes.transactions or self._own_transactions()
+        self.leaders = CurrentLeaders(self.nodes.leadership, self.data)
+        self.fetch_requests = FetchRequests(self.data, self.permissions, self.leaders)
+        self.dead_letters = DeadLetters(self.data, self.nodes.topics_created)
+        self.share_requests = ShareRequests(
+            self.data,
+            self.share.persister,
+            self.group_configs.share_settings_of,
+            self.permissions,
+            self.dead_letters,
+            self.leaders,
+        )
+        self.transaction_requests = self._make_transaction_requests()
+        self.telemetry = Telemetry(self.administered.client_metrics, self.clock)
+        self.refusals = Refusals() if self.security is None else self.security.refusals
+        self.wakers: tuple[Wakes, ...] = (
+            *(self.fetch_requests, self.share, self.share_requests),
+            *(self.transactions, self.refusals, self.internal_topics),
+        )
+        self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
+
+    # ------------------------------------------------------------ parts
+
+    def _make_shared_documents(self) -> SharedDocuments | None:
+        """Return the documents that the nodes of a cluster share, or None for a server of its own."""
+        if self.nodes.leadership.elects:
+            return None
+        administered = self.administered
+        others = [self.group_configs, administered.brokers, administered.client_metrics]
+        security = [] if self.security is None else self.security.shared_documents()
+        return SharedDocuments(self.topics, (*others, administered.quotas, administered.features, *security))
+
+    def _make_topic_requests(self) -> TopicRequests:
+        administered = self.administered
+        self.resources = Resources(
+            self.config,
+            self.node.node_id,
+            self.topics,
+            self.group_configs,
+            administered.brokers,
+            administered.client_metrics,
+            self._advertised_listeners,
+        )
+        return TopicRequests(
+            config=self.config,
+            data=self.data,
+            resources=self.resources,
+            nodes=self.nodes,
+            notices=self.notices,
+            permissions_of=self.permissions,
+        )
+
+    def _ensure_offsets_topic(self) -> None:
+        store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), self.log_store)
+        with self.topics.edit() as edit:
+            ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
+
+    def _make_coordinator(self) -> GroupCoordinator:
+        coordinator = GroupCoordinator(
+            config=self.config,
+            clock=self.clock,
+            log_store=self.log_store,
+            topics=self.topics,
+            regexes=TopicMatcher(self.topics, self.authorize),
+            **self.group_configs.for_coordinator(),
+            create_internal_topics=self.internal_topics.ask,
+            share=ServerShareHost(self.group_configs, self.share, self.data.whole, self._share_answered, self.turns),
+            node=self.node,
+            **self.nodes.owners(),
+            new_member_id=self.new_member_id,
+            new_uuid=self.new_uuid,
+            authorize=self.authorize,
+            verify_transaction=lambda request: self.transactions.verify_commit(request),
+        )
+        coordinator.serve(self.administered.features.served_protocols(self.config))
+        self.nodes.coordinators[self.node.node_id] = coordinator
+        coordinator.on_durable = self.data.serve_offsets(self.log_store)
+        return coordinator
+
+    def _own_transactions(self) -> TransactionCoordinator:
+        """Return the transaction coordinator of a single node."""
+        transactions = TransactionCoordinator(
+            config=self.config,
+            clock=self.clock,
+            producer_ids=self.producer_ids,
+            coordinator=self.coordinator,
+            topics=self.topics,
+            data=self.data,
+        )
+        transactions.recover()
+        return transactions
+
+    def _make_transaction_requests(self) -> TransactionRequests | None:
+        """Return the handlers of transactions, or None for nodes that share a log."""
+        if not self.nodes.has_transactions:
+            return None
+        return TransactionRequests(
+            self.coordinator, self.transactions, self.data, self.nodes, self.node.node_id, self.permissions
+        )
+
+    @cached_property
+    def credentials(self) -> ScramCredentials:
+        """SCRAM credentials, read with the first request about them."""
+        from groupcoord.broker.security.scram import ScramCredentials
+
+        return ScramCredentials() if self.security is None else self.security.credentials
+
+    # ------------------------------------------------------------ what parts call
+
+    def permissions(self, connection: Connection) -> Permissions:
+        """Return the permissions of a connection's client."""
+        return Permissions(self.authorize, connection.principal)
+
+    def node_for(self, connection: Connection) -> Node:
+        """Return the node with its address for a connection's client."""
+        return self.node if connection.nodes is None else connection.nodes[self.node.node_id]
+
+    def _advertised_listeners(self) -> str:
+        """Return the value of ``advertised.listeners``."""
+        listeners = "" if self.security is None else self.security.advertised_listeners(self.node.node_id)
+        return listeners or f"PLAINTEXT://{self.node.host}:{self.node.port}"
+
+    def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
+        return self.topic_requests.create_internal_topics(question, Permissions(self.authorize, question.principal))
+
+    def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
+        """Pass on a late response of the share coordinator."""
+        self.coordinator.found_out(found)
+        deliver_replies(self.coordinator)
+
+    def reload_shared(self) -> None:
+        """Reload the documents that other nodes of a cluster may have written."""
+        if self.shared_documents is None:
+            return
+        before = list(self.topics)
+        self.shared_documents.reload()
+        self.topic_requests.reloaded(before)
+        self.coordinator.serve(self.administered.features.served_protocols(self.config))
+
+    # ------------------------------------------------------------ dispatch table
+
+    def handlers(self) -> Handlers:
+        """Return the handler of each request type that does not go to the group coordinator as it is."""
+        self._table = table = self.handlers_at_once() | self.handlers_in_steps()
+        if GroupType.CONSUMER not in served_protocols(self.config):
+            table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
+        if self.shared_documents is not None:
+            self.shared_documents.retry_conflicts(table, self.reload_shared)
+        return table
+
+    def handlers_in_steps(self) -> Handlers:
+        """Return the handlers that let other connections have their turn between two entries of a request."""
+        return {
+            **self._topic_steps(),
+            **self._record_steps(),
+            **self._group_steps(),
+            **self._share_steps(),
+            **self._transaction_steps(),
+            **self._cluster_steps(),
+        }
+
+    def handlers_at_once(self) -> Handlers:
+        """Return the handlers that handle a whole request in one step; bounds.py limits the entries."""
+        topics, nodes, allowed = self.topics, self.nodes, self.permissions
+        return {
+            Answered: lambda connection, request: request.response,
+            ApiVersions: self._api_versions,
+            DescribeCluster: lambda connection, request: answer_describe_cluster(
+                request, nodes.leadership, topics.cluster_id, allowed(connection), connection.nodes
+            ),
+            **dict.fromkeys(
+                (UnregisterBroker, UnregisterController, AddRaftVoter, RemoveRaftVoter),
+                lambda connection, request: answer_membership(
+                    request,
+                    self.node_for(connection),
+                    nodes.leadership.node_ids,
+                    topics.cluster_id,
+                    allowed(connection),
+                ),
+            ),
+            ListConfigResources: lambda connection, request: answer_list_config_resources(
+                request, self.resources, allowed(connection)
+            ),
+            GetTelemetrySubscriptions: lambda connection, request: self.telemetry.answer_subscriptions(
+                request, connection
+            ),
+            PushTelemetry: lambda connection, request: self.telemetry.answer_push(request, connection),
+            # A log-in is over, or the listener has none.
+            SaslHandshake: lambda connection, request: SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE),
+            SaslAuthenticate: lambda connection, request: SaslAuthenticateResponse(
+                ErrorCode.ILLEGAL_SASL_STATE, SASL_TOO_LATE
+            ),
+            AlterUserScramCredentials: lambda connection, request: self.credentials.answer_alter(
+                request, allowed(connection)
+            ),
+            DescribeUserScramCredentials: lambda connection, request: self.credentials.answer_describe(
+                request, allowed(connection)
+            ),
+            CreateDelegationToken: _refuse_new_token,
+            **dict.fromkeys(
+                (RenewDelegationToken, ExpireDelegationToken),
+                lambda connection, request: DelegationTokenResponse(delegation_token_refusal(connection)),
+            ),
+            DescribeDelegationToken: lambda connection, request: DescribeDelegationTokenResponse(
+                delegation_token_refusal(connection)
+            ),
+            **self._transactions_at_once(),
+        }
+
+    def _topic_steps(self) -> Handlers:
+        topics, nodes, allowed = self.topic_requests, self.nodes, self.permissions
+        return {
+            Metadata: topics.metadata,
+            CreateTopics: topics.create_topics,
+            CreatePartitions: topics.create_partitions,
+            DeleteTopics: topics.delete_topics,
+            IncrementalAlterConfigs: topics.alter_some_configs,
+            AlterConfigs: topics.alter_configs,
+            DescribeConfigs: lambda connection, request: answer_describe_configs(
+                request, self.resources, allowed(connection)
+            ),
+            DescribeTopicPartitions: lambda connection, request: answer_describe_topic_partitions(
+                request, self.topics, nodes.leadership, allowed(connection)
+            ),
+        }
+
+    def _record_steps(self) -> Handlers:
+        data, allowed = self.data, self.permissions
+        return {
+            Produce: self._produce,
+            Fetch: self.fetch_requests.fetch,
+            ListOffsets: lambda connection, request: answer_list_offsets(request, data, allowed(connection)),
+            OffsetForLeaderEpoch: lambda connection, request: answer_offset_for_leader_epoch(
+                request, data, allowed(connection)
+            ),
+            DeleteRecords: lambda connection, request: answer_delete_records(request, data, allowed(connection)),
+        }
+
+    def _group_steps(self) -> Handlers:
+        transactions = self.transaction_requests
+        prepare = refuse_to_find if transactions is None else transactions.prepare
+        groups = GroupRequests(self.coordinator, self.submit, self.topics, prepare)
+        return {
+            FindCoordinator: groups.find_coordinators,
+            OffsetFetch: groups.fetch_offsets,
+            OffsetDelete: groups.delete_offsets,
+            LeaveGroup: groups.leave,
+            ListGroups: groups.list_groups,
+            DescribeGroups: groups.describe_groups,
+            **dict.fromkeys(DESCRIBED_KINDS, groups.describe_groups_of_a_kind),
+            DescribeShareGroupOffsets: groups.describe_share_offsets,
+            DeleteGroups: groups.delete_groups,
+        }
+
+    def _share_steps(self) -> Handlers:
+        kinds = (
+            *(InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState),
+            *(DeleteShareGroupState, ReadShareGroupStateSummary),
+        )
+        return {
+            ShareFetch: self.share_requests.fetch,
+            ShareAcknowledge: self.share_requests.acknowledge,
+            **dict.fromkeys(kinds, ShareStateRequests(self.share).answer),
+        }
+
+    def _transactions_at_once(self) -> Handlers:
+        transactions = self.transaction_requests
+        if transactions is None:
+            kinds = (
+                *(AddOffsetsToTxn, AddPartitionsToTxn, DescribeProducers, DescribeTransactions, EndTxn),
+                *(InitProducerId, ListTransactions, TxnOffsetCommit, WriteTxnMarkers),
+            )
+            return dict.fromkeys(kinds, refuse_transactions)
+        return {
+            InitProducerId: transactions.init_producer_id,
+            AddOffsetsToTxn: transactions.add_offsets,
+            TxnOffsetCommit: transactions.commit_offsets,
+            EndTxn: transactions.end,
+        }
+
+    def _transaction_steps(self) -> Handlers:
+        transactions = self.transaction_requests
+        if transactions is None:
+            return {}
+        return {
+            AddPartitionsToTxn: transactions.add_partitions,
+            WriteTxnMarkers: transactions.write_markers,
+            ListTransactions: transactions.list,
+            DescribeTransactions: transactions.describe,
+            DescribeProducers: lambda connection, request: answer_describe_producers(
+                request, self.data, self.permissions(connection)
+            ),
+        }
+
+    def _cluster_steps(self) -> Handlers:
+        topics, nodes, allowed = self.topics, self.nodes, self.permissions
+        quotas, acls = self.administered.quotas, None if self.security is None else self.security.acls
+        return {
+            UpdateFeatures: self._update_features,
+            ElectLeaders: lambda connection, request: answer_elect_leaders(request, nodes, topics, allowed(connection)),
+            AlterPartitionReassignments: lambda connection, request: answer_alter_partition_reassignments(
+                request, nodes, topics, allowed(connection)
+            ),
+            ListPartitionReassignments: lambda connection, request: answer_list_partition_reassignments(
+                request, allowed(connection)
+            ),
+            DescribeQuorum: lambda connection, request: answer_describe_quorum(
+                request, self.node_for(connection), self.clock.now_ms(), allowed(connection)
+            ),
+            DescribeLogDirs: lambda connection, request: answer_describe_log_dirs(
+                request, self.data, allowed(connection)
+            ),
+            AlterReplicaLogDirs: lambda connection, request: answer_alter_replica_log_dirs(
+                request, topics, allowed(connection)
+            ),
+            DescribeClientQuotas: lambda connection, request: quotas.answer_describe(request, allowed(connection)),
+            AlterClientQuotas: lambda connection, request: quotas.answer_alter(request, allowed(connection)),
+            **dict.fromkeys(
+                (CreateAcls, DescribeAcls, DeleteAcls),
+                lambda connection, request: answer_acl_request(request, acls, allowed(connection)),
+            ),
+        }
+
+    # ------------------------------------------------------------ handlers that need several parts
+
+    def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse:
+        connection.note_client_id()
+        connection.software = request.client_software_name, request.client_software_version
+        return answer_api_versions(
+            request, self.node_for(connection), self.topics.cluster_id, self.administered.features
+        )
+
+    def _produce(self, connection: Connection, request: Produce) -> WireResponse | Work[WireResponse | None] | None:
+        """Import the handler of Produce with its first request, since a server may never read a batch."""
+        from groupcoord.broker.records.produce import ProduceRequests
+
+        leaders = None if self.nodes.leadership.is_sole else self.leaders
+        requests = ProduceRequests(self.data, self.permissions, self.transactions.verify_writer, leaders)
+        handler = self._table[Produce] = requests.produce
+        return handler(connection, request)
+
+    def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
+        self.notices.protocol_is_off(connection, request)
+        self.submit(request, connection, connection.principal)
+
+    def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
+        node_id, features = self.node_for(connection).node_id, self.administered.features
+        response = yield from answer_update_features(request, features, node_id, self.permissions(connection))
+        for coordinator in self.nodes.coordinators.values():
+            coordinator.serve(features.served_protocols(coordinator.config))
+        return response
+
+
+def _refuse_new_token(connection: Connection, request: CreateDelegationToken) -> WireResponse:
+    kind, _, name = str(connection.principal).partition(":")
+    owner = (request.owner_principal_type or kind, request.owner_principal_name or name)
+    return CreateDelegationTokenResponse(delegation_token_refusal(connection), *owner, kind, name)
