@@ -34,6 +34,7 @@ from operator import attrgetter
 from struct import Struct, pack, unpack_from
 from typing import Any, NamedTuple
 
+from attrs import NOTHING
 from attrs import fields as attributes_of
 
 from groupcoord.core.log.records import ZERO_UUID
@@ -363,6 +364,9 @@ def _make_source(source: Source, fields: Structure, present: list[_Present], giv
     else:
         arguments = dict(zip(_attribute_names(made), values, strict=False))
     if not issubclass(made, tuple):
+        for attribute in attributes_of(made):
+            if attribute.init and attribute.default is NOTHING:
+                arguments.setdefault(attribute.name, "None")
         return f"{source.use('make', made)}({', '.join([f'{name}={value}' for name, value in arguments.items()])})"
     # The constructor of a named tuple is written in Python, and takes twice as long.
     defaults = made._field_defaults  # type: ignore[attr-defined]

@@ -94,7 +94,7 @@ def by_schema(
         if to_request is not None:
             return _converting_decoder(schema, to_request)
         given = {name: str(version >= first) for name, first in true_from.items()}
-        return _message_decoder(schema, request, request_names, given, adapt_request)
+        return message_decoder(schema, request, request_names, given, adapt_request)
 
     def make_parts_encoder(version: int) -> PartsEncoder:
         assert entries is not None
@@ -135,7 +135,7 @@ def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
     return decode
 
 
-def _message_decoder(
+def message_decoder(
     schema: type, message: type, names: Names, given: Mapping[str, str], adapt: Adapt | None
 ) -> Decoder:
     """Return a decoder that makes the request while it reads; ``given``: its attributes that are no fields."""

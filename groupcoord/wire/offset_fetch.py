@@ -4,8 +4,10 @@
 all. 3: throttle time in the response. 5: leader epochs (KIP-320). 7: stable offsets on request (KIP-447). 8: several
 groups (KIP-709). 9: member id and epoch (KIP-848). 10: topics by id.
 
-Written by hand for speed, as OffsetCommit is.
+The response is written by hand for speed, as that of OffsetCommit is.
 """
+
+from typing import NamedTuple
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
@@ -18,120 +20,37 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.commits import without_offsets
 from groupcoord.schema import primitives
-from groupcoord.schema.primitives import (
-    INT16,
-    INT32,
-    INT32_FROM,
-    check_array_length,
-    read_array_length,
-    read_compact_array_length,
-    read_compact_length,
-    read_compact_nullable_string,
-    read_compact_string,
-    read_int32_length,
-    read_int32s,
-    read_string,
-    read_uuid,
-    skip_tagged_fields,
-)
+from groupcoord.schema.primitives import INT16, INT32
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange, write_each
+from groupcoord.wire.by_schema import message_decoder
+from groupcoord.wire.newer_schemas import request_schema
 from groupcoord.wire.offset_columns import OffsetsWriter
+from groupcoord.wire.schema import SAME_NAMES
 
-_Topics = tuple[TopicToFetch, ...] | None
-
+_KEY = 9
 
 # ---------------------------------------------------------------- requests
 
 
-def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, int]:
-    """Read topics in versions up to 5."""
-    length, position = read_int32_length(frame, position)
-    if nullable and length < 0:
-        return None, position
-    topics = []
-    for _ in range(check_array_length(frame, position, length)):
-        name, position = read_string(frame, position)
-        count, position = read_array_length(frame, position)
-        indexes, position = read_int32s(frame, position, count)
-        topics.append(TopicToFetch(name, indexes))
-    return tuple(topics), position
+class _OneGroup(NamedTuple):
+    """A request of the versions before 8."""
+
+    group_id: str
+    topics: tuple[TopicToFetch, ...] | None
+    require_stable: bool = False
 
 
-def _read_flexible_topics(frame: bytes, position: int, uses_topic_ids: bool) -> tuple[_Topics, int]:
-    """Read topics in versions from 6."""
-    length, position = read_compact_length(frame, position)
-    if length < 0:
-        return None, position
-    topics = []
-    for _ in range(check_array_length(frame, position, length)):
-        name, topic_id = None, ZERO_UUID
-        if uses_topic_ids:
-            topic_id, position = read_uuid(frame, position)
-        else:
-            name, position = read_compact_string(frame, position)
-        count, position = read_compact_array_length(frame, position)
-        indexes, position = read_int32s(frame, position, count)
-        position = skip_tagged_fields(frame, position)
-        topics.append(TopicToFetch(name, indexes, topic_id))
-    return tuple(topics), position
-
-
-def _decode_version_1(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
-    group_id, position = read_string(frame, position)
-    topics, _ = _read_topics(frame, position, nullable=False)
-    header.reply_context = topics
-    return OffsetFetch((GroupToFetch(group_id, topics),))
-
-
-def _decode_plain(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
-    group_id, position = read_string(frame, position)
-    topics, _ = _read_topics(frame, position, nullable=True)
-    return OffsetFetch((GroupToFetch(group_id, topics),))
-
-
-def _single_group_decoder(version: int) -> Decoder:
-    has_require_stable = version >= 7
-
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
-        group_id, position = read_compact_string(frame, position)
-        topics, position = _read_flexible_topics(frame, position, False)
-        require_stable = has_require_stable and frame[position] != 0
-        skip_tagged_fields(frame, position + has_require_stable)
-        return OffsetFetch((GroupToFetch(group_id, topics),), require_stable)
-
-    return decode
-
-
-def _batch_decoder(version: int) -> Decoder:
-    has_member = version >= 9
-    uses_topic_ids = version >= 10
-
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
-        count, position = read_compact_array_length(frame, position)
-        groups = []
-        for _ in range(count):
-            group_id, position = read_compact_string(frame, position)
-            member_id, member_epoch = None, -1
-            if has_member:
-                member_id, position = read_compact_nullable_string(frame, position)
-                (member_epoch,) = INT32_FROM(frame, position)
-                position += 4
-            topics, position = _read_flexible_topics(frame, position, uses_topic_ids)
-            position = skip_tagged_fields(frame, position)
-            groups.append(GroupToFetch(group_id, topics, member_id, member_epoch))
-        require_stable = frame[position] != 0
-        skip_tagged_fields(frame, position + 1)
-        return OffsetFetch(tuple(groups), require_stable, uses_topic_ids)
-
-    return decode
+def _request_of_one_group(request: _OneGroup, header: RequestHeader) -> OffsetFetch:
+    if header.api_version == 1:
+        header.reply_context = request.topics
+    return OffsetFetch((GroupToFetch(request.group_id, request.topics),), request.require_stable)
 
 
 def _decoder(version: int) -> Decoder:
-    if version >= 8:
-        return _batch_decoder(version)
-    if version >= 6:
-        return _single_group_decoder(version)
-    return _decode_plain if version >= 2 else _decode_version_1
+    schema = request_schema(_KEY, version)
+    if version < 8:
+        return message_decoder(schema, _OneGroup, SAME_NAMES, {}, _request_of_one_group)
+    return message_decoder(schema, OffsetFetch, SAME_NAMES, {"uses_topic_ids": str(version >= 10)}, None)
 
 
 # ---------------------------------------------------------------- responses
@@ -227,4 +146,4 @@ def _encoder(version: int) -> Encoder:
     return _encode_single_group if version >= 6 else _plain_encoder(version)
 
 
-API = Api(9, "OffsetFetch", VersionRange(1, 10), 6, _decoder, _encoder, _parts_encoder)
+API = Api(_KEY, "OffsetFetch", VersionRange(1, 10), 6, _decoder, _encoder, _parts_encoder)
