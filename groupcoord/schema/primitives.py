@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -29,12 +29,9 @@ Content = TypeVar("Content", bytes, memoryview)
 Reader = Callable[[bytes, int], tuple[T, int]]
 Writer = Callable[[Any], bytes]
 
-INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
-UINT16 = struct.Struct(">H")
-FLOAT64 = struct.Struct(">d")
 INT16_FROM, INT16_PACK = INT16.unpack_from, INT16.pack
 INT32_FROM, INT32_PACK = INT32.unpack_from, INT32.pack
 
@@ -345,11 +342,6 @@ def write_compact_bytes(value: bytes) -> bytes:
 def write_compact_nullable_bytes(value: bytes | None) -> bytes:
     """Encode a byte string with a varint length, 0 for null."""
     return b"\x00" if value is None else write_compact_length(len(value)) + value
-
-
-def write_compact_int32s(values: Sequence[int]) -> bytes:
-    """Write a compact array of whole numbers."""
-    return write_uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 def _skip_nothing(frame: bytes, position: int) -> int:
