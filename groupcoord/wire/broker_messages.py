@@ -12,6 +12,7 @@ from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.messages.request import Refusable
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- Metadata
@@ -109,15 +110,12 @@ class CreatableTopic:
 
 
 @define
-class CreateTopics:
+class CreateTopics(Refusable["CreateTopicsResponse"]):
     """Create topics (API key 19), or validate only."""
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int = 60_000
     validate_only: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreateTopicsResponse:
-        return CreateTopicsResponse(tuple([CreatedTopic(topic.name, error_code, message) for topic in self.topics]))
 
 
 class CreatedTopicConfig(NamedTuple):
@@ -163,17 +161,12 @@ class CreatePartitionsTopic:
 
 
 @define
-class CreatePartitions:
+class CreatePartitions(Refusable["CreatePartitionsResponse"]):
     """Add partitions to topics (API key 37), or validate only."""
 
     topics: tuple[CreatePartitionsTopic, ...]
     timeout_ms: int = 60_000
     validate_only: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreatePartitionsResponse:
-        return CreatePartitionsResponse(
-            tuple([CreatedPartitions(topic.name, error_code, message) for topic in self.topics])
-        )
 
 
 class CreatedPartitions(NamedTuple):
@@ -192,16 +185,11 @@ class CreatePartitionsResponse:
 
 
 @define
-class DeleteTopics:
+class DeleteTopics(Refusable["DeleteTopicsResponse"]):
     """Delete topics (API key 20), by name or, from version 6 on, by id."""
 
     topics: tuple[TopicReference, ...]
     timeout_ms: int = 60_000
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteTopicsResponse:
-        return DeleteTopicsResponse(
-            tuple([DeletedTopic(topic.name, topic.topic_id, error_code) for topic in self.topics])
-        )
 
 
 class DeletedTopic(NamedTuple):
@@ -239,7 +227,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 @define
-class ListOffsets:
+class ListOffsets(Refusable["ListOffsetsResponse"]):
     """Look up offsets by timestamp (API key 2).
 
     ``lowest_timestamp`` is the lowest special timestamp of the request's version; lower ones fail with
@@ -251,15 +239,6 @@ class ListOffsets:
     isolation_level: int = 0
     timeout_ms: int = 0
     lowest_timestamp: int = -6
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListOffsetsResponse:
-        topics = [
-            ListedOffsetsTopic(
-                topic.name, tuple([ListedOffsetsPartition(p.partition_index, error_code) for p in topic.partitions])
-            )
-            for topic in self.topics
-        ]
-        return ListOffsetsResponse(tuple(topics))
 
 
 class ListedOffsetsPartition(NamedTuple):
@@ -415,7 +394,7 @@ class ProduceTopic(NamedTuple):
 
 
 @define
-class Produce:
+class Produce(Refusable["ProduceResponse"]):
     """Write records (API key 0).
 
     Attributes:
@@ -434,17 +413,6 @@ class Produce:
     allows_zstd: bool = True
     knows_abortable: bool = True
     adds_partitions: bool = True
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ProduceResponse:
-        topics = [
-            ProducedTopic(
-                topic.name,
-                topic.topic_id,
-                tuple([ProducedPartition(p.partition_index, error_code) for p in topic.partitions]),
-            )
-            for topic in self.topics
-        ]
-        return ProduceResponse(tuple(topics))
 
 
 class ProducedPartition(NamedTuple):
@@ -499,18 +467,11 @@ class LeaderEpochTopic(NamedTuple):
 
 
 @define
-class OffsetForLeaderEpoch:
+class OffsetForLeaderEpoch(Refusable["OffsetForLeaderEpochResponse"]):
     """Request the end offsets of leader epochs (API key 23, KIP-101), to detect a truncated log."""
 
     topics: tuple[LeaderEpochTopic, ...]
     replica_id: int = -2
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetForLeaderEpochResponse:
-        topics = [
-            LeaderEpochEnds(topic.topic, tuple([LeaderEpochEnd(p.partition, error_code) for p in topic.partitions]))
-            for topic in self.topics
-        ]
-        return OffsetForLeaderEpochResponse(tuple(topics))
 
 
 class LeaderEpochEnd(NamedTuple):
@@ -551,20 +512,11 @@ class DeleteRecordsTopic(NamedTuple):
 
 
 @define
-class DeleteRecords:
+class DeleteRecords(Refusable["DeleteRecordsResponse"]):
     """Delete the records before an offset (API key 21, KIP-107)."""
 
     topics: tuple[DeleteRecordsTopic, ...]
     timeout_ms: int = 60_000
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteRecordsResponse:
-        topics = [
-            DeletedRecordsTopic(
-                topic.name, tuple([DeletedRecordsPartition(p.partition_index, error_code) for p in topic.partitions])
-            )
-            for topic in self.topics
-        ]
-        return DeleteRecordsResponse(tuple(topics))
 
 
 class DeletedRecordsPartition(NamedTuple):

@@ -12,6 +12,7 @@ from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.messages.request import Refusable
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- DescribeCluster
@@ -25,15 +26,12 @@ class EndpointType(IntEnum):
 
 
 @define
-class DescribeCluster:
+class DescribeCluster(Refusable["DescribeClusterResponse"]):
     """Describe the cluster (API key 60). ``endpoint_type``: an :class:`EndpointType`, or an unknown number."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = EndpointType.BROKER
     include_fenced_brokers: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeClusterResponse:
-        return DescribeClusterResponse(error_code)
 
 
 class ClusterBroker(NamedTuple):
@@ -70,7 +68,7 @@ class PartitionCursor(NamedTuple):
 
 
 @define
-class DescribeTopicPartitions:
+class DescribeTopicPartitions(Refusable["DescribeTopicPartitionsResponse"]):
     """Describe topics, a limited number of partitions at a time (API key 75, KIP-966). No names
     stand for all topics.
     """
@@ -78,11 +76,6 @@ class DescribeTopicPartitions:
     topics: tuple[str, ...]
     response_partition_limit: int = 2_000
     cursor: PartitionCursor | None = None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeTopicPartitionsResponse:
-        return DescribeTopicPartitionsResponse(
-            tuple([TopicPartitionsDescription(error_code, name) for name in self.topics])
-        )
 
 
 class TopicPartitionDescription(NamedTuple):
@@ -136,13 +129,10 @@ class TopicPartitions(NamedTuple):
 
 
 @define
-class DescribeLogDirs:
+class DescribeLogDirs(Refusable["DescribeLogDirsResponse"]):
     """Describe log directories and the sizes of partitions (API key 35, KIP-113). None stands for all topics."""
 
     topics: tuple[PartitionsOfTopic, ...] | None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeLogDirsResponse:
-        return DescribeLogDirsResponse(error_code=error_code)
 
 
 class LogDirPartition(NamedTuple):
@@ -284,14 +274,11 @@ class AlterPartitionReassignmentsResponse:
 
 
 @define
-class ListPartitionReassignments:
+class ListPartitionReassignments(Refusable["ListPartitionReassignmentsResponse"]):
     """List reassignments in progress (API key 46). None stands for all topics."""
 
     topics: tuple[TopicPartitions, ...] | None
     timeout_ms: int = 60_000
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListPartitionReassignmentsResponse:
-        return ListPartitionReassignmentsResponse(error_code)
 
 
 class OngoingReassignment(NamedTuple):
@@ -331,13 +318,10 @@ class QuorumTopicToDescribe(NamedTuple):
 
 
 @define
-class DescribeQuorum:
+class DescribeQuorum(Refusable["DescribeQuorumResponse"]):
     """Describe the voters of a partition with a quorum (API key 55, KIP-595)."""
 
     topics: tuple[QuorumTopicToDescribe, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeQuorumResponse:
-        return DescribeQuorumResponse(error_code)
 
 
 class QuorumVoter(NamedTuple):
@@ -449,43 +433,31 @@ class AlterReplicaLogDirsResponse:
 
 
 @define
-class UnregisterBroker:
+class UnregisterBroker(Refusable["MembershipResponse"]):
     """Unregister a broker (API key 64, KIP-589)."""
 
     broker_id: int
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
-        return MembershipResponse(error_code)
-
 
 @define
-class UnregisterController:
+class UnregisterController(Refusable["MembershipResponse"]):
     """Unregister a controller (API key 94)."""
 
     controller_id: int
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
-        return MembershipResponse(error_code)
-
 
 @define
-class AddRaftVoter:
+class AddRaftVoter(Refusable["MembershipResponse"]):
     """Add a voter to the quorum of controllers (API key 80, KIP-853); ``cluster_id`` None matches any."""
 
     cluster_id: str | None
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
-        return MembershipResponse(error_code)
-
 
 @define
-class RemoveRaftVoter:
+class RemoveRaftVoter(Refusable["MembershipResponse"]):
     """Remove a voter from the quorum of controllers (API key 81, KIP-853); ``cluster_id`` None matches any."""
 
     cluster_id: str | None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> MembershipResponse:
-        return MembershipResponse(error_code)
 
 
 MembershipRequest = UnregisterBroker | UnregisterController | AddRaftVoter | RemoveRaftVoter
@@ -593,15 +565,12 @@ class FeatureUpdate(NamedTuple):
 
 
 @define
-class UpdateFeatures:
+class UpdateFeatures(Refusable["UpdateFeaturesResponse"]):
     """Change feature levels (API key 57, KIP-584), or validate only."""
 
     feature_updates: tuple[FeatureUpdate, ...]
     timeout_ms: int = 60_000
     validate_only: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> UpdateFeaturesResponse:
-        return UpdateFeaturesResponse(error_code)
 
 
 class UpdatedFeature(NamedTuple):

@@ -11,6 +11,7 @@ from uuid import UUID
 from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.messages.request import Refusable
 from groupcoord.errors import ErrorCode
 
 
@@ -69,19 +70,12 @@ class ResourceToDescribe(NamedTuple):
 
 
 @define
-class DescribeConfigs:
+class DescribeConfigs(Refusable["DescribeConfigsResponse"]):
     """Request settings (API key 32)."""
 
     resources: tuple[ResourceToDescribe, ...]
     include_synonyms: bool = False
     include_documentation: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeConfigsResponse:
-        described = [
-            DescribedConfigs(error_code, message, resource.resource_type, resource.resource_name)
-            for resource in self.resources
-        ]
-        return DescribeConfigsResponse(tuple(described))
 
 
 class ConfigSynonym(NamedTuple):
@@ -144,33 +138,19 @@ class ResourceToAlter(NamedTuple):
 
 
 @define
-class IncrementalAlterConfigs:
+class IncrementalAlterConfigs(Refusable["IncrementalAlterConfigsResponse"]):
     """Change some settings (API key 44), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
     validate_only: bool = False
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> IncrementalAlterConfigsResponse:
-        altered = [
-            AlteredResource(error_code, message, resource.resource_type, resource.resource_name)
-            for resource in self.resources
-        ]
-        return IncrementalAlterConfigsResponse(tuple(altered))
-
 
 @define
-class AlterConfigs:
+class AlterConfigs(Refusable["AlterConfigsResponse"]):
     """Replace all settings of resources (API key 33), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
     validate_only: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterConfigsResponse:
-        altered = [
-            AlteredResource(error_code, message, resource.resource_type, resource.resource_name)
-            for resource in self.resources
-        ]
-        return AlterConfigsResponse(tuple(altered))
 
 
 class AlteredResource(NamedTuple):
@@ -200,13 +180,10 @@ class AlterConfigsResponse:
 
 
 @define
-class ListConfigResources:
+class ListConfigResources(Refusable["ListConfigResourcesResponse"]):
     """List resources with settings (API key 74, KIP-1142) by :class:`ConfigResourceType`; no types stand for all."""
 
     resource_types: tuple[int, ...] = ()
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListConfigResourcesResponse:
-        return ListConfigResourcesResponse(error_code)
 
 
 class ConfigResource(NamedTuple):
@@ -248,14 +225,11 @@ class QuotaComponent(NamedTuple):
 
 
 @define
-class DescribeClientQuotas:
+class DescribeClientQuotas(Refusable["DescribeClientQuotasResponse"]):
     """Request quotas (API key 48, KIP-546)."""
 
     components: tuple[QuotaComponent, ...]
     strict: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
-        return DescribeClientQuotasResponse(error_code)
 
 
 class QuotaEntity(NamedTuple):
@@ -304,16 +278,11 @@ class QuotasToAlter(NamedTuple):
 
 
 @define
-class AlterClientQuotas:
+class AlterClientQuotas(Refusable["AlterClientQuotasResponse"]):
     """Change quotas (API key 49), or validate only."""
 
     entries: tuple[QuotasToAlter, ...]
     validate_only: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponse:
-        return AlterClientQuotasResponse(
-            tuple([AlteredQuotas(error_code, message, entry.entity) for entry in self.entries])
-        )
 
 
 class AlteredQuotas(NamedTuple):

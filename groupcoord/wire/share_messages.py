@@ -7,6 +7,7 @@ from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.messages.request import Refusable
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import CurrentLeader, MetadataBroker
 
@@ -44,7 +45,7 @@ class ForgottenShareTopic(NamedTuple):
 
 
 @define
-class ShareFetch:
+class ShareFetch(Refusable["ShareFetchResponse"]):
     """Ask for records of partitions, and say what became of others (API key 78).
 
     Attributes:
@@ -72,9 +73,6 @@ class ShareFetch:
     forgotten_topics_data: tuple[ForgottenShareTopic, ...] = ()
     share_acquire_mode: int = 0
     is_renew_ack: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareFetchResponse:
-        return ShareFetchResponse(error_code)
 
 
 NO_SHARE_LEADER = CurrentLeader(0, 0)
@@ -121,7 +119,7 @@ class ShareFetchResponse:
 
 
 @define
-class ShareAcknowledge:
+class ShareAcknowledge(Refusable["ShareAcknowledgeResponse"]):
     """Say what became of records (API key 79); see :class:`ShareFetch`."""
 
     group_id: str | None
@@ -129,9 +127,6 @@ class ShareAcknowledge:
     share_session_epoch: int
     topics: tuple[ShareFetchTopic, ...]
     is_renew_ack: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareAcknowledgeResponse:
-        return ShareAcknowledgeResponse(error_code)
 
 
 class ShareAcknowledgedPartition(NamedTuple):

@@ -12,6 +12,7 @@ from attrs import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.messages.request import Refusable
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 
@@ -20,7 +21,7 @@ NO_PRODUCER_EPOCH = -1
 
 
 @define
-class InitProducerId:
+class InitProducerId(Refusable["InitProducerIdResponse"]):
     """Ask for a producer id, and with a transactional id fence whoever used that before (API key 22).
 
     Attributes:
@@ -33,9 +34,6 @@ class InitProducerId:
     transaction_timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> InitProducerIdResponse:
-        return InitProducerIdResponse(error_code)
 
 
 @frozen
@@ -93,16 +91,13 @@ class AddPartitionsToTxnResponse:
 
 
 @define
-class AddOffsetsToTxn:
+class AddOffsetsToTxn(Refusable["AddOffsetsToTxnResponse"]):
     """Add a group, whose offsets are to be committed, to a transaction (API key 25)."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     group_id: str
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> AddOffsetsToTxnResponse:
-        return AddOffsetsToTxnResponse(error_code)
 
 
 @frozen
@@ -113,7 +108,7 @@ class AddOffsetsToTxnResponse:
 
 
 @define
-class EndTxn:
+class EndTxn(Refusable["EndTxnResponse"]):
     """Commit or abort a transaction (API key 26).
 
     ``bumps_epoch``: the producer goes on with the next epoch, which the answer tells (KIP-890, request version 5).
@@ -124,9 +119,6 @@ class EndTxn:
     producer_epoch: int
     committed: bool
     bumps_epoch: bool = True
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> EndTxnResponse:
-        return EndTxnResponse(error_code)
 
 
 @frozen
@@ -176,15 +168,10 @@ class WriteTxnMarkersResponse:
 
 
 @define
-class DescribeTransactions:
+class DescribeTransactions(Refusable["DescribeTransactionsResponse"]):
     """Describe the transactions of some transactional ids (API key 65, KIP-664)."""
 
     transactional_ids: tuple[str, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(
-            tuple([DescribedTransaction(error_code, name) for name in self.transactional_ids])
-        )
 
 
 class DescribedTransaction(NamedTuple):
@@ -208,7 +195,7 @@ class DescribeTransactionsResponse:
 
 
 @define
-class ListTransactions:
+class ListTransactions(Refusable["ListTransactionsResponse"]):
     """List transactions (API key 66, KIP-664).
 
     Attributes:
@@ -223,9 +210,6 @@ class ListTransactions:
     producer_id_filters: tuple[int, ...] = ()
     duration_filter_ms: int = -1
     transactional_id_pattern: str | None = None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListTransactionsResponse:
-        return ListTransactionsResponse(error_code)
 
 
 class ListedTransaction(NamedTuple):
@@ -246,19 +230,10 @@ class ListTransactionsResponse:
 
 
 @define
-class DescribeProducers:
+class DescribeProducers(Refusable["DescribeProducersResponse"]):
     """Describe the producers that wrote to some partitions (API key 61, KIP-664)."""
 
     topics: tuple[TopicPartitions, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeProducersResponse:
-        topics = [
-            DescribedPartitions(
-                topic.name, tuple([DescribedPartition(index, error_code) for index in topic.partition_indexes])
-            )
-            for topic in self.topics
-        ]
-        return DescribeProducersResponse(tuple(topics))
 
 
 class DescribedProducer(NamedTuple):

@@ -1,11 +1,14 @@
-"""Base classes of requests, which name the type of their response."""
+"""Base classes of requests, which name the type of their response and derive responses with errors."""
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Generic
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, get_args, get_origin, get_type_hints
 
-from attrs import NOTHING, Attribute, field
+from attrs import NOTHING, Attribute, field, has
+from attrs import fields as attributes_of
 
 from groupcoord.errors import ErrorCode
 
@@ -40,6 +43,76 @@ class GroupRequest(Request[R_co]):
     __slots__ = ()
 
     group_id: str | None
+
+
+class Refusable(Request[R_co]):
+    """A request whose error response follows from the classes, as most do.
+
+    The error stands at the top of the response if there is a field for it, otherwise at one entry for each entry of the
+    request's first array. Entries repeat the fields that name a topic, partition or resource: those without a default.
+    """
+
+    __slots__ = ()
+
+    def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
+        request_class: Any = type(self)
+        failed: R_co = _failed(_response_class(request_class), self, error_code, message)
+        return failed
+
+
+class _Shape(NamedTuple):
+    """Fields of a response or an entry: repeated ones, the error, and the array of entries with errors."""
+
+    repeated: tuple[str, ...]
+    error: frozenset[str]
+    entries: str
+    entry_class: type[Any] | None
+
+
+def _failed(made: Any, source: Any, error_code: ErrorCode, message: str | None) -> Any:
+    shape = _shape_of(made)
+    values: dict[str, Any] = {}
+    for name in shape.repeated:
+        values[name] = source if isinstance(source, str | int) else getattr(source, name)
+    for name, value in (("error_code", error_code), ("error_message", message)):
+        if name in shape.error:
+            values[name] = value
+    if shape.entry_class is not None:
+        values_of_source = (getattr(source, name) for name in _names(type(source)))
+        named = next(value for value in values_of_source if type(value) is tuple)
+        values[shape.entries] = tuple([_failed(shape.entry_class, each, error_code, message) for each in named])
+    return made(**values)
+
+
+@cache
+def _shape_of(made: Any) -> _Shape:
+    names, types = _names(made), get_type_hints(made)
+    error = frozenset({"error_code", "error_message"}.intersection(names))
+    entries, entry_class = "", None
+    if "error_code" not in error:
+        entries = next(name for name in names if get_origin(types[name]) is tuple)
+        entry_class = get_args(types[entries])[0]
+    repeated = [name for name in names if name not in error | {entries} and not _has_default(made, name)]
+    return _Shape(tuple(repeated), error, entries, entry_class)
+
+
+def _names(made: Any) -> tuple[str, ...]:
+    return tuple([attribute.name for attribute in attributes_of(made)]) if has(made) else made._fields
+
+
+def _has_default(made: Any, name: str) -> bool:
+    if not has(made):
+        return name in made._field_defaults
+    return getattr(attributes_of(made), name).default is not NOTHING
+
+
+@cache
+def _response_class(request_class: Any) -> type[Any]:
+    """Return the response class that the base class of a request names."""
+    ((response,),) = (get_args(base) for base in request_class.__orig_bases__)
+    name = getattr(response, "__forward_arg__", "")
+    found: type[Any] = getattr(sys.modules[request_class.__module__], name, response)
+    return found
 
 
 def names_field(default: Any = NOTHING) -> Any:
