@@ -139,6 +139,8 @@ class TopicLogs:
         try:
             memory.take(LOG_BYTES)
         except RefusedBatchError:
+            # Existing requests need some log to fail with POLICY_VIOLATION. This one is not kept, so freed memory
+            # counts at once.
             return PartitionLog(LogMemory(0))
         log = self._logs.setdefault(topic.topic_id, {})[partition_index] = PartitionLog(memory)
         return log
@@ -154,6 +156,7 @@ class TopicLogs:
 
         partition = topic.topic_id, partition_index
         failure = self._failures.get(partition)
+        # Opening a broken log reads files. Clients retry within milliseconds, so it is tried once per interval.
         if failure is not None and self._now_ms() < failure.retry_ms:
             raise failure.error
         acknowledged = NOTHING_ACKNOWLEDGED if failure is None else failure.acknowledged or NOTHING_ACKNOWLEDGED
@@ -170,6 +173,7 @@ class TopicLogs:
                     acknowledged=acknowledged,
                     report=self.report,
                 )
+                # After a failure the files are unknown even if the last shutdown was clean.
                 log.open(is_clean=directory.was_clean and failure is None)
             except (OSError, ValueError, LogStoreError) as error:
                 memory.give_back(LOG_BYTES)
@@ -248,6 +252,7 @@ class TopicLogs:
         Returns:
             True if it should be called again soon, False if all logs are clean enough.
         """
+        # The cleaner's modules are imported with the first compacted topic, which most servers never have.
         if self._cleaner is None and not any(topics()):
             return False
         from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError

@@ -69,30 +69,17 @@ class ConsumerListener(Protocol):
 class Consumer:
     """Consumer, across its restarts.
 
-    Args:
-        number: unique number.
-        index: number within its group.
-        options: options of its group.
-        stage: its environment.
-        observations: observations of its group.
-        listener: receives its events.
-
     Attributes:
-        name: name in the trace.
-        is_alive: True while its process runs.
         is_frozen: True while its process gets no CPU time (garbage collection, migration of a virtual machine).
         is_busy: True while its application does unusual work and does not poll.
         is_processing: True while its application processes the result of the last poll.
         will_restart: True if it has failed and a supervisor will restart it.
-        is_closing: True while the member finishes closing.
         is_ending: True if its application will close it after the present work.
         is_restless: True while it wants to rejoin or closes.
         has_assigned: True if it leads its generation and computed the assignment, so that it watches the topics.
         member: the member's state machine, or None while it is down.
         owned: owned partitions with the first offset, or None until it is known.
         given_up: partitions revoked for other members, with the generation at that time.
-        in_flight: number of requests without a response.
-        clock: its own clock.
         protocol: its group protocol now, or after the next start.
     """
 

@@ -20,12 +20,7 @@ from groupcoord.sim.kernel.scheduler import Scheduler, Trace
 
 @define
 class GuestGroup:
-    """Group whose members are scripted clients.
-
-    Attributes:
-        group_id: its name.
-        scripted_clients: number of active clients.
-    """
+    """Group whose members are scripted clients."""
 
     group_id: str
     _cluster: SimulatedCluster
@@ -136,9 +131,6 @@ class Claim(NamedTuple):
     """Ownership of a partition as a consumer believes it.
 
     Attributes:
-        consumer: its name.
-        member_id: its member id.
-        protocol: its group protocol.
         generation_id: generation or member epoch in which the partition was assigned or last confirmed.
         topic_id: id of the topic at the assignment, or None if the topic did not exist.
         is_stale: True once the consumer has been requested to revoke the partition, or has not acknowledged it yet.
@@ -170,20 +162,10 @@ class Stage:
     """Environment of all actors of a run.
 
     Args:
-        seed: determines all random choices.
-        scheduler: the clock.
-        cluster: nodes, network and log.
-        trace: receives the events.
-        ownership: observer of owned partitions.
         consumer_count: client numbers from 0 on that belong to consumers.
 
     Attributes:
         start_ms: start of the run, in milliseconds since the Unix epoch.
-        topics: existing topics.
-        transactions: transactions of all producers.
-        operations: counts of operations.
-        guests: groups without consumers, by name.
-        shares: records of share groups, by group.
         applications: tasks of Kafka Streams applications, by group.
         round_trip_ms: longest time of a response without faults, unless it waits for other members.
     """
@@ -215,7 +197,6 @@ class Stage:
         self._client_count = consumer_count
 
     def next_client_number(self) -> int:
-        """Return the number of a new client that is not a consumer."""
         self._client_count += 1
         return self._client_count
 
@@ -224,7 +205,6 @@ class Stage:
         return self.guests.setdefault(group_id, GuestGroup(group_id, self.cluster))
 
     def record(self, what: str) -> None:
-        """Add a line to the trace."""
         self.trace.record(self.scheduler.time_ms, "world", what)
 
     def count(self, client: str, name: str, outcome: str) -> None:

@@ -65,7 +65,6 @@ class Pace(NamedTuple):
     """Intervals of consumers of one protocol.
 
     Attributes:
-        heartbeat_interval_ms, session_timeout_ms: their settings.
         commit_interval_ms: interval of automatic commits, or None without them.
     """
 
@@ -92,13 +91,7 @@ class Skip(NamedTuple):
 
 
 class FastForward:
-    """Fast-forwarding of the consumers of one group.
-
-    Args:
-        group: the group.
-        stage: its environment.
-        disturbances: times that must not be skipped.
-    """
+    """Fast-forwarding of the consumers of one group."""
 
     def __init__(self, group: SimulatedGroup, stage: Stage, disturbances: Disturbances) -> None:
         member, settings = group.options.member, stage.cluster.environment.settings_of(group.options.group_id)
@@ -149,7 +142,6 @@ class FastForward:
         consumer.skip(duration_ms)
 
     def _heartbeat_of(self, consumer: Consumer) -> Heartbeat | ConsumerGroupHeartbeat:
-        """Return the heartbeat of a steady consumer."""
         group_id, instance_id = self._group.options.group_id, consumer.config.group_instance_id
         member = consumer.member
         assert member is not None
@@ -188,7 +180,6 @@ class FastForward:
 
 
 def _is_steady(response: Response | None, epoch: int) -> bool:
-    """Return whether a response reports no change."""
     match response:
         case HeartbeatResponse():
             return response.error_code is ErrorCode.NONE

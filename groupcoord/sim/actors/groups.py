@@ -29,7 +29,6 @@ class Seat(NamedTuple):
     """Member of a group as its coordinator knows it.
 
     Attributes:
-        generation_id: its generation or member epoch.
         heard_ms: time of its last heartbeat, or None if no session runs.
         partitions: its assignment, or None if only the leader knows it.
     """
@@ -43,8 +42,6 @@ class SimulatedGroup:
     """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.ConsumerListener`.
 
     Attributes:
-        consumers: by number.
-        observations: figures of the run.
         on_heartbeat: called with each consumer that receives a heartbeat response, or None.
         scripted_clients: number of other active clients that can affect the group.
         has_changed_protocol: True if a consumer was restarted with another protocol.
@@ -69,11 +66,9 @@ class SimulatedGroup:
 
     @property
     def requests_sent(self) -> int:
-        """Number of requests of its consumers."""
         return sum(consumer.requests_sent for consumer in self.consumers)
 
     def coordinator_told(self, event: Event) -> None:
-        """Handle an event of its coordinator."""
         self.disturbed()
         match event:
             case RebalanceStarted():
@@ -90,7 +85,6 @@ class SimulatedGroup:
         self._is_steady, self._looks_again_ms = False, 0
 
     def heartbeat_answered(self, consumer: Consumer) -> None:
-        """Handle a heartbeat response of a consumer."""
         if self.on_heartbeat is not None:
             self.on_heartbeat(consumer)
 
@@ -298,12 +292,7 @@ def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
 
 
 class Population:
-    """Groups of consumers of a run.
-
-    Attributes:
-        groups: in the order of the options.
-        consumers: all consumers by number.
-    """
+    """Groups of consumers of a run."""
 
     def __init__(self, options: Sequence[GroupOptions], stage: Stage) -> None:
         self.groups: list[SimulatedGroup] = []
@@ -318,7 +307,6 @@ class Population:
         return self._group_of.get(group_id)
 
     def group(self, group_id: str) -> SimulatedGroup:
-        """Return the group of this name, which must exist."""
         return self._group_of[group_id]
 
     def grow(self, topic: str, partition_count: int) -> None:

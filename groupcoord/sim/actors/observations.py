@@ -53,7 +53,6 @@ class PartitionFigures:
     Attributes:
         unowned_ms: total time without an owner, from the start of the first consumer on.
         furthest_behind_ms: largest age of the first record of a new owner.
-        moves: number of changes of the owner.
         duplicate_ms: records that were processed again, as the time in which they were written.
         longest_duplicate_ms: the largest part of that which one change of owners caused.
     """
@@ -77,12 +76,7 @@ class OwnedSpan(NamedTuple):
 class GroupObservations:
     """Observations of the partitions of one group, and of the transactions that commit its offsets.
 
-    Args:
-        partitions: subscribed partitions.
-        start_ms: start of the run.
-
     Attributes:
-        rebalance_durations_ms, rebalance_causes: of all rebalances.
         offsets_waits_ms: time until each owner had the committed offset.
         transactions_open_ms: time of each transaction from its begin until its marker was in the log.
         rebalances: start and end of each, in milliseconds since the epoch.
@@ -135,7 +129,6 @@ class GroupObservations:
                 history.unowned_since_ms = now_ms
 
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
-        """Add partitions of a topic that was created or has grown."""
         for partition in partitions:
             history = self._histories.setdefault(partition, _PartitionHistory(now_ms))
             history.is_gone = False
@@ -145,14 +138,12 @@ class GroupObservations:
                 self._begin_wait(partition, now_ms)
 
     def remove_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
-        """Remove the partitions of a deleted topic."""
         for partition in partitions:
             self._end_wait(partition, now_ms)
             self._behind_since_ms.pop(partition, None)
             self._histories[partition].is_gone = True
 
     def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
-        """Note a completed rebalance."""
         self.rebalances.append((at_ms - duration_ms, at_ms))
         self.rebalance_durations_ms.append(duration_ms)
         for cause in causes[:1]:
@@ -162,7 +153,6 @@ class GroupObservations:
         """Note the marker of a transaction.
 
         Args:
-            open_ms: time since its begin.
             late_ms: time since the decision to commit, or None if it was aborted.
         """
         self.transactions_open_ms.append(open_ms)
@@ -170,7 +160,6 @@ class GroupObservations:
             self.offsets_late_ms.append(late_ms)
 
     def assigned(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
-        """Note the assignment of a partition."""
         history = self._histories[partition]
         self._end_wait(partition, now_ms)
         if history.last_consumer not in (None, consumer):
@@ -179,7 +168,6 @@ class GroupObservations:
         history.turns[consumer] = _Turn(now_ms)
 
     def started(self, consumer: str, partition: TopicPartition, offset: int, now_ms: int) -> None:
-        """Note the offset at which a consumer starts to process a partition."""
         history = self._histories[partition]
         turn = history.turns.get(consumer)
         if turn is not None:
@@ -199,9 +187,6 @@ class GroupObservations:
         """Note that a consumer lost a partition: revoked, lost, or crashed.
 
         Args:
-            consumer: its name.
-            partition: the partition.
-            now_ms: the time.
             processed_to: end of the processed offsets, or None if the consumer had reached the end of the partition.
         """
         history = self._histories[partition]
@@ -212,7 +197,6 @@ class GroupObservations:
             self._begin_wait(partition, now_ms)
 
     def _end_turn(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
-        """Add the figures of an ended ownership."""
         history = self._histories[partition]
         turn = history.turns.pop(consumer)
         self.owned.append(OwnedSpan(partition, consumer, turn.assigned_ms, now_ms))
@@ -235,7 +219,6 @@ class GroupObservations:
             self.most_unowned = len(self._unowned)
 
     def _end_wait(self, partition: TopicPartition, now_ms: int) -> None:
-        """End the time without an owner."""
         history = self._histories[partition]
         if history.unowned_since_ms is not None:
             history.unowned_ms += now_ms - history.unowned_since_ms
@@ -250,7 +233,6 @@ class GroupObservations:
                 self._end_turn(consumer, partition, now_ms)
 
     def figures(self) -> dict[TopicPartition, PartitionFigures]:
-        """Return the figures by partition."""
         return {
             partition: PartitionFigures(
                 history.unowned_ms,
@@ -280,11 +262,7 @@ class _Producer:
 
 
 class Transactions:
-    """State of the transaction coordinator, which nodes consult before they accept a transactional commit.
-
-    Attributes:
-        states: by name of the transaction.
-    """
+    """State of the transaction coordinator, which nodes consult before they accept a transactional commit."""
 
     def __init__(self) -> None:
         self.states: dict[str, TransactionState] = {}
@@ -336,16 +314,7 @@ class ShareFigures:
 
 
 class ShareRecords:
-    """Records of one share group.
-
-    Args:
-        group_id: the group.
-        topics: its topics.
-        shared: the logs of the topics.
-
-    Attributes:
-        figures: since the last :meth:`begin_measuring`.
-    """
+    """Records of one share group."""
 
     def __init__(self, group_id: str, topics: tuple[str, ...], shared: SharedTopics) -> None:
         self.figures = ShareFigures()
@@ -354,7 +323,6 @@ class ShareRecords:
         self._lost_ms: dict[tuple[SharePartitionKey, int], int] = {}
 
     def begin_measuring(self) -> None:
-        """Reset the figures."""
         self.figures = ShareFigures()
         self._archived_before += self.archived
 
@@ -366,18 +334,15 @@ class ShareRecords:
         return sum(len(offsets) for key, offsets in given_up if key.group_id == self._group_id) - self._archived_before
 
     def delivered(self, key: SharePartitionKey, offset: int, count: int, now_ms: int) -> None:
-        """Note a delivery with its delivery count."""
         self.figures.redeliveries += count > 1
         lost_ms = self._lost_ms.pop((key, offset), None)
         if lost_ms is not None:
             self.figures.lock_waits_ms.append(now_ms - lost_ms)
 
     def lost(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
-        """Note that the member that acquired a record crashed."""
         self._lost_ms[key, offset] = now_ms
 
     def accepted(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
-        """Note an acknowledged acceptance."""
         self._lost_ms.pop((key, offset), None)
         topic = self._shared.registry.get_by_id(key.topic_id)
         if topic is not None:
@@ -403,12 +368,7 @@ CATCH_UP_FACTOR = 10
 
 @define
 class TaskFigures:
-    """Figures of a task.
-
-    Attributes:
-        unprocessed_ms: total time without processing.
-        moves: number of changes of the instance.
-    """
+    """Figures of a task."""
 
     unprocessed_ms: int = 0
     moves: int = 0
@@ -422,7 +382,6 @@ class _Task:
         holder: instance with the active task, or None.
         ready_ms: time at which the holder has restored the state.
         idle_since_ms: start of the time without processing; undefined while it is processed.
-        last_holder: the previous holder.
         copies: by instance, the time up to which it has the state, or None for a standby task that is up to date.
     """
 
@@ -441,8 +400,6 @@ class StreamsTasks:
     old state on its disk, otherwise all.
 
     Args:
-        count: initial number of tasks.
-        start_ms: start of the application.
         restore_ms: time to read a whole changelog; 0: tasks have no state.
     """
 
@@ -484,11 +441,9 @@ class StreamsTasks:
         task.holder = None
 
     def copy(self, number: int, instance: int, now_ms: int) -> None:
-        """Start a standby task on an instance."""
         self._task(number, now_ms).copies[instance] = None
 
     def stop_copying(self, number: int, instance: int, now_ms: int) -> None:
-        """End a standby task."""
         copies = self._tasks[number].copies
         if instance in copies and copies[instance] is None:
             copies[instance] = now_ms
@@ -498,7 +453,6 @@ class StreamsTasks:
         return self._tasks[number].holder
 
     def begin_measuring(self, now_ms: int) -> None:
-        """Reset the figures."""
         for task in self._tasks.values():
             task.figures = TaskFigures()
             if task.holder is None or now_ms < task.ready_ms:

@@ -49,12 +49,8 @@ class Application(Fault):
     """Instances of a program, a group without consumers, which start and stop together.
 
     Attributes:
-        group: its name.
-        instances: number of instances, each a member.
-        topics: its topics.
         restart_from_ms: time of the first restart in milliseconds since the start of the run; None: no restarts.
         restart_every_ms: interval between the restarts of two instances, until all have restarted.
-        down_ms: downtime of a restart.
         is_graceful: the instance leaves the group before; otherwise it is killed.
     """
 
@@ -68,7 +64,6 @@ class Application(Fault):
 
     @property
     def group_id(self) -> str | None:
-        """Its own group, which has no consumers."""
         return self.group
 
     def restart_ms(self, index: int) -> int | None:
@@ -128,10 +123,7 @@ class ScriptedClient:
     While it is active, the group that it can affect is not steady. Its operations are counted.
 
     Args:
-        stage: its environment.
-        name: type of the client.
         group: group that it can affect or is a member of, or None.
-        script: its steps.
     """
 
     def __init__(self, stage: Stage, name: str, group: SimulatedGroup | GuestGroup | None, script: Script) -> None:
@@ -201,7 +193,6 @@ class ScriptedClient:
         cluster.network.send(self._connection, self._step, request)
 
     def _send_to(self, node_id: int, request: Request) -> None:
-        """Send a request on the kept connection."""
         cluster = self._stage.cluster
         if node_id not in self._kept:
             self._kept[node_id] = cluster.network.connect(self, self._number, cluster.nodes[node_id - 1])
@@ -210,7 +201,6 @@ class ScriptedClient:
         cluster.network.send(self._connection, self._step, request)
 
     def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """Handle a response."""
         if connection is not self._connection:
             return
         if connection in self._kept.values():
@@ -230,7 +220,6 @@ class ScriptedClient:
             self._go_on(None)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Handle a lost connection."""
         if connection is self._connection:
             self._lose()
         else:
@@ -248,6 +237,5 @@ class ScriptedClient:
             self._connection = None
 
     def _forget(self, connection: SimulatedConnection) -> None:
-        """Drop a connection."""
         for node_id in [node_id for node_id, kept in self._kept.items() if kept is connection]:
             del self._kept[node_id]

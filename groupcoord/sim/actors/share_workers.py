@@ -108,13 +108,7 @@ def _produce(workers: ShareWorkers, stage: Stage, shared: SharedTopics, chance: 
 
 @define
 class _Session:
-    """Share session with a node.
-
-    Attributes:
-        epoch: epoch of the next request.
-        partitions: its partitions.
-        outcomes: acknowledgements for the next fetch.
-    """
+    """Share session with a node."""
 
     epoch: int = FIRST_EPOCH
     partitions: frozenset[SharePartitionKey] = frozenset()
@@ -130,14 +124,7 @@ class _Worker:
     """Worker, across its restarts.
 
     Attributes:
-        life: number of starts.
-        is_alive: True while it runs.
-        is_over: True when all is done.
-        epoch: its member epoch.
         is_unsure: True if the last heartbeat response was lost or an error.
-        assigned: assigned partitions.
-        sessions: share sessions by node.
-        held: acquired records without an outcome.
     """
 
     workers: ShareWorkers
@@ -175,7 +162,6 @@ class _Worker:
     # ------------------------------------------------------------ the group
 
     def heart(self) -> Script:
-        """Send heartbeats while the worker runs."""
         group = self.workers.group
         while not self.is_over:
             if not self.is_alive:
@@ -244,7 +230,6 @@ class _Worker:
         return is_planned and self._now_ms >= self.stage.start_ms + (restart_ms or 0)
 
     def _by_leader(self) -> dict[int, frozenset[SharePartitionKey]]:
-        """Return its assigned partitions by leader."""
         found: dict[int, set[SharePartitionKey]] = {}
         for key in self.assigned:
             topic = self.shared.registry.get_by_id(key.topic_id)
@@ -338,7 +323,6 @@ class _Worker:
                 self._said(key, outcomes.get(key, {}), result.error_code)
 
     def _said(self, key: SharePartitionKey, outcomes: Mapping[int, AcknowledgeType], error_code: ErrorCode) -> None:
-        """Handle the result of acknowledgements."""
         for offset, kind in outcomes.items():
             if kind is not AcknowledgeType.RENEW:
                 self.held.get(key, set()).discard(offset)
@@ -356,7 +340,6 @@ class _Worker:
         yield Ask(ShareGroupHeartbeat(self.workers.group, self._member_id, -1), self.workers.group)
 
     def _die(self) -> Script:
-        """Crash, alone or with the machine."""
         self.is_alive = False
         for key, offsets in self.held.items():
             for offset in sorted(offsets):
@@ -365,7 +348,6 @@ class _Worker:
 
 
 def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[ShareFetchTopic, ...]:
-    """Return topics with the acknowledgements of their partitions."""
     topics: dict[object, list[ShareFetchPartition]] = {}
     keys = {key: outcomes.get(key, {}) for key in sorted({*outcomes, *new})}
     for key, offsets in keys.items():
@@ -374,7 +356,6 @@ def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[Share
 
 
 def _batches(offsets: Mapping[int, AcknowledgeType]) -> tuple[AcknowledgementBatch, ...]:
-    """Return acknowledgements as batches of consecutive offsets."""
     runs: list[tuple[int, list[int]]] = []
     for offset, kind in sorted(offsets.items()):
         if runs and runs[-1][0] + len(runs[-1][1]) == offset:

@@ -65,13 +65,7 @@ class StreamsApplication(Application):
 
 @define
 class _Instance:
-    """Instance, across its restarts.
-
-    Attributes:
-        active, standby: its tasks as it knows them.
-        taken_ms: time of the last accepted heartbeat.
-        others: the other instances.
-    """
+    """Instance, across its restarts."""
 
     application: StreamsApplication
     index: int
@@ -95,7 +89,6 @@ class _Instance:
 
     @property
     def process(self) -> int:
-        """Number of its process."""
         return self.index // self.application.threads
 
     @property

@@ -44,11 +44,9 @@ class Leading(ABC):
     """Leaders of log partitions, and their changes.
 
     Args:
-        log: the durable log.
         lease_ms: time for which an owner may answer after an ownership check; None: the log has no owner.
 
     Attributes:
-        nodes: all nodes, from node 1 on.
         on_change: called with a line about nodes and log partitions.
         on_look: called with the place of an owner, its epoch, and the start of its lease.
         place_count: number of places with an owner: log partitions, or one for the whole log.
@@ -103,11 +101,7 @@ class Leading(ABC):
 
 
 class Controlled(Leading):
-    """Leaders elected by a controller. An owned log has one owner, until another node takes over.
-
-    Args:
-        seed: determines random choices.
-    """
+    """Leaders elected by a controller. An owned log has one owner, until another node takes over."""
 
     def __init__(self, scheduler: Scheduler, options: ClusterOptions, log: ClusterLog, seed: int) -> None:
         super().__init__(log, options.lease_ms)
@@ -193,7 +187,6 @@ class Controlled(Leading):
         return max((epoch for node_id, epoch in node.leaders_known if node_id == node.node_id), default=-1)
 
     def place(self, partitions: Collection[int]) -> int:
-        """Return the only place."""
         return 0
 
 
@@ -202,11 +195,6 @@ class Replicated(Leading):
 
     Args:
         network: network between the nodes and the engine.
-        options: options of the replicas.
-        seed: determines random choices.
-
-    Attributes:
-        slots: the engine.
     """
 
     def __init__(
@@ -261,7 +249,6 @@ class Replicated(Leading):
         return self._ways[node.node_id].has_all(partition)
 
     def place(self, partitions: Collection[int]) -> int | None:
-        """Return the log partition if there is only one."""
         return next(iter(partitions)) if len(partitions) == 1 else None
 
 

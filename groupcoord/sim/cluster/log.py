@@ -51,8 +51,6 @@ class StoreFault:
     Attributes:
         start_ms, end_ms: its bounds, milliseconds since the Unix epoch.
         flush_ms: interval between writes; longer than the fault: none until its end.
-        refusal_percent: percentage of failing writes.
-        broken_read_percent: percentage of reads that fail halfway.
     """
 
     start_ms: int
@@ -76,20 +74,13 @@ class ClusterLog:
     """Durable records of all log partitions, their leaders, and the times of writes.
 
     Args:
-        scheduler: the clock.
-        partition_count: number of log partitions.
-        seed: determines random choices.
-        flush_ms: interval between writes; 0: immediate.
         faults: intervals in which it is slow or refuses.
         leaders: leaders shared with another log, or None for its own.
-        is_compacted: True if it has a cleaner.
 
     A write is durable at the next flush. The time of a flush depends on the clock alone and not on other writes, so
     skipped writes change nothing for others.
 
     Attributes:
-        memory: the records.
-        leaders: by log partition.
         fresh: by log partition, the records since they were last taken for the laws.
         on_append: called with the records of each append before they are durable.
         on_look: called with the epoch of an owner after a successful ownership check.
@@ -125,7 +116,6 @@ class ClusterLog:
         self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
 
     def durable_ms(self, now_ms: int) -> int:
-        """Return when a write at this time is durable."""
         flush_ms = self._flush_ms
         active = self._active(now_ms)
         if active:
@@ -179,7 +169,6 @@ class ClusterLog:
         self.write(partition, Ticket(partition, -1), [entry])
 
     def refused(self, records: Sequence[LogRecord]) -> None:
-        """Note a group that became empty with a refused record."""
         for entry in records:
             if isinstance(entry.record, GroupMetadataRecord) and not entry.record.members:
                 self.unwritten_empties.add(entry.record.group_id)
@@ -190,7 +179,6 @@ class ClusterLog:
         return is_left_by_cleaner or partition in self.has_snapshot
 
     def compacted(self, partition: int) -> list[LogRecord]:
-        """Return the compacted records of a log partition, tombstones included."""
         end_offset = self.memory.end_offset(partition)
         known_offset, found = self._compacted.get(partition, (-1, []))
         if known_offset != end_offset:
@@ -224,13 +212,9 @@ class NodeLog:
     """Log store of a node (a :class:`groupcoord.LogStore`), for the lifetime of its process.
 
     Args:
-        log: the log of all nodes.
-        node_id: the node.
         leads: returns whether the node leads a log partition and has been notified.
-        scheduler: schedules later results.
         settle: called with a log partition after results were given to the coordinator.
         failed: called with a log partition whose append has an unknown outcome, so that it must be loaded again.
-        lease_ms: see :class:`~groupcoord.sim.cluster.options.ClusterOptions`.
 
     Attributes:
         tells_late: False: responses do not wait for an ownership check, as those of replicas may.
@@ -260,11 +244,9 @@ class NodeLog:
 
     @property
     def store(self) -> NodeLog:
-        """This object."""
         return self
 
     def connect(self, answers: Answers) -> None:
-        """Set the receiver of results."""
         self._answers = answers
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:

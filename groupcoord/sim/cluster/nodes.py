@@ -33,13 +33,6 @@ class NodeEnvironment:
     """Environment of all nodes of a cluster.
 
     Attributes:
-        scheduler: the clock.
-        options: options of the cluster.
-        config: settings of all coordinators.
-        network: carries requests and responses.
-        log: the durable log.
-        leading: assigns the leaders of log partitions.
-        topics: existing topics.
         addresses: addresses of all nodes, from node 1 on.
         active: nodes that may have changed since this set was last cleared.
         on_event: called with each event of a group on a node.
@@ -95,7 +88,6 @@ class NodeEnvironment:
         return self.addresses[node_id - 1] if 1 <= node_id <= len(self.addresses) else None
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """Return the settings of a consumer group (KIP-848)."""
         return self._own_settings.get(group_id, self._usual_settings)
 
     def new_uuid(self) -> str:
@@ -103,7 +95,6 @@ class NodeEnvironment:
         return self.new_member_id("member")
 
     def new_member_id(self, prefix: str) -> str:
-        """Return a member id from the seed."""
         self._id_count += 1
         return f"{prefix}-{mixed(self._id_key, self._id_count):08x}"
 
@@ -112,11 +103,6 @@ class CoordinatorNode:
     """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
     Attributes:
-        node_id: 1, 2, …
-        is_up: True while its process runs.
-        coordinator: None while it is down.
-        outstanding: requests without a response, oldest first.
-        shares: its share server, or None.
         touched: log partitions that may have changed since this set was last cleared.
         stalled_until_ms: end of a stall of its process.
     """
@@ -294,7 +280,6 @@ class CoordinatorNode:
         # Otherwise nothing is sent, and the connection stays: its consumer has moved on or gives up.
 
     def _send_answer(self, exchange: Exchange, response: Response) -> None:
-        """Check and send a response that is not the group coordinator's."""
         self._environment.on_answer(self, exchange.request, response)
         self._send(exchange, response)
 
@@ -337,7 +322,6 @@ class CoordinatorNode:
     # ------------------------------------------------------------ topics
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
-        """Handle new topics, or topics with more partitions."""
         if self.coordinator is not None:
             if are_new:
                 self.coordinator.topics_created(names)
@@ -346,7 +330,6 @@ class CoordinatorNode:
             self.settle_all()
 
     def topic_deleted(self, name: str, topic_id: UUID) -> None:
-        """Handle a deleted topic."""
         if self.coordinator is not None:
             self.coordinator.topic_deleted(name, topic_id)
             self.settle_all()
@@ -400,7 +383,6 @@ class CoordinatorNode:
         return self._environment.leading.epoch_of(self, partition)
 
     def leads(self, partition: int) -> bool:
-        """Return whether this node leads a log partition and has been notified."""
         leader = self._environment.log.leaders[partition]
         return leader.node_id == self.node_id and self.leaders_known[partition] == leader
 
@@ -462,11 +444,7 @@ def _ignore(*_: object) -> None:
 
 
 class KnownGroup(NamedTuple):
-    """Group as its coordinator has it, or None if it does not exist.
-
-    Attributes:
-        node: the coordinator's node.
-    """
+    """Group as its coordinator has it, or None if it does not exist."""
 
     group: Group | None
     node: Node
@@ -480,8 +458,6 @@ class SimulatedCluster:
 
     Attributes:
         environment: environment of the nodes, with ``on_event`` and ``on_answer``.
-        scheduler, options, config, network, log, leading, topics: those of the environment.
-        nodes: from node 1 on.
         shared: topics with records for share groups, or None.
         on_crash: called with each node that is killed.
         on_change: called with a line about nodes and log partitions.
@@ -530,7 +506,6 @@ class SimulatedCluster:
     # ------------------------------------------------------------ who serves a group
 
     def partition_of(self, group_id: str) -> int:
-        """Return the log partition of a group."""
         index = self._partition_of.get(group_id)
         if index is None:
             index = self._partition_of[group_id] = GroupCoordinator(config=self.config).partition_of(group_id)
@@ -591,7 +566,6 @@ class SimulatedCluster:
             node.topic_deleted(topic, topic_id)
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Write a record that no coordinator requested."""
         self.leading.write_foreign(partition, entry)
 
     # ------------------------------------------------------------ who leads
@@ -601,7 +575,6 @@ class SimulatedCluster:
         self.leading.move(partition, self.nodes[node_id - 1])
 
     def stall(self, node: CoordinatorNode, until_ms: int) -> None:
-        """Stall the process of a node."""
         if not node.is_up or until_ms <= node.stalled_until_ms:
             return
         self.on_change(node.name, "stands still")
@@ -617,7 +590,6 @@ class SimulatedCluster:
         self.leading.is_missing(node, is_dead=True)
 
     def restart(self, node: CoordinatorNode) -> None:
-        """Start a node that is down."""
         if node.is_up:
             return
         self.on_change(node.name, "starts")

@@ -72,12 +72,6 @@ class SharedSlots:
     The content of a slot joins the cluster's log when its owner learns that it is filled, or when the next fence is
     put. Until then its outcome is unknown.
 
-    Args:
-        log: the cluster's log.
-        scheduler: the clock.
-        options: options of the replicas.
-        seed: determines random choices.
-
     Attributes:
         on_look: called with a log partition, its owner's epoch and the start of that owner's lease.
         on_fence: called with a node and the log partition that it takes over.
@@ -97,7 +91,6 @@ class SharedSlots:
         self._last_fences: list[dict[int, Fencer]] = [{} for _ in log.leaders]  # by slot, after all other slots
 
     def new_tag(self, fencer: Fencer) -> bytes:
-        """Return a unique tag for a process of a node."""
         tag = (len(self._fencers) + 1).to_bytes(TAG_BYTES, "big")
         self._fencers[tag] = fencer
         return tag
@@ -149,7 +142,6 @@ class SharedSlots:
             self._log.has_snapshot.add(partition)
 
     def heard(self, partition: int, last_slot: int) -> None:
-        """Note that an owner knows its slots to be filled up to this one."""
         filled, late = self._filled[partition], self._log.late[partition]
         while filled and filled[0].slot <= last_slot:
             for records in filled.pop(0).appends:
@@ -201,17 +193,7 @@ class SharedWay:
     """Access of a node to the slots, for the lifetime of its process: :class:`~groupcoord.cluster.replica.Replica`
     without an event loop.
 
-    Args:
-        node: the node.
-        name: name of the process.
-        slots: the engine.
-        log: decides when the engine is slow.
-        network: decides latencies and losses.
-        scheduler: the clock.
-
     Attributes:
-        store: the coordinator's log store.
-        node_id: the node's id.
         epochs: last epoch of each log partition that this process ever owned.
         tells_late: True: responses may have waited for an ownership check, and report the state before.
     """
@@ -243,7 +225,6 @@ class SharedWay:
         self._sharing: Sharing | None = None
 
     def connect(self, coordinator: GroupCoordinator) -> None:
-        """Set the coordinator and start the heartbeats."""
         options = self._slots.options
         count = coordinator.config.offsets_topic_num_partitions
         membership = Membership(self._name, count, options.lease_ms, options.dead_ms)
@@ -258,7 +239,6 @@ class SharedWay:
 
     @property
     def sharing(self) -> Sharing:
-        """Ownership logic of the node."""
         assert self._sharing is not None, "it was started"
         return self._sharing
 

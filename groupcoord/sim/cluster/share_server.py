@@ -65,7 +65,6 @@ class _Question:
     token: Token
 
     def answer(self, response: ShareStateResponse) -> None:
-        """Send the response back."""
         self.asker.answered_later(self, response)
 
 
@@ -74,16 +73,7 @@ class ShareServer:
 
     It is the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator.
 
-    Args:
-        node: the node.
-        shared: the topics.
-        scheduler: the clock.
-        latency: latency of requests between nodes.
-        answered: sends a response.
-        found: passes results to the group coordinator.
-
     Attributes:
-        requests: sessions and share-partitions.
         states: the share coordinator, if the node leads its log.
     """
 
@@ -128,7 +118,6 @@ class ShareServer:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def hear(self, partition: int, epoch: int, *, leads: bool) -> None:
-        """Receive the leader of a log partition."""
         if partition == STATES:
             self.states.unload(STATES)
             if leads:
@@ -141,14 +130,12 @@ class ShareServer:
         return -1 if known is None or known.records is None else known.records.start_offset
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Handle a deleted topic."""
         self.states.topic_deleted(topic.topic_id)
         self.settle()
 
     # ------------------------------------------------------------ clients
 
     def submit(self, exchange: Exchange) -> None:
-        """Handle a request of a share consumer."""
         exchange.connection.is_watched = True
         # Sessions compare connections by identity only.
         connection: Any = exchange.connection
@@ -224,7 +211,6 @@ class ShareServer:
     # ------------------------------------------------------------ the share coordinator
 
     def _ask_coordinator(self, request: ShareStateRequest, token: Token) -> None:
-        """Send a request to the share coordinator."""
         target = self._node.heard_leader(STATES)
         arrival_ms = self._scheduler.time_ms + self._travel_ms(target)
         self._scheduler.at(arrival_ms, rank_of_node(max(target, 1)), self._arrive, (target, self, request, token))
@@ -244,7 +230,6 @@ class ShareServer:
             server.take(question)
 
     def take(self, question: _Question) -> None:
-        """Handle a request as the share coordinator."""
         self._asked[question] = None
         self._submit_question(question)
 
@@ -254,7 +239,6 @@ class ShareServer:
             self.settle()
 
     def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
-        """Receive a delayed response."""
         arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.heard_leader(STATES))
         self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
 
@@ -279,7 +263,6 @@ class ShareServer:
     # ------------------------------------------------------------ the group coordinator
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """Return the settings of a share group."""
         return self._shared.settings
 
     def _latest_offset(self, topic: str, partition: int) -> int | None:
@@ -289,8 +272,6 @@ class ShareServer:
         return self._shared.log(known, partition).end_offset
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Send a query to the share coordinator, which answers later."""
-
         def answered(response: ShareStateResponse) -> None:
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
             self._found(ShareCoordinatorAnswered(question, response, ends))

@@ -37,9 +37,6 @@ class Topics:
 
     Regular expressions of consumer groups (KIP-848) are matched by Python's ``re``, where brokers use RE2: use
     expressions with the same meaning in both. Every client may describe every topic.
-
-    Attributes:
-        metadata: the metadata that brokers return.
     """
 
     def __init__(self, partition_counts: Mapping[str, int]) -> None:
@@ -169,11 +166,6 @@ class SharedTopics:
     these. Logs of topics lose nothing; that of the states has the faults of the groups' log.
 
     Attributes:
-        registry: the topics.
-        data: their records.
-        state_log: durable states of share-partitions.
-        servers: share servers of running nodes.
-        settings: settings of every share group.
         given_up: by share-partition, archived records that were not accepted.
         worked_off: by share-partition, the end offset when all records were accepted or archived.
         on_written: called with each share-partition and its new state in the log.
@@ -214,7 +206,6 @@ class SharedTopics:
     # ------------------------------------------------------------ topics
 
     def set_partition_count(self, name: str) -> None:
-        """Create a topic or add partitions."""
         count, topic_id = self._topics.partition_count(name), self._topics.topic_id(name)
         assert count is not None
         with self.registry.edit() as edit:
@@ -224,7 +215,6 @@ class SharedTopics:
                 edit.extend(name, count)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records."""
         topic = self.topic(name)
         with self.registry.edit() as edit:
             edit.delete(name)
@@ -233,13 +223,11 @@ class SharedTopics:
             server.topic_deleted(topic)
 
     def topic(self, name: str) -> Topic:
-        """Return a topic, which must exist."""
         topic = self.registry.get(name)
         assert topic is not None
         return topic
 
     def log_partition_of(self, topic: Topic, index: int) -> int:
-        """Return the log partition whose leader leads a partition of a topic."""
         return (stable_number(topic.name) + index) % len(self._log.leaders)
 
     def leader_of(self, topic: Topic, index: int) -> int:
@@ -249,7 +237,6 @@ class SharedTopics:
     # ------------------------------------------------------------ records
 
     def log(self, topic: Topic, index: int) -> PartitionLog:
-        """Return the log of a partition."""
         log = self.data.log(topic, index)
         assert log is not None
         return log
@@ -318,7 +305,6 @@ class SharedTopics:
         return -1 if server is None else server.start_offset(key)
 
     def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
-        """Return the share-partitions of a group in those topics that exist."""
         topics = [topic for topic in map(self.registry.get, names) if topic is not None]
         return [
             SharePartitionKey(group_id, topic.topic_id, index)
@@ -340,7 +326,6 @@ class HeardData(TopicData):
     """Topic data of one node: only the partitions that it leads and has been notified of.
 
     Args:
-        shared: topics of all nodes.
         epoch_of: returns the epoch that the node knows.
     """
 

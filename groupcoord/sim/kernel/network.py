@@ -56,10 +56,7 @@ class SimulatedConnection:
     """Connection of a client to a node.
 
     Attributes:
-        client_number: unique number of the client.
-        key: key of its latencies.
         rank: rank of arriving requests; responses have the next one.
-        is_listening: True while the client wants responses.
         is_dead: True once the node's end is closed: requests fail.
         is_watched: True if the node must be notified of its end.
         is_silent: True if messages are lost without notification, so that only timeouts detect it.
@@ -126,7 +123,6 @@ class Network:
         return SimulatedConnection(client, client_number, server, key)
 
     def send(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
-        """Send a request to the node, or lose it with the connection."""
         if self._gets_through(connection):
             now_ms = self._scheduler.time_ms
             arrival_ms = now_ms + self.latency.at(connection.key, now_ms)
@@ -146,7 +142,6 @@ class Network:
             connection.server.receive(exchange)
 
     def answer(self, exchange: Exchange, response: Response) -> None:
-        """Send a response to the client."""
         connection = exchange.connection
         if self._gets_through(connection):
             exchange.response = response

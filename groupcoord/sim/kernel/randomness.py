@@ -33,12 +33,7 @@ def mixed(key: int, moment: int) -> int:
 
 
 class Chance:
-    """Event that occurs with a probability at each time.
-
-    Args:
-        key: 64-bit number, see :func:`stable_number`.
-        probability: 0 … 1.
-    """
+    """Event that occurs with a probability at each time."""
 
     __slots__ = ("_key", "_threshold")
 
@@ -47,7 +42,6 @@ class Chance:
         self._threshold = int(probability * 2**32)
 
     def strikes(self, moment: int) -> bool:
-        """Return whether it occurs at ``moment``."""
         return mixed(self._key, moment) < self._threshold
 
 
@@ -55,7 +49,6 @@ class Latency:
     """Latency of messages: mostly near the low end, sometimes much longer.
 
     Args:
-        least_ms: the shortest.
         most_ms: the longest; one in twenty messages comes near.
     """
 
@@ -68,5 +61,4 @@ class Latency:
         self._table = tuple(least_ms + round(spread * (n / 255) ** 6) for n in range(256))
 
     def at(self, key: int, moment_ms: int) -> int:
-        """Return the latency of a message with ``key`` at ``moment_ms``, in milliseconds."""
         return self._table[mixed(key, moment_ms) & 255]

@@ -15,7 +15,6 @@ WORLD_RANK = 0
 
 
 def rank_of_node(node_id: int) -> int:
-    """Return the rank of a node's own actions."""
     return node_id
 
 
@@ -25,7 +24,6 @@ def rank_of_arrival(client_number: int) -> int:
 
 
 def rank_of_deadline(client_number: int) -> int:
-    """Return the rank of a client's own deadlines."""
     return _FIRST_CLIENT + 4 * client_number + 2
 
 
@@ -41,7 +39,6 @@ class Scheduler:
 
     Attributes:
         time_ms: current time, in milliseconds since the Unix epoch.
-        executed: number of executed actions.
     """
 
     __slots__ = ("_heap", "_sequence", "executed", "time_ms")
@@ -62,15 +59,12 @@ class Scheduler:
         Args:
             time_ms: the time, in milliseconds since the Unix epoch.
             rank: order among actions of the same time: :data:`WORLD_RANK` and other ranks of this module.
-            action: the function.
-            argument: its argument.
         """
         self._sequence = sequence = self._sequence + 1
         now_ms = self.time_ms
         heappush(self._heap, (time_ms if time_ms > now_ms else now_ms, rank, sequence, action, argument))
 
     def run_until(self, end_ms: int, after_each: Callable[[], None] | None = None) -> None:
-        """Execute all actions up to and including ``end_ms``, with ``after_each`` after each one."""
         heap = self._heap
         executed = 0
         try:
@@ -92,8 +86,6 @@ class LocalClock:
     """Clock of a consumer.
 
     Args:
-        start_ms: start of the run.
-        offset_ms: initial offset; negative: behind.
         drift_ppm: deviation of its rate, in millionths; negative: slower.
 
     Attributes:
@@ -110,11 +102,9 @@ class LocalClock:
 
     @property
     def keeps_time(self) -> bool:
-        """True if its rate is exact."""
         return not self._drift_ppm
 
     def at(self, world_ms: int) -> int:
-        """Return the local time at a virtual time."""
         local_ms = world_ms + self._offset_ms - self.skipped_ms
         if self._drift_ppm:
             local_ms += (world_ms - self._start_ms) * self._drift_ppm // MILLION
@@ -129,7 +119,6 @@ class LocalClock:
         return world_ms
 
     def jump(self, duration_ms: int) -> None:
-        """Move the clock forward."""
         self._offset_ms += duration_ms
 
 
@@ -142,7 +131,6 @@ class Trace:
 
     Attributes:
         start_ms: start of the run, from which times in lines count.
-        line_count: number of lines.
         tail: the last lines, for reports of failures.
     """
 
@@ -159,7 +147,6 @@ class Trace:
         Args:
             now_ms: the time, in milliseconds since the Unix epoch.
             who: a node, a consumer, a group, or ``world``.
-            what: the event, without line breaks.
         """
         line = f"{format_time(now_ms - self.start_ms)} {who:<10} {what}"
         self.line_count += 1

@@ -69,7 +69,6 @@ def check_described(group: DescribedGroup, gone: set[str]) -> None:
 
 
 def check_deleted(response: DeleteGroupsResponse, has_just_removed: Callable[[str], bool]) -> None:
-    """Check that groups reported as deleted are deleted in the log."""
     for result in response.results:
         require(
             result.error_code is not ErrorCode.NONE or has_just_removed(result.group_id),
@@ -93,8 +92,6 @@ def check_told(
 
     Args:
         records: current assignments of the member in the log, now and at this time.
-        request: the heartbeat.
-        response: its response, before it is sent.
 
     Raises:
         LawBrokenError: it holds others.
@@ -144,9 +141,6 @@ class TargetLaws:
     """Laws of the target assignments of a log partition.
 
     The uniform assignor is checked where all members subscribe to the same topics and none requests another assignor.
-
-    Args:
-        assignor: the default assignor of groups.
     """
 
     def __init__(self, assignor: str) -> None:
@@ -156,10 +150,6 @@ class TargetLaws:
 
     def take(self, record: GroupRecord | GroupTombstone, hard: HardState) -> None:
         """Check the next record of a group.
-
-        Args:
-            record: the record.
-            hard: hard state with the record.
 
         Raises:
             LawBrokenError: a new target is unbalanced, or moves a partition without need.
@@ -189,9 +179,7 @@ def check_shares(group_id: str, before: Mapping[str, frozenset[object]], now: Ma
     """Check that a target is balanced and moves no partition without need.
 
     Args:
-        group_id: the group.
         before: previous targets of the present members; for new ones the present target.
-        now: the new target.
 
     Raises:
         LawBrokenError: it is not.

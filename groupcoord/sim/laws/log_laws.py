@@ -38,7 +38,6 @@ class LogLaws:
     """Laws of all records written to the log.
 
     Attributes:
-        replayed: hard state of each log partition.
         ledgers: committed offsets of each log partition, computed in the simplest way.
         newest_generations: by group id, the highest generation or epoch ever.
         classic_generations: by id of a consumer group, the last generation of the classic group that was converted.
@@ -176,7 +175,6 @@ class LogLaws:
         return before if now is None else [*before, now]
 
     def has_member(self, partition: int, group_id: str, member_id: str) -> bool:
-        """Return whether the log has a member of a group of any type."""
         hard = self.follow(partition)
         record = hard.classic_record(group_id)
         members = () if record is None else record.members
@@ -184,7 +182,6 @@ class LogLaws:
         return is_in_classic_group or assignment_in(hard, group_id, member_id) is not None
 
     def has_just_removed(self, partition: int, group_id: str) -> bool:
-        """Return whether the tombstone of a group was written at this time."""
         return any(
             isinstance(entry.record, GroupTombstone) and entry.record.group_id == group_id
             for entry in chain(self._written_now(partition), self._log.late[partition])

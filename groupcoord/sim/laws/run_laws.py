@@ -94,9 +94,7 @@ class RunLaws:
         shares: laws of share groups, if there are any.
 
     Args:
-        cluster: the cluster.
         interval_ms: virtual time between two checks of the costly laws; 0: after every event of a node.
-        transactions: outcomes of transactions.
     """
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:
@@ -237,7 +235,6 @@ class RunLaws:
             self._fenced = [entry for entry in self._fenced if entry != fenced]
 
     def crashed(self, node: CoordinatorNode) -> None:
-        """Forget a crashed node."""
         self._gone[node.node_id].clear()
         self._remembered[node.node_id].clear()
 
@@ -295,7 +292,6 @@ class RunLaws:
                 self._owners[place].told(epoch, said, self._cluster.scheduler.time_ms)
 
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
-        """Check that heartbeats of removed members fail."""
         require(
             member_id not in self._gone[node.node_id].get(group_id, ()) or error_code is not ErrorCode.NONE,
             f"{member_id} is out of {group_id!r}, and yet its heartbeat is taken",
@@ -459,7 +455,6 @@ class RunLaws:
         self.log.is_calm = True
 
     def conclude(self) -> None:
-        """Check everything at the end."""
         for partition in range(self._cluster.partition_count):
             self.log.follow(partition)
             check_epochs_grow(self._cluster.log.memory, partition)
@@ -522,7 +517,6 @@ class RunLaws:
 
 
 def _groups_of(request: Request) -> list[str]:
-    """Return the group ids of a request."""
     if isinstance(request, OffsetFetch):
         return [group.group_id for group in request.groups if group.group_id is not None]
     group_id: str | None = getattr(request, "group_id", None)

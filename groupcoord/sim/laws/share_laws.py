@@ -28,10 +28,6 @@ class ShareLaws:
     """Laws of responses to members of share groups, and of their durable state.
 
     Responses of a former leader that has not been notified count only as deliveries.
-
-    Args:
-        shared: topics of share groups.
-        batch_max: most records of a batch.
     """
 
     def __init__(self, shared: SharedTopics, batch_max: int) -> None:
@@ -69,7 +65,6 @@ class ShareLaws:
     # ------------------------------------------------------------ answers
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
-        """Check a response before it is sent."""
         asked: Any = request
         if isinstance(asked, ShareFetch | ShareAcknowledge):
             self._shared.follow()
@@ -131,7 +126,6 @@ class ShareLaws:
     # ------------------------------------------------------------ the costly ones
 
     def look_at(self, node: CoordinatorNode) -> None:
-        """Check all share-partitions of a node."""
         shares = node.shares
         if shares is None:
             return
@@ -157,7 +151,6 @@ class ShareLaws:
 def _taken(
     request: ShareFetch | ShareAcknowledge, response: ShareFetchResponse | ShareAcknowledgeResponse
 ) -> Iterator[tuple[SharePartitionKey, dict[int, AcknowledgeType]]]:
-    """Yield acknowledgements that succeeded."""
     results: dict[tuple[object, int], ErrorCode] = {}
     for topic in response.responses:
         for result in topic.partitions:

@@ -18,8 +18,6 @@ class ConsumerGroup:
 
     Attributes:
         observations: the events of the group in one seed.
-        partitions: the figures of each partition.
-        requests: the requests of its consumers.
         records: the records about the group in the log, without offsets.
     """
 
@@ -35,10 +33,6 @@ class Measure:
 
     Attributes:
         key: its name in JSON, with the unit.
-        title: its name in tables.
-        unit: ``ms``, or what is counted.
-        each: what has one value.
-        of_what: the explanation below a plot.
         of_consumers, of_tasks, of_shares: return the values of a group of consumers, of the tasks of a Kafka Streams
             application, and of a share group; None if they have none.
     """
@@ -156,12 +150,7 @@ UNOWNED, DONE = (next(each for each in MEASURES if each.key == key) for key in (
 
 @frozen
 class Scale:
-    """Common unit of the values of a row.
-
-    Attributes:
-        name: the unit, or what is counted.
-        divisor: divisor of the values.
-    """
+    """Common unit of the values of a row."""
 
     name: str
     divisor: int
@@ -175,7 +164,6 @@ class Scale:
 
 
 def scale_of(measure: Measure, values: Iterable[float]) -> Scale:
-    """Return the unit that fits the largest value of a measure."""
     if measure.unit != "ms":
         return Scale(measure.unit, 1)
     largest = max((abs(value) for value in values), default=0)
@@ -188,13 +176,7 @@ _SCALES = ((1_000, Scale("ms", 1)), (600_000, Scale("s", 1_000)), (36_000_000, S
 
 @frozen
 class Distribution:
-    """Summary of many values.
-
-    Attributes:
-        count: number of values.
-        least, mean, most: minimum, mean and maximum.
-        percentiles: values by percentage.
-    """
+    """Summary of many values."""
 
     count: int
     least: float
@@ -212,7 +194,6 @@ class Distribution:
         return cls(len(ordered), ordered[0], sum(ordered) / len(ordered), ordered[-1], percentiles)
 
     def to_json(self) -> dict[str, float]:
-        """Return the distribution as JSON values."""
         return {
             "count": self.count,
             "min": self.least,
@@ -230,8 +211,6 @@ def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int,
     """Return bins of equal width that cover all values; none without values.
 
     Args:
-        values: the values.
-        bin_count_max: most bins.
         bounds: bounds of the bins, if wider than the values.
     """
     if not values:

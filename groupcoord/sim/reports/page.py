@@ -16,7 +16,6 @@ _DISTRIBUTION_HEAD = ("@measure", "@unit", "#values", "#least", "#p50", "#p90", 
 
 
 def describe_seeds(report: FleetReport) -> str:
-    """Return the number of seeds and their range."""
     seeds = [run.seed for run in report.runs]
     if len(seeds) == 1:
         return f"1 seed ({seeds[0]})"
@@ -111,7 +110,6 @@ def _compared(report: FleetReport) -> Html:
 
 
 def causes_table(report: FleetReport) -> Html:
-    """Return the numbers of rebalances by cause."""
     rows = [(cause, f"{count:,}") for cause, count in report.causes().items()]
     return layout.table(("@cause", "#rebalances"), rows) if rows else _NONE
 
@@ -308,7 +306,6 @@ def _causes(comparison: Comparison) -> Html:
 
 
 def _timelines_of_variants(comparison: Comparison) -> Html:
-    """Return the timelines of all variants over the same span."""
     span = span_of([timeline for report in comparison.reports for timeline in report.runs[0].timelines])
     return joined(
         draw_timeline(timeline, span, report.variant)

@@ -24,8 +24,6 @@ def ticks(least: float, most: float, count_max: int, *, is_time: bool) -> list[i
     """Return round whole numbers from ``least`` to ``most``, at least one.
 
     Args:
-        least, most: ends of the axis.
-        count_max: most ticks, 2 or more.
         is_time: True for milliseconds, whose steps are those of a clock.
     """
     step = _step((most - least) / max(count_max - 1, 1), is_time=is_time)
@@ -49,7 +47,6 @@ X_TICKS_MAX, Y_TICKS_MAX = 5, 4
 
 
 def format_value(measure: Measure, value: float) -> str:
-    """Return a value with its unit."""
     if measure.unit == "ms":
         return format_duration(value) if value > -0.5 else f"-{format_duration(-value)}"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
@@ -59,7 +56,6 @@ def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
     """Return the histograms of a measure, one below the other; empty without values.
 
     Args:
-        measure: the measure.
         series: names and values; a name may be empty.
     """
     every = list(chain.from_iterable(values for _, values in series))
@@ -97,7 +93,6 @@ def _picture(measure: Measure, name: str, bins: Sequence[Bin], highest: int) -> 
 
 
 def _grid(highest: int, floor: int, top: int) -> list[Html]:
-    """Return grid lines with numbers of values."""
     parts = []
     for count in ticks(0, highest, Y_TICKS_MAX, is_time=False):
         y = floor - (floor - top) * count / highest

@@ -260,7 +260,6 @@ class Verdict:
     """Best variant: the one with the least time without owner, or until records are done.
 
     Attributes:
-        best: the best variant.
         other: the first variant, or the second best if the first one is the best.
         difference: difference of the best from the other one.
         equals: further variants without a clear difference from the best.

@@ -26,12 +26,7 @@ class Timeline:
     """Timeline of a group in one seed; times are milliseconds since the start of the run.
 
     Attributes:
-        group_id: the group.
-        duration_ms: duration of the run.
-        measured_from_ms: start of measuring.
-        rebalances: start and end of each.
         rows: partitions with their owners' spans, as many as fit into a picture.
-        partition_count: number of all partitions.
     """
 
     group_id: str
@@ -81,9 +76,7 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
     """Return the picture of a group: a row of rebalances, and a row for each partition.
 
     Args:
-        timeline: the timeline.
         span: the shown span, in milliseconds since the start of the run.
-        title: text before the group's name.
     """
     if not timeline.rows:
         return EMPTY
@@ -140,7 +133,6 @@ class _Axis:
 
 
 def _told(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
-    """Return the caption of the picture."""
     shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
     told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is a partition without owner."]
     if left_out := timeline.partition_count - len(timeline.rows):

@@ -50,9 +50,7 @@ class EventTargets:
     """Targets of events.
 
     Attributes:
-        cluster, topics, groups: as in :class:`~groupcoord.sim.scenarios.faults.WorldOptions`.
         simple_groups: groups of simple consumers, with or without other consumers.
-        producer_ids: ids of the next producers.
     """
 
     cluster: ClusterOptions
@@ -62,7 +60,6 @@ class EventTargets:
     producer_ids: Iterator[int] = field(factory=lambda: count(1))
 
     def numbers_of(self, group: GroupOptions) -> range:
-        """Return the numbers of a group's consumers."""
         first = 0
         for other in self.groups:
             if other is group:
@@ -84,8 +81,6 @@ def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
 
 
 def _rolling_restart(protocol: GroupProtocol | None = None) -> Callable[[TableReader, EventTargets], Make]:
-    """Return a reader of rolling restarts, optionally with a change of the protocol."""
-
     def parse(table: TableReader, targets: EventTargets) -> Make:
         group = group_of(table, targets)
         at_once = table.number("at_once", 1, at_least=1)
@@ -139,8 +134,6 @@ def _busy_consumer(table: TableReader, targets: EventTargets) -> Make:
 
 
 def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Callable[[TableReader, EventTargets], Make]:
-    """Return a reader of a fault of a node with start and end."""
-
     def parse(table: TableReader, targets: EventTargets) -> Make:
         node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
         bounds = table.duration_range(duration_key)

@@ -134,23 +134,16 @@ class LogTrouble(Fault):
 
 @frozen(kw_only=True)
 class ConsumerFault(Fault):
-    """Fault of one consumer.
-
-    Attributes:
-        consumer: its number.
-        group: its group's id.
-    """
+    """Fault of one consumer."""
 
     consumer: int
     group: str
 
     @property
     def group_id(self) -> str | None:
-        """The consumer's group."""
         return self.group
 
     def of(self, population: Population) -> Consumer:
-        """Return the consumer."""
         return population.consumers[self.consumer]
 
 

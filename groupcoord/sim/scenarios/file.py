@@ -85,10 +85,6 @@ def load_toml(text: str) -> dict[str, Any]:
 def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenario:
     """Return the scenario in the values of a file.
 
-    Args:
-        values: the TOML values.
-        lines: lines of the keys.
-
     Raises:
         ScenarioError: they are not a scenario; the message holds key and line.
     """
@@ -270,7 +266,6 @@ def _topics(table: TableReader) -> dict[str, int]:
 def _groups(
     root: TableReader, topics: dict[str, int], config: Config
 ) -> tuple[tuple[GroupOptions, ...], dict[str, dict[str, int]]]:
-    """Return the groups, and by id their settings at the coordinator."""
     groups: list[GroupOptions] = []
     group_configs: dict[str, dict[str, int]] = {}
     for table in root.tables("groups", []):

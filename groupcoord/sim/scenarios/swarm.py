@@ -403,7 +403,6 @@ def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
 
 
 def _extent(chance: Random, start_ms: int, duration_ms: int, topics: dict[str, int]) -> dict[str, Any]:
-    """Return the end of an application, its number of instances, and its topics."""
     return {
         "end_ms": chance.randint(start_ms + 10_000, duration_ms - 1_000),
         "instances": chance.randint(1, 4),
@@ -412,7 +411,6 @@ def _extent(chance: Random, start_ms: int, duration_ms: int, topics: dict[str, i
 
 
 def _restarts(chance: Random, start_ms: int) -> dict[str, Any]:
-    """Return the restarts of an application's instances."""
     return {
         "restart_from_ms": chance.choice((None, start_ms + chance.randint(0, 40_000))),
         "restart_every_ms": chance.choice((500, 5_000, 20_000)),
@@ -460,16 +458,13 @@ class Draw:
         self.groups = groups
 
     def node_id(self) -> int:
-        """Return a random node."""
         return self.chance.randint(1, self.cluster.node_count)
 
     def consumers(self) -> list[tuple[int, str]]:
-        """Return number and group id of all consumers."""
         names = [group.group_id for group in self.groups for _ in range(group.consumer_count)]
         return list(enumerate(names))
 
     def consumer(self) -> tuple[int, str]:
-        """Return number and group id of a random consumer."""
         return self.chance.choice(self.consumers())
 
 

@@ -75,13 +75,7 @@ class ScenarioError(GroupcoordError):
 
 
 class TableReader:
-    """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`.
-
-    Args:
-        values: the table.
-        path: its path.
-        lines: lines of the keys.
-    """
+    """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`."""
 
     def __init__(self, values: Mapping[str, Any], path: Path, lines: Mapping[Path, int]) -> None:
         self._values = values
@@ -91,7 +85,6 @@ class TableReader:
 
     @property
     def lines(self) -> Mapping[Path, int]:
-        """Lines of the keys of the file."""
         return self._lines
 
     def fail(self, key: str | None, message: str) -> NoReturn:
@@ -118,7 +111,6 @@ class TableReader:
             self.fail(key, f"there is no {key.removesuffix('s')} {name!r}; there are {', '.join(names)}")
 
     def take(self, key: str, default: Any = REQUIRED) -> Any:
-        """Return a value without conversion."""
         self._known.append(key)
         if key in self._values:
             return self._values[key]
@@ -127,39 +119,33 @@ class TableReader:
         return default
 
     def number(self, key: str, default: int = REQUIRED, *, at_least: int = 0, at_most: int = 1_000_000) -> int:
-        """Return an integer."""
         value = self.take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
             self.fail(key, f"must be a whole number from {at_least} to {at_most}, not {value!r}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return a boolean."""
         value = self.take(key, default)
         if not isinstance(value, bool):
             self.fail(key, f"must be true or false, not {value!r}")
         return value
 
     def text(self, key: str, default: str = REQUIRED) -> str:
-        """Return a non-empty string."""
         value = self.take(key, default)
         if not isinstance(value, str) or (not value and default is REQUIRED):
             self.fail(key, f"must be a text, not {value!r}")
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a non-empty list of strings."""
         value = self.take(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
             self.fail(key, f"must be a list of names, not {value!r}")
         return tuple(value)
 
     def duration(self, key: str, default: str = REQUIRED) -> int:
-        """Return a duration in milliseconds."""
         return self._to_duration(key, self.take(key, default))
 
     def positive_duration(self, key: str, default: str = REQUIRED) -> int:
-        """Return a duration above 0 in milliseconds."""
         duration_ms = self.duration(key, default)
         if not duration_ms:
             self.fail(key, "must not be 0")
@@ -185,21 +171,18 @@ class TableReader:
             self.fail(key, str(error))
 
     def table(self, key: str, default: Any = REQUIRED) -> TableReader:
-        """Return a table below this one."""
         value = self.take(key, default)
         if not isinstance(value, dict):
             self.fail(key, f"must be a table, not {value!r}")
         return TableReader(value, (*self._path, key), self._lines)
 
     def tables(self, key: str, default: Any = REQUIRED) -> list[TableReader]:
-        """Return an array of tables below this one."""
         value = self.take(key, default)
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             self.fail(key, f"must be written as [[{key}]] tables")
         return [TableReader(entry, (*self._path, key, place), self._lines) for place, entry in enumerate(value)]
 
     def all_keys(self) -> list[str]:
-        """Return all keys of the table, and mark them as known."""
         self._known += self._values
         return list(self._values)
 

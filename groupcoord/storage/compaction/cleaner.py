@@ -102,6 +102,7 @@ class Cleaner:
         Raises:
             InterruptedSwapError: a log must be opened again.
         """
+        # Checked before each portion: between two of them a topic may be deleted or retention may delete segments.
         if self._running is not None and self._running.log.is_given_up:
             self.stop()
         if self._running is None:
@@ -116,12 +117,14 @@ class Cleaner:
                     self._running = None
                     self._finished(running)
                     return True
+                # The pass waits for an fsync or a reader: the time belongs to requests.
                 if not done:
                     return True
                 budget -= done
         except (InvalidBatchError, OSError, LogStoreError) as error:
             logger.error("%s-%d can't be compacted: %s", *running.partition, error)
             self._running = None
+            # A corrupt segment stays corrupt, so the log is left alone until it has a new segment. A disk may recover.
             if not isinstance(error, OSError):
                 self._stuck_at[running.partition] = _last_base(running.log)
                 return True
@@ -170,6 +173,8 @@ class Cleaner:
 
     def _finished(self, running: _Running) -> None:
         first_dirty = running.compaction.first_dirty
+        # Nothing could be compacted, for instance because of an open transaction. Without this note the same pass would
+        # begin at once.
         if first_dirty <= running.first_dirty:
             self._stuck_at[running.partition] = _last_base(running.log)
             return

@@ -79,12 +79,16 @@ class SegmentRewrite:
             InterruptedSwapError: the state of the files is unknown.
         """
         self._file.flush()
+        # The order is Kafka's: contents first, then the name .swap, then the folder. From here on a crash finishes the
+        # swap, before it the file is ignored.
         yield from sync(self._cleaned)
         self._unfinished = self._cleaned.replace(swap_path(self._folder, self._group[0]))
         yield from sync(self._folder)
+        # A load reads the files by their names and would find half of each state.
         while self._is_read():
             yield 0
         self._unfinished = None
+        # Memory first: if renaming fails the log fails, and opening it again finishes the swap from the files.
         self._replaced()
         try:
             finish_swap(self._folder, self._group)
@@ -133,6 +137,8 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
         keeps_sequences: whether the last batch of each producer stays, without records, so that sequences continue.
     """
     found = FileLog(log, settings) if isinstance(log, SegmentLog) else MemoryLog(log, settings)
+    # The coordinator's own batches have no sequences, so batches in __consumer_offsets need not stay for their
+    # producers.
     found.keeps_sequences = keeps_sequences
     return found
 
@@ -174,6 +180,7 @@ class TopicLog(ABC):
 
     def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
         groups = self._log.groups()
+        # The segment being written is never compacted.
         if len(groups) < 2:
             return None
         try:
@@ -186,6 +193,7 @@ class TopicLog(ABC):
 
     def _limit(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> int:
         """Return the beginning of the first segment that may not be compacted yet."""
+        # Records of open transactions must stay: nobody knows yet whether they replace anything.
         limit = min(self._log.last_stable_offset, groups[-1][0].base_offset)
         lag_ms = self.settings.min_compaction_lag_ms
         for group in groups if lag_ms else ():
@@ -215,6 +223,7 @@ class TopicLog(ABC):
         return [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
+        # From here on deletions of segments end the pass, whose list of segments would be outdated.
         self._log.compaction = self
         aborted: list[AbortedTransaction] = []
         for segment in list(self._log.segments):
@@ -263,6 +272,8 @@ class MemoryLog(TopicLog):
         found = []
         for segment in self._log.segments:
             assert isinstance(segment, MemorySegment)
+            # Segments in memory are bounded in batches, too. Counting a batch as its part of a segment keeps merged
+            # ones below both bounds.
             size_bytes = max(segment.size_bytes, segment.batch_count * SEGMENT_BYTES // SEGMENT_BATCHES)
             found.append(Extent(segment.base_offset, size_bytes))
         return found
@@ -293,6 +304,7 @@ class _MemoryRewrite:
         try:
             self._new.add(kept, batch.base_offset, batch.next_offset, max_timestamp_ms)
         except RefusedBatchError as error:
+            # As a full disk: the cleaner retries later, and the log is unchanged.
             raise OSError(errno.ENOMEM, error.reason) from error
 
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:

@@ -60,8 +60,11 @@ class CleanedTransactions:
         Raises:
             CorruptBatchError: a control batch is malformed.
         """
+        # Aborted transactions become relevant at their first offset. The heap yields them in that order while batches
+        # are read once.
         while self._coming and self._coming[0][0] < batch.next_offset:
             _, transaction = heapq.heappop(self._coming)
+            # A producer has one open transaction at a time, so its id identifies the transaction.
             self._aborted.setdefault(transaction.producer_id, transaction)
         if batch.is_control:
             return self._ends(batch)
@@ -70,12 +73,15 @@ class CleanedTransactions:
         return batch.is_transactional and batch.producer_id in self._aborted
 
     def _ends(self, batch: Batch) -> bool:
+        # An empty control batch is what an earlier pass left of a marker for its producer's last epoch.
         if not batch.record_count:
             return True
         for _, _, key, value in batch.records():
             marker = decode_control(key or b"", value, batch.producer_id, batch.producer_epoch)
             if not isinstance(marker, TransactionMarker):
                 return False
+            # The marker stays while data of its transaction was in the log at the start of this pass: a consumer in the
+            # middle of it still needs the marker. It gets its horizon one pass later.
             was_seen = batch.producer_id in self._seen
             self._seen.discard(batch.producer_id)
             aborted = None if marker.committed else self._aborted.pop(batch.producer_id, None)
@@ -219,6 +225,7 @@ class CompactionPass:
         bases = log.bases()
         dirty_base = max((base for base in bases if base <= self.first_dirty), default=bases[0])
         outlook = yield from log.outlook(dirty_base, self._now_ms)
+        # Only whole segments are compacted, so the limit is rounded down to one.
         limit = max((base for base in bases if base <= outlook.limit), default=bases[0])
         if limit <= self.first_dirty:
             return
@@ -226,9 +233,12 @@ class CompactionPass:
         for base in bases[bases.index(dirty_base) :]:
             yield from log.make_durable(base)
         dirty = bases[bases.index(dirty_base) : bases.index(limit) + 1]
+        # The key pass starts in the dirty section. Markers before it would never be met, and their transactions would
+        # stay in the heap.
         unread = [transaction for transaction in outlook.aborted if transaction.last_offset >= dirty_base]
         end = yield from self._note_keys(dirty, CleanedTransactions(unread))
         self._end = end
+        # The second pass reads from the start of the log and needs all of them again.
         transactions = CleanedTransactions(outlook.aborted)
         for group in self._groups(end):
             yield from self._compact(group, transactions)
@@ -244,10 +254,13 @@ class CompactionPass:
         used_bytes, end = 0, self.first_dirty
         for base, following in pairwise(bases):
             for batch in self._log.batches(base):
+                # With a full buffer the pass covers the part whose keys it knows. The next pass continues there, as in
+                # Kafka.
                 if used_bytes > self._settings.dedupe_buffer_bytes:
                     return end
                 is_dropped = transactions.drops(batch)
                 if batch.next_offset > self.first_dirty:
+                    # A record of an aborted transaction must not replace an older one: readers never see it.
                     if not batch.is_control and not is_dropped:
                         used_bytes += yield from self._note_keys_of(batch)
                     end = batch.next_offset
@@ -277,6 +290,7 @@ class CompactionPass:
         for (base, size), (following, _) in pairwise(extents):
             if base >= end:
                 break
+            # Indexes hold 32-bit relative offsets, so a merged segment must not span more.
             if group and (size_bytes + size > self._settings.segment_bytes or following - group[0] > OFFSET_RANGE_MAX):
                 yield group
                 group, size_bytes = [], 0
@@ -287,9 +301,12 @@ class CompactionPass:
 
     def _compact(self, group: list[int], transactions: CleanedTransactions) -> Work:
         """Rewrite a group of segments as one, and swap it in if it differs."""
+        # Taken for each group, since producers go on writing during the pass. A batch that was the last one may be
+        # dropped by now.
         self._last_records = self._log.last_records()
         rewrite = self._log.rewrite(group)
         try:
+            # A single segment that keeps every batch is left alone instead of being rewritten byte for byte.
             is_new = len(group) > 1
             for base in group:
                 for batch in self._log.batches(base):
@@ -321,9 +338,14 @@ class CompactionPass:
                 kept = yield from self._last_of_keys(batch, is_past_horizon=is_past_horizon)
                 gets_horizon = any(not record.has_value for record in kept)
         except CorruptBatchError:
+            # A broker accepts batches without reading compressed records, so bad ones may be in the log. Consumers get
+            # the error; compaction loses nothing.
             return original  # its records can't be read
         if not kept:
+            # The header alone keeps epoch and sequence of the producer: a retry is still recognized as a duplicate
+            # after a restart.
             return emptied(batch) if self._is_last_of_producer(batch) else None
+        # KIP-534: the horizon is in the batch, so that it counts from the first pass and not from the time of the file.
         if gets_horizon and horizon_ms is None:
             return rewritten(batch, kept, self._now_ms + self._settings.delete_retention_ms)
         return original if len(kept) == batch.record_count else rewritten(batch, kept)
@@ -333,6 +355,7 @@ class CompactionPass:
         kept = []
         for number, record in enumerate((yield from _records_of(batch)), 1):
             offset = batch.base_offset + record.offset_delta
+            # Records behind the range whose keys are known must stay, even if the map has an older offset of their key.
             if offset >= self._end or (
                 record.key is not None
                 and offset >= self._last_offsets.get(record.key, -1)
@@ -370,6 +393,7 @@ def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
     Raises:
         CorruptBatchError: it can't be decompressed or is too large; reading the records may raise it, too.
     """
+    # A claim in the header that no honest producer makes. Such a batch stays in the log as it is.
     if batch.record_count > BATCH_RECORDS_MAX:
         raise CorruptBatchError(batch.position, f"more than {BATCH_RECORDS_MAX} records")
     parts: list[bytes] = []

@@ -371,6 +371,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     """
     if batch.base_offset:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, f"the base offset is {batch.base_offset}, and must be 0")
+    # The order of these checks is Kafka's, since the first error decides the response.
     if len(batch.data) > settings.max_message_bytes:
         reason = f"a batch of {len(batch.data)} bytes is larger than max.message.bytes ({settings.max_message_bytes})"
         raise RefusedBatchError(ErrorCode.MESSAGE_TOO_LARGE, reason, tells_start=False)
@@ -381,6 +382,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     contradiction = _contradiction(batch)
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
+    # Compressed records are not opened here, as in a broker: only compacted topics need their keys.
     if not batch.attributes & CODEC_MASK:
         _check_sizes(batch)
     if settings.is_compacted:
@@ -430,6 +432,7 @@ def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_tim
     records: bytes | memoryview = b""
     if size_bytes >= COPIED_BYTES:
         view = memoryview(data)
+        # The CRC does not cover base offset and leader epoch, so only the header changes and the records need no copy.
         data, records = view[:BATCH_HEADER_BYTES], view[BATCH_HEADER_BYTES:]
     header = bytearray(data)
     _PACK_PLACE(header, 0, base_offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)

@@ -127,6 +127,8 @@ class SegmentLog(PartitionLog):
             ValueError: a file does not match its name.
         """
         with self._opening() as (bases, epochs):
+            # Files of a clean shutdown are trusted if they fit together; otherwise the end of the log is read, as after
+            # a crash.
             if bases and not (is_clean and self._resume(bases, epochs)):
                 self._recover(bases, epochs)
 
@@ -135,6 +137,7 @@ class SegmentLog(PartitionLog):
         with self._opening() as (bases, epochs):
             self._is_saved = not bases
             sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
+            # Sealed segments are never written again, so only these can have a torn tail.
             # The last segment that holds anything and those after it may have been written when the power failed.
             recovered = max((number for number, size in enumerate(sizes) if size), default=0)
             for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
@@ -142,6 +145,9 @@ class SegmentLog(PartitionLog):
                     found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
                     segment, knows_aborted = found, len(found.aborted) > 0
                 if number >= recovered or not segment.has_indexes:
+                    # A broker that starts on these files rebuilds missing indexes and trusts existing ones, so indexes
+                    # of an older state must go before the segment is read. The last segment keeps empty index files, as
+                    # Kafka's active segment has.
                     is_last = following == OFFSETS_END
                     self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
                     segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
@@ -149,6 +155,8 @@ class SegmentLog(PartitionLog):
                 for batch in self._checked(segment, following, bases):
                     note_epoch(batch, epochs)
                     aborted = replay(batch, self.producers)
+                    # The index of aborted transactions of a sealed segment may exist in its file; adding entries again
+                    # would list them twice.
                     if aborted is not None and not knows_aborted:
                         segment.add_aborted(aborted)
                     yield batch
@@ -162,13 +170,18 @@ class SegmentLog(PartitionLog):
         """Yield the segments and leader epochs at the beginning, and derive the rest of the state at the end."""
         try:
             path, bases, required = self.folder.path, self.folder.open(), self._required
+            # A log that failed is opened again with what it had acknowledged. Without this check a deleted segment
+            # would look like retention.
             if not required.bases.issubset(bases):
                 missing = segment_path(path, min(required.bases.difference(bases)))
                 raise LostSegmentError(f"{missing} is missing; put it back, or restart to go on without it")
+            # The directory lock must still be held before a tail is truncated: after its loss a broker may be writing
+            # these files.
             self._may_change()
             epochs = self.folder.leader_epochs()
             self._saved_epochs = tuple(epochs)
             yield bases, epochs
+            # The state after the last batch is known only when the caller has read all of them.
             self._go_on_behind(bases)
             if self.end_offset < required.end_offset:
                 raise LostSegmentError(
@@ -214,8 +227,11 @@ class SegmentLog(PartitionLog):
                     segment.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
                 yield batch
         except InvalidBatchError as error:
+            # A bad batch is a torn tail only if no intact batch follows it. Otherwise recovery raises and truncates
+            # nothing.
             recover_log(self.folder.path, list(bases))
             size_bytes = path.stat().st_size
+            # Recovery kept what could not be read: bytes changed meanwhile, and this is no torn tail.
             if size_bytes > error.position:
                 raise
             if not is_new:
@@ -269,6 +285,7 @@ class SegmentLog(PartitionLog):
         if not self._saved_epochs:
             self._note_epochs(epochs)
         self.folder.blank_indexes(base)
+        # Producer snapshots behind the last segment's start may cover batches that recovery has truncated.
         self.folder.forget_snapshots_behind(base)
         self._replay(self.folder.load_producers(self.producers, base))
         active = FileSegment(path, base, self.files, self.memory)
@@ -331,8 +348,11 @@ class SegmentLog(PartitionLog):
         try:
             if not self._has_written:
                 self._start_writing()
+            # The segment alone knows where the log ends, also after a write that was taken back.
             self._rolled_bytes, self._room = self._active_bytes, None
             super()._write(write, settings, now_ms)
+            # Checked after the write, because only the open descriptor shows that the file was deleted or moved
+            # meanwhile.
             if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
                 self._checked_interval = now_ms // CHECK_INTERVAL_MS
                 self._check_written()
@@ -340,6 +360,7 @@ class SegmentLog(PartitionLog):
                 self._unflushed_since_ms = now_ms
             if self.end_offset - self._durable_offset >= settings.flush_messages:
                 self._make_durable()
+            # With a flush policy each append has to count unflushed records, so the short way is closed.
             if settings.flush_messages == INT64_MAX:
                 self._room = Room(self._segments[-1], settings, now_ms, self._first_timestamp_ms + settings.roll_ms)
         except TopicLogError as error:
@@ -348,6 +369,7 @@ class SegmentLog(PartitionLog):
             raise
 
     def _start_writing(self) -> None:
+        # The first write after opening: files may have changed since they were read.
         loss = find_loss(self.folder.path, self._bases, self._active_bytes, -1)
         if loss is not None:
             raise _lost(loss)
@@ -380,10 +402,13 @@ class SegmentLog(PartitionLog):
         segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
             if isinstance(sealed, FileSegment):
+                # Indexes of an earlier process end where it stopped. If sealing fails below, stale files would outlive
+                # the segment's end, and a broker would trust them.
                 sealed.forget_saved_indexes()
             segment.create()
         except OSError as error:
             raise UnwrittenBatchError(f"{segment.path}: no new segment: {error.strerror or error}") from error
+        # The name of a new file needs an fsync of the folder; it is done with the next flush.
         self._has_new_files = True
         if isinstance(sealed, FileSegment):
             # Without these files the next start only reads more.
@@ -449,6 +474,8 @@ class SegmentLog(PartitionLog):
         active = self._segments[-1]
         assert isinstance(active, FileSegment)
         try:
+            # Data first, then the folder: a durable name without durable data would look like a torn tail, but data
+            # without a name is lost.
             active.flush()
             if self._has_new_files:
                 sync_path(self.folder.path)
@@ -460,6 +487,8 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ the start, and the end
 
     def _start_at(self, offset: int) -> None:
+        # The checkpoint is written before segments are deleted. The reverse order could restart with a start offset
+        # below the first record.
         before = self.start_offset
         self.start_offset = offset
         try:
@@ -525,6 +554,7 @@ class SegmentLog(PartitionLog):
         self._tell()
 
     def _trouble(self, error: TopicLogError) -> None:
+        # Each failure is reported once, although every later call raises it again.
         if error.error_code is ErrorCode.KAFKA_STORAGE_ERROR and error is not self.failure:
             self._report("a log can't be used", f"{self.folder.path.name}: {error}")
         if isinstance(error, FailedLogError) and self.failure is None:
@@ -563,8 +593,10 @@ class SegmentLog(PartitionLog):
             raise StorageError(f"{self._reading} can't be read: {error}") from error
 
     def _batches_before(self, end_offset: int) -> Iterator[Batch]:
+        # Compaction waits with its swap until no reader is left: this reader opens files by their names.
         self.reader_count += 1
         try:
+            # A copy of the list, since appends may roll while the caller iterates.
             for segment in [segment for segment in self._segments if segment.base_offset < end_offset]:
                 self._reading = path = segment_path(self.folder.path, segment.base_offset)
                 ends = {"end_offset": segment.next_offset, "end": segment.size_bytes}

@@ -193,7 +193,9 @@ class FileSegment(Segment):
             if closed_count != self._files.closed_count:
                 descriptor = self._files.writing(self.path)
                 self._descriptor = descriptor, self._files.closed_count
+            # One system call for each batch: a killed process leaves at most one partial batch, at the end of the file.
             written = os.write(descriptor, pieces[0]) if len(pieces) == 1 else os.writev(descriptor, pieces)
+        # The file is opened without O_CREAT here. Creating it again would hide that acknowledged records are gone.
         except FileNotFoundError as error:
             raise LostSegmentError(f"{self.path} was deleted or moved away") from error
         except OSError as error:
@@ -225,6 +227,7 @@ class FileSegment(Segment):
 
     def _take_back(self, reason: str) -> NoReturn:
         """Truncate the file to the start of a batch that could not be written completely."""
+        # The write may have failed because the file could not be opened: then there is nothing to truncate.
         descriptor = self._files.find(self.path)
         try:
             # A file that can't be written can't be truncated, and need not be.
@@ -249,6 +252,7 @@ class FileSegment(Segment):
 
     def _add_entries(self, relative: int) -> None:
         """Add an entry to both indexes if there is memory; otherwise they only become coarser."""
+        # Without an entry reads scan more headers. Failing the append instead would lose a batch for want of 20 bytes.
         if self._memory.take_if_left(_ENTRIES_BYTES):
             self._taken_bytes += _ENTRIES_BYTES
             assert isinstance(self._offsets, MemoryEntries)
@@ -287,6 +291,7 @@ class FileSegment(Segment):
             self._note_largest()
             for suffix, entries in ((_OFFSET_SUFFIX, self._offsets), (_TIME_SUFFIX, self._times)):
                 path = self._beside(suffix)
+                # Not synced: after a power failure a missing or malformed index is rebuilt from the segment.
                 replace_file(Path(path), bytes(entries.data), is_durable=False)
                 self._files.close(path)  # the path now names another file
             self._offsets = self._times = None
@@ -301,6 +306,8 @@ class FileSegment(Segment):
             status = os.fstat(descriptor)
         except OSError:
             return False
+        # fstat of the open descriptor costs one call; a look by name would cost a path lookup, too. A replaced file has
+        # no link left.
         return status.st_nlink > 0 and status.st_size == self.size_bytes
 
     def flush(self) -> None:
@@ -335,6 +342,8 @@ class FileSegment(Segment):
         self.let_go()
         self._is_released = True
         try:
+            # Indexes first: a crash in between leaves a segment without indexes, which is complete, and no indexes
+            # without a segment.
             for path in (*map(self._beside, INDEX_SUFFIXES), self.path):
                 Path(path).unlink(missing_ok=True)
         except OSError as error:
@@ -376,6 +385,7 @@ class FileSegment(Segment):
             first, second = entries[-1]
         except (OSError, StructError):
             return None
+        # An index with entries beyond the segment belongs to a file that was replaced or truncated.
         fits = second < self.size_bytes if layout is OFFSET_ENTRY else self.base_offset + second < self.next_offset
         is_blank = first == second == 0 and len(entries) > 1  # preallocated by Kafka
         return entries if fits and not is_blank and not size % layout.size else None
@@ -429,11 +439,15 @@ class FileSegment(Segment):
         return read_headers(self._read_at, self.base_offset, 0, self.size_bytes)
 
     def _read_at(self, position: int, size: int) -> bytes:
+        # Another file may have this name after compaction. Its positions differ, so bytes of it would be returned for
+        # the wrong offset.
         if self._is_released:
             raise UnwrittenBatchError(f"{self.path} was deleted while it was read")
         try:
             descriptor = self._files.reading(self.path)
             data = os.pread(descriptor, size, position)
+            # pread may return less than requested. A short file ends the loop with an error, since repeating would
+            # never end.
             while len(data) < size:
                 more = os.pread(descriptor, size - len(data), position + len(data))
                 if not more:
@@ -447,6 +461,8 @@ class FileSegment(Segment):
         """Return the nearest known position of a batch that does not end after an offset."""
         if offset >= self._last_offset:
             return self._last_position
+        # Consumers read on where the last fetch ended. These positions spare them the index and a scan of up to 4 KiB
+        # of batches.
         position = self._read_places.get(offset)  # of a consumer that reads batch by batch
         if position is not None:
             return position
@@ -482,12 +498,14 @@ class FileSegment(Segment):
 
         Inlined, because each Fetch that continues passes here: :meth:`headers` would cost a tenth more.
         """
+        # The records are read together with the header if the fetch wants them anyway.
         wanted = ahead_bytes if BATCH_HEADER_BYTES < ahead_bytes <= AHEAD_BYTES_MAX else BATCH_HEADER_BYTES
         data = self._read_at(position, min(wanted, self.size_bytes - position))
         if len(data) < BATCH_HEADER_BYTES:
             return None
         base_offset, length, _, magic, _, _, last_offset_delta = _BATCH_START_FROM(data)
         end = position + length + LOG_OVERHEAD_BYTES
+        # Formats v0 and v1 have other headers; the slow way reads them.
         if magic != MAGIC_V2 or not position + BATCH_HEADER_BYTES <= end <= self.size_bytes:
             return None
         self._note_read(base_offset + last_offset_delta + 1, end)
@@ -525,6 +543,7 @@ class FileSegment(Segment):
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
         _, times = self._indexes()
         number = bisect_right(times, timestamp_ms, key=itemgetter(0))
+        # The time index holds the largest timestamp so far, so no earlier batch reaches the timestamp.
         since = self.base_offset + times[number - 1][1] if number else self.base_offset
         for batch in self.headers(self._floor(max(since, offset))):
             if batch.max_timestamp_ms >= timestamp_ms and batch.next_offset > offset:
@@ -551,6 +570,7 @@ class Room:
         self.settings = settings
         self.end_ms = end_ms
         self._was_checked(now_ms)
+        # Computed once for each check instead of per append: a commit compares one size.
         reach = segment.base_offset + RELATIVE_OFFSETS_END - segment.next_offset
         self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)
 

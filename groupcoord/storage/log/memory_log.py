@@ -137,10 +137,14 @@ class PartitionLog:
             reason = f"a batch of {len(batch.data)} bytes is larger than segment.bytes ({settings.segment_bytes})"
             raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason, tells_start=False)
         if batch.has_producer:
+            # Duplicates come before the sequence check, as in Kafka: a repeated batch is out of order by definition,
+            # and its producer needs the offset of the first append.
             known = self.producers.find_duplicate(batch)
             if known is not None:
                 return Appended(known.base_offset, known.timestamp_ms, self.start_offset)
             self.producers.check(batch)
+        # The producer state changes only after the write. A refused write then leaves nothing to undo but a new
+        # producer's memory.
         append_time_ms = now_ms if settings.uses_append_time else None
         timestamp_ms = batch.max_timestamp_ms if append_time_ms is None else append_time_ms
         base_offset = self.end_offset
@@ -166,6 +170,8 @@ class PartitionLog:
             KAFKA_STORAGE_ERROR without free memory or for a disk error.
         """
         producer_id, epoch, coordinator_epoch = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
+        # A marker is written even if no transaction is open, as in Kafka: its epoch fences later batches of an older
+        # one.
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)
         if error_code is not ErrorCode.NONE:
             return error_code
@@ -201,6 +207,8 @@ class PartitionLog:
             FailedLogError: it is unknown whether the batch was written.
         """
         offset = self.end_offset
+        # Only transactional batches are parsed. The attributes are at a fixed position, and most appends are plain
+        # commits.
         batch, producer_id, is_marker = None, NO_PRODUCER_ID, False
         if data[ATTRIBUTES_POSITION] & TRANSACTIONAL:
             batch = Batch(data, 0, 0)
@@ -232,6 +240,7 @@ class PartitionLog:
             FailedLogError: it is unknown whether the batch was written.
         """
         producer_id, is_marker = write.producer_id, write.is_marker
+        # Memory for the producer is reserved before the write, because nothing may fail after it.
         is_newcomer = producer_id > NO_PRODUCER_ID and self.producers.reserve(producer_id, is_marker=is_marker)
         try:
             segment = self._segment_for(write, settings)
@@ -253,6 +262,8 @@ class PartitionLog:
         if last is None or self._is_full(last, write, settings):
             self._roll(settings)
         elif not last.has_room(write.size_bytes):
+            # The segment's own buffer is full, but not Kafka's segment: the next one continues it, so segment.bytes
+            # keeps its meaning for retention and compaction.
             self._begin(MemorySegment(self.end_offset, self.memory, goes_on=True))
         return self._segments[-1]
 
@@ -260,6 +271,8 @@ class PartitionLog:
         """Return whether a batch begins a new segment, by size or by the age of the first batch."""
         if not self._rolled_bytes:
             return False
+        # Age is measured between timestamps of records and not by the clock, as in Kafka, so a log that is written
+        # again after a pause does not roll.
         first_ms = self._first_timestamp_ms
         is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
         return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
@@ -283,6 +296,7 @@ class PartitionLog:
         """Handle a failed write."""
 
     def _tell(self) -> None:
+        # A copy, because a watcher removes itself when its fetch is answered.
         for watcher in list(self.watchers):
             watcher(self)
 
@@ -352,6 +366,7 @@ class PartitionLog:
             count = number + 1
         if not count:
             return 0
+        # The last group goes, too: a new segment first, so that the log keeps its end offset.
         if count == len(groups):
             self._roll(settings)
         self._start_at(max(groups[count - 1][-1].next_offset, self.start_offset))
@@ -448,6 +463,8 @@ class PartitionLog:
         number, (position, first_end, read) = found
         if first_end - position > bytes_max and not takes_first:
             return ReadBatches()
+        # KIP-74: a batch larger than the limit is returned whole if it is the first one, so that a consumer can make
+        # progress.
         left = max(bytes_max, first_end - position)
         parts: list[memoryview] = []
         for segment in self._segments[number:]:
@@ -456,6 +473,7 @@ class PartitionLog:
                 if segment.size_bytes:
                     break
                 continue  # emptied by compaction
+            # The search for the batch may have read its bytes already: then one pread serves both.
             is_read = not parts and len(read) >= end - position
             parts.append(read[: end - position] if is_read else segment.view(position, end))
             left -= end - position
@@ -463,6 +481,8 @@ class PartitionLog:
         size_bytes = sum(map(len, parts))
         aborted: tuple[AbortedTransaction, ...] = ()
         if lists_aborted:
+            # A broker takes the upper bound from its sparse index, so it lists transactions that begin a little later,
+            # too. Recorded responses show them.
             index_end = self._index_end(number, found[1].position + size_bytes)
             aborted = self._aborted_between(number, offset, min(index_end, end_offset))
         return ReadBatches(tuple(parts), size_bytes, aborted)
@@ -512,6 +532,8 @@ class PartitionLog:
                 transaction = aborted[place]
                 if transaction.first_offset < end_offset:
                     found.append(transaction)
+                # The last stable offsets of a segment's entries increase: later ones abort transactions that begin
+                # behind the read part.
                 if transaction.last_stable_offset >= end_offset:
                     return tuple(found)
         return tuple(found)
@@ -529,6 +551,7 @@ class PartitionLog:
         for segment in self._segments:
             if segment.next_offset > offset and segment.max_timestamp_ms >= timestamp_ms:
                 for data in segment.batches_since(timestamp_ms, offset):
+                    # The first batch may end before the offset, since the search begins at an index entry.
                     if Batch(data, 0, 0).next_offset > offset:
                         return bytes(data)
         return None

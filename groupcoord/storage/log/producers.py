@@ -152,6 +152,7 @@ class ProducerStates:
     def find_duplicate(self, batch: ProducedBatch) -> RememberedBatch | None:
         """Return the batch that this one repeats, if it is one of the last five of its producer and epoch."""
         producer = self._producers.get(batch.producer_id)
+        # A new epoch starts its sequences at 0 again, so equal numbers are no duplicate.
         if producer is None or producer.producer_epoch != batch.producer_epoch:
             return None
         sequences = (batch.base_sequence, batch.last_sequence)
@@ -171,6 +172,7 @@ class ProducerStates:
         if epoch < producer.producer_epoch:
             reason = f"the epoch of producer {batch.producer_id} is {producer.producer_epoch}, not {epoch}"
             raise RefusedBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, reason)
+        # A new epoch must begin with sequence 0 (KIP-360).
         last_sequence = producer.last_sequence if epoch == producer.producer_epoch else NO_SEQUENCE
         expected = (last_sequence + 1) % SEQUENCE_END
         if batch.base_sequence != expected:
@@ -217,6 +219,7 @@ class ProducerStates:
             last = producer.batches[-1] if producer.batches else None
             offset = None
             if last is not None:
+                # Sequence numbers wrap to 0, so the difference is taken modulo.
                 offset = last.base_offset + (last.last_sequence - last.base_sequence) % SEQUENCE_END
             found[producer_id] = LastRecord(offset, producer.producer_epoch)
         return found
@@ -250,6 +253,8 @@ class ProducerStates:
             producer.producer_epoch = entry.producer_epoch
             producer.coordinator_epoch = entry.coordinator_epoch
             producer.last_timestamp_ms = entry.timestamp_ms
+            # Snapshots of Kafka hold one batch per producer; this store writes one entry for each of the last five,
+            # which a broker reads as updates.
             if entry.last_offset != NO_OFFSET:
                 base_sequence = (entry.last_sequence - entry.offset_delta) % SEQUENCE_END
                 base_offset = entry.last_offset - entry.offset_delta
@@ -272,6 +277,7 @@ class ProducerStates:
         """
         if producer_id in self._producers:
             return False
+        # Each client may use any number of producer ids, which must not cost unbounded memory.
         if len(self._producers) >= PRODUCERS_MAX:
             self._forget_one()
         self._memory.take(PRODUCER_BYTES, is_marker=is_marker)
@@ -279,6 +285,7 @@ class ProducerStates:
         return True
 
     def _forget_one(self) -> None:
+        # Never one with an open transaction: forgetting it would release the last stable offset.
         idle = (producer_id for producer_id, producer in self._producers.items() if producer.first_offset is None)
         forgotten = next(idle, None)
         if forgotten is None:
@@ -338,6 +345,7 @@ class ProducerStates:
         first_offset, producer.first_offset = producer.first_offset, None
         if first_offset is None or marker.committed:
             return None
+        # Computed after this transaction is closed: the index entry holds the last stable offset behind its marker.
         first_open = self.first_open_offset()
         return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_open is None else first_open)
 
@@ -376,6 +384,7 @@ def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) 
     """
     packed = [_ENTRY.pack(*entry) for entry in entries]
     covered = _COUNT.pack(len(packed)) + b"".join(packed)
+    # Not synced: a snapshot with a wrong checksum is ignored, and more batches are replayed instead.
     replace_file(snapshot_path(folder, offset), _HEADER.pack(VERSION, crc32c(covered)) + covered, is_durable=False)
 
 

@@ -51,8 +51,11 @@ def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END)
         for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
             size, next_offset = batch.position + batch.size_bytes, batch.next_offset
     except InvalidBatchError as error:
+        # Truncating here would lose acknowledged records behind damage in the middle of the file.
         if _holds_batch(path, size):
             raise CorruptLogError(path, error.position, error.reason) from error
+        # A file that never held a batch of this segment belongs to another program. Truncating it would destroy that
+        # program's data.
         if not size and not _may_be_torn(path, base_offset):
             raise CorruptLogError(path, 0, f"it does not begin as a segment does ({error.reason})") from error
         file_size = path.stat().st_size
@@ -85,6 +88,8 @@ def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
     """
     last_size_bytes = next_offset = 0
     following = OFFSETS_END
+    # A roll may have created an empty file before the power failed. The segments before it, up to one with a batch,
+    # were written in the same time.
     for base_offset in reversed(segments):
         size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
         next_offset = max(next_offset, end_offset)
@@ -117,6 +122,7 @@ def _may_be_torn(path: Path, base_offset: int) -> bool:
         head = file.read(DISK_SECTOR_BYTES)
     if not any(head):
         return True
+    # A torn write may end within the first field, so the check works with any number of its bytes.
     # The available bytes of the base offset bound its value.
     lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
     highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
@@ -149,6 +155,8 @@ def finish_swaps(folder: Path) -> None:
     except FileNotFoundError:
         return
     matches = [match for match in map(_UNFINISHED_FILE.fullmatch, names) if match]
+    # As in Kafka's loader: a crash may leave several swap files. Those from the first .cleaned file on belong to a
+    # rewrite that was not complete.
     first_cleaned = min((int(match[1]) for match in matches if match.groups()[1:] == ("log", "cleaned")), default=None)
     swaps = []
     for match in matches:
@@ -166,6 +174,7 @@ def finish_swaps(folder: Path) -> None:
                 end_offset = batch.next_offset
         except InvalidBatchError as error:
             raise CorruptLogError(swap, error.position, error.reason) from error
+        # The swap file's offsets tell which segments it replaces, because a crash may have deleted some already.
         segments = [base for base in list_segments(folder) if base_offset < base < end_offset]
         replaced = [base_offset, *segments]
         finish_swap(folder, replaced)
@@ -224,6 +233,7 @@ def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor
         for base_offset in segments:
             path = segment_path(folder, base_offset)
             found = path.stat()
+        # The name must still lead to the open file: a copy with the same size does not get the next writes.
         written = found if descriptor < 0 else os.fstat(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return f"{path} was deleted or moved away"

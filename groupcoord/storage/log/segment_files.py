@@ -94,6 +94,7 @@ def read_batches(
                 wanted = chunk_bytes
             except TruncatedBatchError as error:
                 # Only the chunk may have ended, not the file: read on from the start of this batch.
+                # The file itself ends inside of the batch.
                 if start + len(chunk) == end or error.position + error.size_bytes > end:
                     raise TruncatedBatchError(error.position, error.size_bytes, end - error.position) from None
                 wanted = max(chunk_bytes, error.size_bytes)
@@ -105,6 +106,7 @@ def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
     Raises:
         CorruptBatchError: its offsets are invalid.
     """
+    # The CRC does not cover the base offset, so a wrong one must be found by its neighbours.
     if batch.base_offset < next_offset:
         raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
     if batch.next_offset > end_offset:
@@ -138,6 +140,7 @@ def read_headers(
         at = position - start
         if len(chunk) < at + LOG_OVERHEAD_BYTES + MAGIC_POSITION:
             raise TruncatedBatchError(position, BATCH_HEADER_BYTES, len(chunk) - at)
+        # A length from a damaged file must not move the position backward or beyond the end.
         size = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
         if size < LOG_OVERHEAD_BYTES + 1 or position + size > end:
             raise CorruptBatchError(position, f"a length of {size} bytes is impossible")

@@ -78,6 +78,7 @@ class BatchingLogStore:
         Raises:
             LogStoreError: the log can't be read, or is not owned any more.
         """
+        # A load must see all earlier appends.
         # Written by this thread, because the writing thread may be waiting for it with an answer to deliver.
         while self._write_some():
             pass
@@ -132,6 +133,7 @@ class BatchingLogStore:
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()
+                # After each transaction one portion is compacted before the thread waits again.
                 if not is_dirty:
                     self._changed.wait_for(lambda: self._is_closed or self._has_work())
                 if self._is_closed:
@@ -179,11 +181,14 @@ class BatchingLogStore:
                 outcomes = self._store.append_all([(ticket.partition, records) for ticket, records in appends])
             except Exception as error:
                 logger.exception("an append has failed")
+                # An unexpected exception must not stop the thread, and what it has written is unknown.
                 outcomes = [AppendOutcomeUnknownError(repr(error))] * len(appends)
             with self._changed:
                 for (ticket, _), outcome in zip(appends, outcomes, strict=True):
                     self._answers.append((ticket, outcome))
                     if isinstance(outcome, LogStoreError) and outcome.outcome_unknown:
+                        # The coordinator unloads the log partition. Appends that were queued before that must not
+                        # follow the lost one.
                         self._failed.add(ticket.partition)
                 self._changed.notify_all()
             return True

@@ -109,8 +109,10 @@ class SegmentLogStore:
         self._acknowledged: dict[int, Acknowledged] = {}  # of partitions that have failed
         self._failed: dict[int, LogStoreError] = {}  # failures that were not reported yet
         self._to_check: list[int] = []
+        # Before any file is read: a broker that still runs may be writing.
         self._lock = DirectoryLock(self.directory)
         self._files = OpenFiles(DESCRIPTORS_MAX)
+        # The coordinator bounds what is in this log, so its indexes need no limit of their own.
         self._memory = LogMemory(INT64_MAX)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
         # : The id of ``__consumer_offsets`` in this directory.
@@ -136,6 +138,7 @@ class SegmentLogStore:
         if log is None or log.failure is not None:
             log = self._usable(partition)
         try:
+            # Commits and tombstones arrive as columns. Encoding these directly saves an object per offset.
             if type(records) is LogRecords:
                 values, now_ms = records.values, records.timestamp_ms
                 if type(values) is CommitRecords:
@@ -143,6 +146,7 @@ class SegmentLogStore:
                     batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
                 else:
                     batch, count = self._encode_tombstones(log, values, now_ms), len(values)
+                # The general encoder raises the error with the size, also for a large batch of the fast one.
                 if batch is None or len(batch) > self._batch_bytes_max:
                     batch = self._encode(log, records)
                 return log.append_encoded(batch, count, now_ms, self._settings)
@@ -351,6 +355,8 @@ class SegmentLogStore:
         """Open a log partition. Nothing is created before the first append."""
         log = self._unopened(partition)
         try:
+            # The mark of a clean shutdown is a broker's for all topics of its directory. This store checks the end of
+            # each log instead.
             log.open(is_clean=False)
         except (OSError, ValueError) as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
@@ -381,12 +387,14 @@ class SegmentLogStore:
 
     def _opened(self, partition: int, log: SegmentLog) -> None:
         self._acknowledged.pop(partition, None)
+        # A read in between may have opened the partition. Two logs with one file would both append.
         if self._logs.setdefault(partition, log) is not log:
             log.let_go()
 
     def _forget(self, partition: int) -> None:
         """Close a partition and remember what it must hold when it is opened again."""
         log = self._logs.pop(partition)
+        # Opening it again must find all this, or acknowledged commits are lost.
         self._acknowledged[partition] = log.acknowledged
         log.let_go()
 

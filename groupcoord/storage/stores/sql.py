@@ -165,6 +165,7 @@ class SqlLogStore(ABC):
                 sound.append((place, partition, [_columns(record) for record in records]))
                 outcomes.append(0)
             except ValueError as error:
+                # Encoding comes before the transaction, so one bad append does not fail the others.
                 outcomes.append(RecordTooLargeError(str(error)))
         if sound:
             with self._lock:
@@ -189,6 +190,7 @@ class SqlLogStore(ABC):
             yield record
             count += 1
         with self._lock:
+            # Rows from before this process count as dirty, because nobody knows how many of them are replaced.
             if partition not in self._clean:
                 self._dirty[partition] = max(count, self._dirty.get(partition, 0))
 
@@ -210,6 +212,8 @@ class SqlLogStore(ABC):
         """
         with self._lock:
             if self._connection is not None:
+                # A successor then need not wait. The condition on the epoch keeps the row of a process that has taken
+                # over.
                 query = f"UPDATE {self.name}_owner SET lease_ms = 0 WHERE epoch = {self._epoch}"
                 with suppress(self.error):
                     self._connection.execute(query)
@@ -238,6 +242,7 @@ class SqlLogStore(ABC):
         """
         before = self._become_owner(lambda owner: True)
         assert before is not None
+        # The previous owner may answer from memory until its lease ends. It cannot write: its epoch is outdated.
         sleep(_seconds(before))
 
     def claim(self) -> bool:
@@ -400,6 +405,7 @@ class SqlLogStore(ABC):
         """
         connection = self._begin()
         try:
+            # The row is locked until the commit, so no take-over can come between this check and the last write.
             self._refuse_owner(self._read_owner(connection, self.lock_owner))
             yield connection
         except BaseException as error:
@@ -412,6 +418,8 @@ class SqlLogStore(ABC):
             connection.execute("COMMIT")
         except BaseException as error:
             self._end_offsets.clear()
+            # After a lost connection the commit may have happened. Only an error that the database itself reported
+            # proves a rollback.
             is_rolled_back = isinstance(error, self.error) and self._refused_commit(connection, error)
             self._discard_connection()
             if not isinstance(error, self.error):
@@ -656,6 +664,7 @@ class SqliteLogStore(SqlLogStore):
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         code = getattr(error, "sqlite_errorcode", None)
+        # SQLite has written nothing with these two; after other errors the WAL may hold the commit.
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
 
 
@@ -711,6 +720,7 @@ class PostgresLogStore(SqlLogStore):
         super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
     def _connect(self) -> DatabaseConnection:
+        # Transactions are begun explicitly, with the isolation level of each.
         return cast(DatabaseConnection, self._psycopg.connect(self._conninfo, autocommit=True))
 
     def _prepare(self, connection: DatabaseConnection) -> None:
@@ -723,6 +733,7 @@ class PostgresLogStore(SqlLogStore):
 
     def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
         reader = cast(Any, connection)
+        # A named cursor is on the server. Without it psycopg would hold all rows of the log in memory.
         with reader.transaction(), reader.cursor(name="groupcoord") as cursor:
             cursor.itersize = ROWS_AT_ONCE
             cursor.execute(query, parameters)
