@@ -22,12 +22,7 @@ TOMBSTONE_BYTES_MIN = 16
 
 
 class Administration:
-    """Handles what administrators ask of one context.
-
-    Args:
-        context: the context.
-        delete_external_state: begins to delete what others keep of a group; returns False if there is nothing.
-    """
+    """Handles what administrators ask of one context."""
 
     __slots__ = ("_context", "_delete_external_state")
 
@@ -88,7 +83,7 @@ class Administration:
         return ErrorCode.NONE if self.may_delete(group) else ErrorCode.NON_EMPTY_GROUP
 
     def may_delete(self, group: Group) -> bool:
-        """Tell whether nobody is in a group, nor on the way into it: whoever converts an empty group joins it."""
+        """Return whether nobody is in a group, nor on the way into it: whoever converts an empty group joins it."""
         return group.is_empty and group.group_id not in self._context.writings
 
     def begin_deletion(self, group: Group) -> list[Record]:

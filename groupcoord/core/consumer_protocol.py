@@ -89,10 +89,6 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 
     Topics and owned partitions are sorted. What an older version has no room for is left out.
 
-    Args:
-        subscription: what to write.
-        version: 0 to 3; a newer one is written as 3.
-
     Raises:
         ConsumerProtocolError: the version is negative, a name is longer than 32,767 bytes, or a number does not fit.
     """
@@ -110,10 +106,6 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
     """Return the subscription in these bytes.
 
-    Args:
-        data: the version and what follows it.
-        group_instance_id: the member's, from the join's answer.
-
     Raises:
         ConsumerProtocolError: the bytes are cut short or malformed, or the version is negative.
     """
@@ -130,10 +122,6 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
     """Return an assignment's bytes, as the Java consumer writes them: topics in order of their first appearance.
-
-    Args:
-        assignment: what to write.
-        version: 0 to 3; a newer one is written as 3.
 
     Raises:
         ConsumerProtocolError: the version is negative, a name is longer than 32,767 bytes, or a number does not fit.
@@ -242,9 +230,6 @@ def write_assignment(fields: Mapping[str, Any], version: int = NEWEST_VERSION) -
 
 def read_partitions(data: bytes, position: int) -> tuple[list[Fields], int]:
     """Return partitions by topic, as they stand in both and in the user data of the sticky assignor.
-
-    Returns:
-        for each topic a dict of ``topic`` and ``partitions``; and the position behind them all.
 
     Raises:
         ValueError: the bytes are malformed; in place of it, ``struct.error``: they are cut short.

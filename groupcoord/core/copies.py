@@ -46,14 +46,7 @@ def declared(kind: type, name: str) -> frozenset[str]:
 
 
 def places_of(root: Any) -> tuple[list[tuple[Any, str]], list[Any]]:
-    """Return where a coordinator keeps what can change, and its parts, in the same order for each coordinator.
-
-    Args:
-        root: the coordinator.
-
-    Returns:
-        The places: a part and the name of one of its attributes; what several attributes have is at the first of them.
-    """
+    """Return where a coordinator keeps what can change, and its parts, in the same order for each coordinator."""
     places: list[tuple[Any, str]] = []
     parts: list[Any] = []
     seen: set[int] = set()
@@ -101,12 +94,7 @@ def _is_state(value: Any) -> bool:
 
 
 def copied(value: Any, memo: Memo) -> Any:
-    """Return a copy that can change without the original, and the other way round.
-
-    Args:
-        value: anything that a coordinator has in memory.
-        memo: what was copied before, or stands in the place of something else.
-    """
+    """Return a copy that can change without the original, and the other way round."""
     return (_HOWS.get(type(value)) or _learn(type(value)))(value, memo)
 
 

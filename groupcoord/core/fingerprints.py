@@ -88,26 +88,14 @@ class Names:
         return token if type(token) in PLAIN or isinstance(token, str | bytes) else type(token).__name__
 
     def assignment(self, data: bytes, epoch: int) -> Any:
-        """Return what stands for an assignment that the leader of a classic group has made.
-
-        Args:
-            data: its bytes.
-            epoch: the group's generation, which they may name.
-        """
+        """Return what stands for an assignment that the leader of a classic group has made."""
         return data
 
 
 def fingerprint_of(
     partitions: Sequence[Partition], others: Sequence[tuple[Any, str]], now_ms: int, names: Names
 ) -> bytes:
-    """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`.
-
-    Args:
-        partitions: those that are served.
-        others: other places that count, see :func:`counted`.
-        now_ms: the time.
-        names: what stands for ids and tokens.
-    """
+    """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
     found = [_Walk(partition, now_ms, names).of_partition() for partition in partitions]
     if others and partitions:
         walk = _Walk(partitions[0], now_ms, names)

@@ -170,7 +170,9 @@ class HandlerContext:
                 self.end(group, Cause.CREATION_FAILED, now_ms)
 
     def is_seen(self, group: Group) -> bool:
-        """Tell whether something that was written after the group was made is durable: until then no reader sees it."""
+        """Return whether something that was written after the group was made is durable: until then
+        no reader sees it.
+        """
         return group.first_append <= self.writer.last_durable
 
     def visible(self, group_id: str) -> Group | None:

@@ -102,13 +102,7 @@ class Observer:
     def assignments_changed(
         self, before: ModernGroupState[Any, Any] | None, after: ModernGroupState[Any, Any], now_ms: int
     ) -> None:
-        """What members of a group have is durable.
-
-        Args:
-            before: what the group was; None: it was none.
-            after: what it is.
-            now_ms: the time.
-        """
+        """What members of a group have is durable."""
         if self.events is None or (before is not None and before.members is after.members):
             return
         for member_id, member in after.members.items():
@@ -157,14 +151,7 @@ class Observer:
             )
 
     def announce(self, group_id: str, group_type: str, drafted: Iterable[DraftedEvent], now_ms: int) -> None:
-        """What was drafted for a group is durable.
-
-        Args:
-            group_id: the group.
-            group_type: its kind, as ListGroups names it.
-            drafted: what was drafted, in its order.
-            now_ms: the time.
-        """
+        """What was drafted for a group is durable."""
         for event_class, facts in drafted:
             if event_class is MemberRemoved:
                 self.counters.session_expirations += facts[-1] is Cause.SESSION_EXPIRY

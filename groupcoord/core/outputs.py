@@ -43,7 +43,7 @@ class Continuation:
         return ()
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether the append is about a group: that it was begun says that the group is there."""
+        """Return whether the append is about a group: that it was begun says that the group is there."""
         return False
 
     def parked_tokens(self) -> list[Token]:

@@ -113,9 +113,6 @@ class Partition:
         """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
 
         A classic group collects joins, as when its leader joins again; a group of another kind begins a new epoch.
-
-        Returns:
-            False if there is no such group, nobody is in it, it rebalances already, or a write of it is in flight.
         """
         group = self._context.groups.get(group_id)
         if group is None or group_id in self._writings:
@@ -283,9 +280,6 @@ class Partition:
 
     def check(self, armed: Iterable[Timer]) -> None:
         """Prove the invariants of everything inside.
-
-        Args:
-            armed: the timers of this log partition that are armed.
 
         Raises:
             InvariantError: one does not hold.

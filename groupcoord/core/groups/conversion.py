@@ -49,7 +49,7 @@ class WhenConverted(Continuation):
         return (self.group,)
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether it is this group."""
+        """Return whether it is this group."""
         return self.group is group
 
     def parked_tokens(self) -> list[Token]:
@@ -64,14 +64,7 @@ class WhenConverted(Continuation):
 
 
 class Conversion(Generic[GroupT]):
-    """Lets groups of one log partition change between the classic kind and another one.
-
-    Args:
-        context: of the log partition.
-        timers: of members of groups of the other kind.
-        classic: classic groups.
-        revive: makes a group of the other kind of what the log has of it, of which it has just become one.
-    """
+    """Lets groups of one log partition change between the classic kind and another one."""
 
     WHEN_CONVERTED: ClassVar[type[WhenConverted]]
 

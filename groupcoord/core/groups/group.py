@@ -62,7 +62,7 @@ class Group(Protocol):
         """Return NONE if offsets of topics that nobody uses may be deleted on request."""
 
     def uses_topic(self, topic: str) -> bool:
-        """Tell whether members use a topic, so that its offsets are not deleted on request."""
+        """Return whether members use a topic, so that its offsets are not deleted on request."""
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
         """Return the moment from which an offset's age counts; None if it must not expire now (KIP-211)."""
@@ -84,11 +84,8 @@ class Group(Protocol):
         """Return the requests that wait for a write of the group; nothing follows it any more but its own outcome."""
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return the refusals of all requests that wait in the group for its members, which won't answer them any more.
-
-        Args:
-            error_code: what they are told.
-            names_members: who is refused is told its member id.
+        """Return the refusals of all requests that wait in the group for its members, which won't
+        answer them any more.
         """
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -120,9 +117,6 @@ class Group(Protocol):
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
         """Prove that the log has what the group has told its members.
-
-        Args:
-            records: what the log has of the group; None if it does not know it.
 
         Raises:
             InvariantError: it has something else.
@@ -169,7 +163,7 @@ class Deletion:
 
 
 def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
-    """Tell whether a join may bring this session time-out; both bounds are allowed."""
+    """Return whether a join may bring this session time-out; both bounds are allowed."""
     return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
 
 
@@ -179,7 +173,7 @@ def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> 
 
 
 def says_more(value: tuple[Any, ...], limit: int) -> bool:
-    """Tell whether there are more values than this in a tuple and in all tuples in it."""
+    """Return whether there are more values than this in a tuple and in all tuples in it."""
     left = limit
     tuples: list[tuple[Any, ...]] = [value]
     while tuples and (left := left - sum(map(len, tuples))) >= 0:

@@ -94,11 +94,6 @@ class HashTable(Generic[KeyT]):
 
     The table doubles when it is three quarters full, and never shrinks. Inside a bucket the order of insertion stays:
     that Java turns a bucket of more than eight keys into a tree is left out.
-
-    Args:
-        hash_of: Java's hash code of a key.
-        keys: what is put into it at once, in this order.
-        buckets: how many buckets the table begins with, a power of two; 16 is Java's default.
     """
 
     __slots__ = ("_buckets", "_first_place", "_full", "_hash_of", "_next_place", "_places")
@@ -275,10 +270,6 @@ EntryT = TypeVar("EntryT")
 class PriorityQueue(Generic[EntryT]):
     """Entries of which the least one can be taken.
 
-    Args:
-        key: by which entries are compared. It may change for those that are not in the queue.
-        entries: what is put into it, one by one.
-
     >>> queue = PriorityQueue(len, ["aa", "bb", "c"])
     >>> queue.take(), queue.take(), queue.take(), len(queue)
     ('c', 'bb', 'aa', 0)
@@ -338,5 +329,5 @@ _TRIMMED = "".join(map(chr, range(ord(_LAST_TRIMMED) + 1)))
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether nothing is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
+    """Return whether nothing is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
     return text[:1] <= _LAST_TRIMMED and not text.strip(_TRIMMED)

@@ -70,11 +70,6 @@ def for_transaction_coordinator(error_code: ErrorCode) -> ErrorCode:
 def refused(held: Reply, append_error: ErrorCode) -> Reply:
     """Return the reply that takes the place of one that waited for an append.
 
-    Args:
-        held: what would have been answered; of a commit, partitions that were refused before the group was asked keep
-            their errors.
-        append_error: what the log store says.
-
     Raises:
         TypeError: no answer of this kind waits for the log.
     """

@@ -35,10 +35,6 @@ class AppendQueue(Generic[A]):
     alone, so such a refusal waits: until its turn the append is in flight like any other (who waits for it can be told
     that it takes too long, what follows it goes to the store), and then it is as though the store had refused it now.
 
-    Args:
-        partition: the log partition.
-        first_number: of the first append; earlier ones were from before the last load.
-
     Attributes:
         in_flight: unanswered appends, oldest first.
         next_log_offset: every later record lies at or after it.
@@ -112,9 +108,6 @@ class AppendQueue(Generic[A]):
     def refused(self, number: int) -> A | None:
         """Take out the oldest append, which was refused.
 
-        Returns:
-            The append. None for a late answer to an append from before the last load.
-
         Raises:
             StoreContractError: ``number`` isn't the oldest unanswered append.
         """
@@ -167,16 +160,7 @@ class PartitionWriter(AppendQueue[Append]):
         self._effects = effects
 
     def begin(self, records: Sequence[Record], continuation: Continuation, held: Iterable[Reply] = ()) -> Append:
-        """Ask for ``records`` to be made durable together; a commit is pending until then.
-
-        Args:
-            records: at least one.
-            continuation: what follows when the log has answered.
-            held: the answers that wait for it.
-
-        Returns:
-            The append, which may still hold further answers.
-        """
+        """Ask for ``records`` to be made durable together; a commit is pending until then."""
         number = self.next_number
         self.next_number = number + 1
         if type(records) is CommitRecords:
@@ -188,9 +172,6 @@ class PartitionWriter(AppendQueue[Append]):
 
     def acknowledge(self, number: int, base_offset: int) -> list[Append]:
         """Apply every append up to ``number``, whose first record lies at ``base_offset``.
-
-        Returns:
-            These appends, in order. Nothing for a late answer to an append from before the last load.
 
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
@@ -221,9 +202,6 @@ class PartitionWriter(AppendQueue[Append]):
 
     def fail(self, number: int) -> Append | None:
         """Drop the oldest append, which was refused.
-
-        Returns:
-            The append. None for a late answer to an append from before the last load.
 
         Raises:
             StoreContractError: ``number`` isn't the oldest unanswered append.

@@ -88,7 +88,7 @@ class HardState:
         return record if isinstance(record, GroupMetadataRecord) else None
 
     def has_consumer_group(self, group_id: str) -> bool:
-        """Tell whether the log has records of a consumer group with this id, and none of a classic one."""
+        """Return whether the log has records of a consumer group with this id, and none of a classic one."""
         records = self.groups.get(group_id, {})
         return bool(records) and CLASSIC_GROUP_KEY not in records
 

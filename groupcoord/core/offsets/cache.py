@@ -109,7 +109,7 @@ class DurableCommit:
         return self.log_offset + place, record_at(self.kind, self.columns, place)
 
     def agrees(self, partition: int, other: DurableCommit) -> bool:
-        """Tell whether another commit has the same of a partition, at the same place in the log."""
+        """Return whether another commit has the same of a partition, at the same place in the log."""
         place, others = self.place_of(partition), other.place_of(partition)
         return (
             self.log_offset + place == other.log_offset + others
@@ -168,13 +168,7 @@ def delete(of_topic: OffsetsOfTopic, indexes: Iterable[int]) -> None:
 
 
 def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: UUID) -> OffsetColumns:
-    """Return the committed offsets of a topic; -1 for partitions without one.
-
-    Args:
-        of_topic: all there are.
-        indexes: the partitions that are asked for.
-        topic_id: the topic's, if it was named by its id. What was committed for another of the same name isn't there.
-    """
+    """Return the committed offsets of a topic; -1 for partitions without one."""
     if indexes:
         known = of_topic.get(indexes[0])
         # As a rule a consumer asks for what it has committed.
@@ -196,7 +190,7 @@ def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: 
 
 
 def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
-    """Tell whether offsets were committed for this topic, and not for one of the same name that is gone (KIP-848)."""
+    """Return whether offsets were committed for this topic, and not for one of the same name that is gone (KIP-848)."""
     return topic_id is ZERO_UUID or topic_id == ZERO_UUID or kind.topic_id in (ZERO_UUID, topic_id)
 
 
@@ -254,11 +248,7 @@ class OffsetCache:
             self.producers.wrote(record.producer_id, record.producer_epoch)
 
     def apply_tombstones(self, records: Sequence[OffsetTombstone]) -> None:
-        """Forget partitions' offsets, pending ones of open transactions included.
-
-        Args:
-            records: tombstones of offsets of one group.
-        """
+        """Forget partitions' offsets, pending ones of open transactions included."""
         group_id = records[0].group_id
         of_group = self.committed.get(group_id)
         if of_group is not None:
@@ -323,11 +313,11 @@ class OffsetCache:
         }
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Tell whether an open transaction has an offset for this partition (KIP-447)."""
+        """Return whether an open transaction has an offset for this partition (KIP-447)."""
         return (topic, partition) in self._open.get(group_id, {})
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Tell whether an open transaction has offsets of this group."""
+        """Return whether an open transaction has offsets of this group."""
         return group_id in self._open
 
     def pending_keys(self, group_id: str) -> Iterator[tuple[str, int]]:

@@ -57,7 +57,7 @@ class WhenCommitted(Continuation):
         context.observer.counters.offset_commits += self.offset_count
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether the offsets are this group's."""
+        """Return whether the offsets are this group's."""
         return self.group_id == group.group_id
 
 
@@ -92,7 +92,7 @@ class WhenDeleted(Continuation):
         return self.groups
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether this group is to be deleted."""
+        """Return whether this group is to be deleted."""
         return any(deleted is group for deleted in self.groups)
 
 
@@ -118,12 +118,7 @@ MANY_RECORDS = 1_000
 
 
 class Commits:
-    """Handles the offset requests of one context.
-
-    Args:
-        context: of the log partition.
-        create_group: makes the group of a commit to an id under which there is none.
-    """
+    """Handles the offset requests of one context."""
 
     __slots__ = ("_config", "_context", "_create_group", "_effects", "_groups", "_offsets", "_timers", "_writer")
 

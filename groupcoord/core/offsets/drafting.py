@@ -32,17 +32,7 @@ def draft_commit(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> Draft:
-    """Make the records of a commit.
-
-    Args:
-        group_id: whose offsets they are.
-        topics: what the request asks for: at least one topic, each with its name.
-        metadata_limit: ``offset.metadata.max.bytes``; longer metadata refuse their partition alone.
-        commit_timestamp_ms: now.
-        expire_timestamp_ms: when the offsets expire, if the request brought its own retention.
-        producer_id: in whose transaction this is; -1 for a plain commit.
-        producer_epoch: goes with ``producer_id``.
-    """
+    """Make the records of a commit."""
     committed, results = [], []
     for topic in topics:
         name, columns, topic_id = topic.name, topic.columns, topic.topic_id
@@ -74,12 +64,7 @@ def draft_commit(
 
 
 def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, tuple[ErrorCode, ...] | None]:
-    """Return the offsets whose metadata aren't too long, and the errors of all; None if there is none.
-
-    Args:
-        columns: what is to be committed.
-        limit: ``offset.metadata.max.bytes``, in UTF-16 code units.
-    """
+    """Return the offsets whose metadata aren't too long, and the errors of all; None if there is none."""
     metadata = columns.metadata
     if metadata is None:
         return columns, None

@@ -91,12 +91,7 @@ def consumer_heartbeat_permission(permissions: Permissions, request: ConsumerGro
 def refuse_malformed_consumer_heartbeat(
     request: ConsumerGroupHeartbeat, assignors: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can.
-
-    Args:
-        request: the heartbeat.
-        assignors: the names of the assignors that members may ask for.
-    """
+    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can."""
     message = _consumer_problem(request)
     if message is not None:
         return ConsumerGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)

@@ -42,10 +42,6 @@ _ERRORS = {
 class PartitionTable(Generic[KeyT, PartitionT]):
     """A table of log partitions by number.
 
-    Args:
-        count: how many log partitions there are.
-        text_of: returns the text by which Kafka chooses a log partition: the id of a group is it itself.
-
     Attributes:
         active: the partitions that are served; None for the others.
         status: whether and why.

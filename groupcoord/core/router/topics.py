@@ -46,9 +46,6 @@ def resolve_commit(
     """Split the topics of a commit into what the group may see and what is refused.
 
     An unknown id comes first, then the permission to READ, then whether there is such a partition.
-
-    Returns:
-        What the group gets to see, topics named; and the topics that have refused partitions, with those alone.
     """
     accepted, refused = [], []
     for topic in topics:

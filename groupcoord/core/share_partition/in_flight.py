@@ -226,7 +226,7 @@ class DeliveryLimits(NamedTuple):
         return max(1, size >> (count - self.throttled_from + 1))
 
     def is_last(self, count: int) -> bool:
-        """Tell whether a record that was given out so often is at its last attempt, and comes alone."""
+        """Return whether a record that was given out so often is at its last attempt, and comes alone."""
         return self.count_limit > 2 and count >= self.count_limit - 1
 
 
@@ -305,10 +305,6 @@ class RefusedAcknowledgementError(Exception):
 
 def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_renew: bool) -> None:
     """Check the form of what a member says of the records of a partition.
-
-    Args:
-        acknowledgements: what it says.
-        may_renew: the request says that there are such.
 
     Raises:
         RefusedAcknowledgementError: INVALID_REQUEST.

@@ -67,10 +67,6 @@ class StateWrite:
 class SharePartition:
     """The records of one partition, for one share group.
 
-    Args:
-        start_offset: where the group is; all before it is finished.
-        batches: what is known of the records behind it.
-
     Raises:
         UnknownStateError: of some it is known that they are in a state that there isn't.
 
@@ -128,7 +124,7 @@ class SharePartition:
         return expected if self._batches else self.end_offset
 
     def can_acquire(self, settings: ShareGroupSettings) -> bool:
-        """Tell whether somebody could have something, if it is in the log."""
+        """Return whether somebody could have something, if it is in the log."""
         return self.in_flight_count < settings.partition_max_record_locks or self.next_fetch_offset() <= self.end_offset
 
     def delivery_complete_count(self) -> int:
@@ -157,17 +153,7 @@ class SharePartition:
     def acquire(
         self, wanted: Wanted, batches: Sequence[LogBatch], settings: ShareGroupSettings, now_ms: int
     ) -> list[Acquired]:
-        """Give records that were read to a member.
-
-        Args:
-            wanted: who, and how many.
-            batches: what was read of the log, from :meth:`next_fetch_offset` on.
-            settings: what holds for the group.
-            now_ms: the time.
-
-        Returns:
-            What is the member's now, in order.
-        """
+        """Give records that were read to a member."""
         if not batches or wanted.max_records <= 0:
             return []
         acquired = _Acquisition(self, wanted, batches, settings, now_ms).run()
@@ -201,9 +187,6 @@ class SharePartition:
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], settings: ShareGroupSettings, now_ms: int
     ) -> StateWrite | None:
         """Take what a member says of its records, all of it or nothing.
-
-        Returns:
-            What has to be written; None: nothing.
 
         Raises:
             RefusedAcknowledgementError: they aren't the member's, or aren't there.
@@ -267,13 +250,7 @@ class SharePartition:
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
-        """Time has passed: others may have what was locked for too long. Returns what has to be written.
-
-        Args:
-            settings: what holds for the group.
-            now_ms: the time.
-            until_ms: locks up to this time are over; by default up to now.
-        """
+        """Time has passed: others may have what was locked for too long. Returns what has to be written."""
         until_ms = now_ms if until_ms is None else until_ms
         written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []

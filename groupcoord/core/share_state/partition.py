@@ -145,13 +145,6 @@ class StatePartition:
     Inputs are method calls that carry the time; outputs land in ``outputs``. An append builds only on what is durable:
     a share-partition has one in flight, and questions about it wait until the log has answered, except for summaries.
 
-    Args:
-        index: the number of the log partition.
-        config: how often there are snapshots.
-        outputs: where answers and appends go.
-        has_partition: knows the topics.
-        first_append: the number of the first append.
-
     Attributes:
         hard: what the log says.
         pruned_offset: what lies before it in the log was deleted, or is about to be.

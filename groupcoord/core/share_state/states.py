@@ -31,11 +31,6 @@ def merge_batches(
 
     Where they overlap, the one with the higher delivery count holds, and at equal counts the one with the higher state:
     what is accepted beats what is available, and a second delivery beats the end of the first.
-
-    Args:
-        known: what there was.
-        changed: what comes to it.
-        start_offset: what lies before it is left out; below 0: nothing is.
     """
     pending = sorted(_cut([*known, *changed], start_offset))
     merged: list[StateBatch] = []

@@ -45,11 +45,7 @@ def topic_hash(topic: Topic) -> int:
 
 
 def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
-    """Return the hash of a group's topics, a signed number of 64 bits; 0 if there are none.
-
-    Args:
-        topic_hashes: by name, those of the topics that somebody in the group subscribes to and that exist.
-    """
+    """Return the hash of a group's topics, a signed number of 64 bits; 0 if there are none."""
     if not topic_hashes:
         return NO_TOPICS_HASH
     names = sorted(topic_hashes, key=string_sort_key) if len(topic_hashes) > 1 else topic_hashes
@@ -114,12 +110,7 @@ class KnownTopics:
 
 
 class RefusedError(Exception):
-    """A request can't be granted. Nothing of it has any effect.
-
-    Args:
-        error_code: for the client.
-        message: for whoever reads the client's log; None where Kafka sends none.
-    """
+    """A request can't be granted. Nothing of it has any effect."""
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error_code.name)

@@ -180,7 +180,7 @@ class ModernGroup(ABC, Generic[StateT]):
         return not self.state.members and self.writing is None
 
     def uses_topic(self, topic: str) -> bool:
-        """Tell whether members subscribe to a topic, or will if the log takes what is on its way."""
+        """Return whether members subscribe to a topic, or will if the log takes what is on its way."""
         return self.state.has_subscribers(topic) or self.newest_state.has_subscribers(topic)
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -282,7 +282,7 @@ class CommittingGroup(ModernGroup[StateT]):
     """See :class:`~groupcoord.core.groups.base.group.ModernGroup`."""
 
     def uses_classic_protocol(self, member: Any) -> bool:
-        """Tell whether a member speaks the classic protocol, and so has a generation."""
+        """Return whether a member speaks the classic protocol, and so has a generation."""
         return False
 
     @abstractmethod
@@ -363,12 +363,7 @@ GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
 
 
 class MemberTimers(Generic[GroupT, MemberT]):
-    """Arms and cancels the timers of members.
-
-    Args:
-        timers: where they are.
-        environment: how long sessions are.
-    """
+    """Arms and cancels the timers of members."""
 
     __slots__ = ("_environment", "_timers")
 

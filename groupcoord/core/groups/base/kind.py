@@ -53,7 +53,7 @@ class WhenDrafted(Continuation):
     group: Any
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether it is this group's."""
+        """Return whether it is this group's."""
         return self.group is group
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
@@ -115,7 +115,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.refuse_without_group(request, token)
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
-        """Tell whether a request that has waited may be judged on top of a draft."""
+        """Return whether a request that has waited may be judged on top of a draft."""
         return len(draft.records) < RECORDS_PER_WRITE_MAX
 
     def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
@@ -145,9 +145,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
         It is the request that a coordinator sees most, so it is asked for before anything else is looked at: what is
         like a heartbeat that was taken has the right form, too.
-
-        Returns:
-            False if it isn't, and nothing was done: take it with :meth:`heartbeat`.
         """
         context = self._context
         group_id = request.group_id

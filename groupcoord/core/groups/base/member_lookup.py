@@ -86,11 +86,6 @@ def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], b
     One that has not learned of its last change may still send the epoch before, if it has nothing that was taken from
     it. A member that lost its place in time joins again with epoch 0 and keeps what it has (KAFKA-19233).
 
-    Args:
-        member: the member.
-        epoch: what it sends.
-        lost_nothing: tells whether the member says what it has, and all of that is assigned to it.
-
     Raises:
         RefusedError: FENCED_MEMBER_EPOCH.
     """
@@ -119,14 +114,6 @@ def identify(
     may_be_replaced: Callable[[MemberT], bool],
 ) -> tuple[MemberT | None, bool]:
     """Return whom a heartbeat is from, None for a new member, and whether it takes the place of that one.
-
-    Args:
-        state: the group.
-        member_id: under which id it comes.
-        epoch: what it sends; 0 if it joins.
-        instance_id: of a static member; None if it doesn't name any.
-        lost_nothing: see :func:`check_epoch`.
-        may_be_replaced: tells whether a static member leaves its place to who comes with its instance id.
 
     Raises:
         RefusedError: it is nobody's, or not this one's.
@@ -159,19 +146,7 @@ def replace_member(
     target_record: Callable[[str, str, Any], Any],
     assignment_record: Callable[[str, str, Any], Any],
 ) -> MemberT:
-    """Give a member's place to another id: what it told, target and assignment go with it, its epoch starts at 0.
-
-    Args:
-        draft: the group.
-        member: whoever had the place.
-        member_id: the other id.
-        target: what the member is to have in the end.
-        target_record: makes a record of that, of the group's id and the member's.
-        assignment_record: makes one of what the member has.
-
-    Returns:
-        The member under its new id.
-    """
+    """Give a member's place to another id: what it told, target and assignment go with it, its epoch starts at 0."""
     group_id = draft.state.group_id
     replacement = evolve(
         member,

@@ -367,15 +367,10 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def has_subscribers(self, topic: str) -> bool:
-        """Tell whether anybody subscribes to a topic."""
+        """Return whether anybody subscribes to a topic."""
 
     def is_target_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Tell whether the target is out of date, and a new one not too soon after the last (KIP-1263).
-
-        Args:
-            interval_ms: the least time between two of them.
-            now_ms: the time.
-        """
+        """Return whether the target is out of date, and a new one not too soon after the last (KIP-1263)."""
         if self.assignment_epoch >= self.epoch:
             return False
         last_ms = self.assignment_timestamp_ms
@@ -468,12 +463,7 @@ class Draft(ABC, Generic[StateT]):
         self.events.append(DraftedEvent(event, facts))
 
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
-        """Write the group's next epoch.
-
-        Args:
-            metadata_hash: stands for the subscribed topics as they are now.
-            trigger: why it begins.
-        """
+        """Write the group's next epoch."""
         epoch = self.state.epoch
         self.write(self.epoch_record(epoch + 1, metadata_hash))
         self.tell(RebalanceStarted, epoch, trigger)

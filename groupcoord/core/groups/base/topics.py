@@ -38,11 +38,6 @@ def subscribed_names(
     """Return the names of the topics that a member subscribes to, be there such topics or not, each once.
 
     The order is that in which Kafka walks its sets of them.
-
-    Args:
-        names: those that the member gives.
-        regular_expression: the one that it gives; None or empty if it gives none.
-        resolved: the names that regular expressions stand for. One that is not resolved yet stands for none.
     """
     named = _names_in_order(names)
     matched = _names_in_order(resolved.get(regular_expression, ()) if regular_expression else ())

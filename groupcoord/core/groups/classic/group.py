@@ -250,7 +250,7 @@ class GroupMetadata:
     # ------------------------------------------------------------ protocol, leader, generation
 
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
-        """Tell whether somebody with this type and these protocols could share a generation with all members."""
+        """Return whether somebody with this type and these protocols could share a generation with all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
@@ -367,7 +367,7 @@ class GroupMetadata:
         return ErrorCode.NONE
 
     def uses_topic(self, topic: str) -> bool:
-        """Tell whether members used a topic when the last join phase ended; any, if that can't be read."""
+        """Return whether members used a topic when the last join phase ended; any, if that can't be read."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
@@ -513,5 +513,5 @@ def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
 
 
 def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
-    """Tell whether a commit names neither a generation nor a member."""
+    """Return whether a commit names neither a generation nor a member."""
     return request.generation_id < 0 and not request.member_id and request.group_instance_id is None

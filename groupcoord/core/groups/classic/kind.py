@@ -101,14 +101,7 @@ class ClassicGroups(GroupKind):
         trigger: Trigger | None,
         now_ms: int,
     ) -> None:
-        """Go on with a group that was of another kind before.
-
-        Args:
-            group: as its record has brought it to life.
-            protocols: what each member supports; the record has only what was chosen.
-            trigger: why it has to rebalance; None if it need not.
-            now_ms: the time.
-        """
+        """Go on with a group that was of another kind before."""
         for member_id, supported in protocols.items():
             member = group.members[member_id]
             group.update(member, supported, member.rebalance_timeout_ms, member.session_timeout_ms)

@@ -26,7 +26,7 @@ class WhenGroupWritten(Continuation):
     group: GroupMetadata
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether it is this group's."""
+        """Return whether it is this group's."""
         return self.group is group
 
 
@@ -102,9 +102,6 @@ class Rebalance:
         """Move to PreparingRebalance and wait for joins.
 
         From Empty it waits for company (KIP-134); else until all have joined or the longest rebalance time-out is over.
-
-        Returns:
-            The append of the record that the group is Empty, if it came to that at once.
         """
         self._observer.rebalance_started(group, trigger, now_ms)
         if group.state is GroupState.COMPLETING_REBALANCE:

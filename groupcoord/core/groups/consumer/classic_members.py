@@ -70,7 +70,7 @@ def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGr
 
 
 def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> bool:
-    """Tell whether all classic members support one of these protocols."""
+    """Return whether all classic members support one of these protocols."""
     supported = [
         {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
         for member in state.members.values()
@@ -90,15 +90,6 @@ def join(
     now_ms: int,
 ) -> tuple[JoinGroupResponse, Step]:
     """Take a join of somebody who may join.
-
-    Args:
-        draft: the group; what must be written is added.
-        request: the join.
-        member_id: the member's id, which the request may lack.
-        environment: settings, topics and assignors.
-        topics_changed: topics that the group subscribes to may have changed since they were looked at.
-        ends_group: the group becomes a classic one with this.
-        now_ms: the time.
 
     Raises:
         RefusedError: it is not the member that it says, or its subscription can't be read.
@@ -192,7 +183,7 @@ def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> C
 
 
 def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heartbeat) -> Judgement:
-    """Tell whether a member may go on: not while it has partitions to give back or to fetch."""
+    """Return whether a member may go on: not while it has partitions to give back or to fetch."""
     assignment = member.assignment
     if request.generation_id != assignment.member_epoch:
         return Judgement(ErrorCode.ILLEGAL_GENERATION)
@@ -214,7 +205,7 @@ def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
 
 
 def judge_sync(state: ConsumerState, member: ConsumerMember, request: SyncGroup) -> Judgement:
-    """Tell whether a member may have its assignment."""
+    """Return whether a member may have its assignment."""
     metadata, assignment = member.metadata.classic_member_metadata, member.assignment
     assert metadata is not None
     if request.generation_id != assignment.member_epoch:

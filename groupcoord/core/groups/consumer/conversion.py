@@ -159,14 +159,7 @@ def _upgraded_member(
 def can_downgrade(
     state: ConsumerState, without: Collection[str], environment: ConsumerGroupEnvironment, *, joining: int = 0
 ) -> bool:
-    """Tell whether a group becomes a classic one when these members are gone: all that are left use that protocol.
-
-    Args:
-        state: the group.
-        without: the ids of the members that leave.
-        environment: the policy, and how large a classic group may be.
-        joining: how many come in their place, with the classic protocol.
-    """
+    """Return whether a group becomes a classic one when these members are gone: all that are left use that protocol."""
     leaving = [state.members[member_id] for member_id in set(without) if member_id in state.members]
     left = len(state.members) - len(leaving)
     classic_left = state.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
@@ -188,16 +181,7 @@ def downgrade(
     gone: Collection[str] = (),
     joiner_id: str | None = None,
 ) -> None:
-    """Write that a group is a classic one from now on.
-
-    Args:
-        draft: the group.
-        environment: the topics.
-        trigger: why the classic group has to rebalance; None if it need not.
-        now_ms: the time.
-        gone: the members that leave with this.
-        joiner_id: the member that has taken another's place with this; None if none has.
-    """
+    """Write that a group is a classic one from now on."""
     state = draft.state
     # Kafka forgets all expressions that were known before, one that has just been forgotten once more.
     records = state.tombstones(draft.base.resolved)
@@ -223,14 +207,7 @@ def downgrade(
 def downgraded(
     state: ConsumerState, staying: list[str], environment: ConsumerGroupEnvironment, now_ms: int
 ) -> GroupMetadataRecord:
-    """Return the record of the classic group that a group becomes whose members all use the classic protocol.
-
-    Args:
-        state: the group, without those that leave.
-        staying: the ids of its members; the first leads.
-        environment: the topics.
-        now_ms: the time.
-    """
+    """Return the record of the classic group that a group becomes whose members all use the classic protocol."""
     members = [state.members[member_id] for member_id in hash_map_order(staying)]
     protocol_name = _vote(members)
     return GroupMetadataRecord(
@@ -300,15 +277,7 @@ class WhenConsumerGroupConverted(WhenConverted):
 
 
 class ConsumerConversion(Conversion[ConsumerGroup]):
-    """Lets classic groups and consumer groups of one log partition change into each other.
-
-    Args:
-        context: of the log partition.
-        environment: settings, topics and assignors.
-        timers: of members of consumer groups.
-        classic: classic groups.
-        revive: makes a consumer group of what the log has of it, of which it has just become one.
-    """
+    """Lets classic groups and consumer groups of one log partition change into each other."""
 
     WHEN_CONVERTED = WhenConsumerGroupConverted
 
@@ -349,7 +318,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         self.begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
 
     def _is_written(self, group: GroupMetadata) -> bool:
-        """Tell whether a record of a classic group is on its way, of which nobody knows whether it will be."""
+        """Return whether a record of a classic group is on its way, of which nobody knows whether it will be."""
         in_flight = self._context.writer.in_flight
         return any(isinstance(e.continuation, WhenGroupWritten) and e.continuation.concerns(group) for e in in_flight)
 

@@ -104,7 +104,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         return self.group_state not in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
 
     def uses_classic_protocol(self, member: ConsumerMember) -> bool:
-        """Tell whether a member speaks the classic protocol, and so has a generation."""
+        """Return whether a member speaks the classic protocol, and so has a generation."""
         return member.uses_classic_protocol
 
     def held_since(self, member: ConsumerMember, topic: TopicToCommit) -> Callable[[int], int | None]:
@@ -186,12 +186,6 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
 
         Whoever is to give partitions back has its time for that again, members of the classic protocol too, which have
         no such timer otherwise (``GroupMetadataManager.onLoaded``).
-
-        Args:
-            group: the group.
-            now_ms: the time.
-            uses_own_timeouts: members of the classic protocol have the session time-outs that they brought; else the
-                group's.
         """
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         for member_id, member in group.state.members.items():

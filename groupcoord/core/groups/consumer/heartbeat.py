@@ -86,15 +86,7 @@ def change_regex(draft: ConsumerDraft, old: str, new: str, environment: Consumer
 def needs_resolution(
     stored: ConsumerState, state: ConsumerState, regex: str, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> bool:
-    """Tell whether a group's expressions must be matched against the topics.
-
-    Args:
-        stored: the group before this heartbeat.
-        state: the group with it.
-        regex: the expression of the member whose heartbeat it is; empty if it has none.
-        environment: the topics.
-        now_ms: the time.
-    """
+    """Return whether a group's expressions must be matched against the topics."""
     if not state.regex_subscribers:
         return False
     refreshed_ms, version = _last_resolution(stored)
@@ -138,25 +130,13 @@ def question(
     principal: Principal,
     now_ms: int,
 ) -> ResolveRegexes:
-    """Return what the host is asked of a group's expressions.
-
-    Args:
-        context: of the group's log partition.
-        state: the group.
-        environment: the topics.
-        principal: whose request this follows from: it must not learn of topics that it may not describe.
-        now_ms: the time.
-    """
+    """Return what the host is asked of a group's expressions."""
     regexes = tuple(sorted(state.regex_subscribers))
     return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics.version, now_ms)
 
 
 def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment: ConsumerGroupEnvironment) -> bool:
-    """Write which topics expressions match now; if that changes what the group subscribes to, its epoch grows.
-
-    Returns:
-        True if it grew, and the subscribed topics were looked at for that.
-    """
+    """Write which topics expressions match now; if that changes what the group subscribes to, its epoch grows."""
     stored, group_id, question = draft.base, draft.base.group_id, resolved.question
     has_changed = False
     for regex, names in sorted(resolved.topics.items()):
@@ -247,14 +227,6 @@ def handle_heartbeat(
     now_ms: int,
 ) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
     """Take a heartbeat of somebody who joins or stays.
-
-    Args:
-        draft: the group; what must be written is added.
-        request: the heartbeat, whose form is right.
-        member_id: the member's id, which the request may lack.
-        environment: settings, topics and assignors.
-        topics_changed: topics that the group subscribes to may have changed since they were looked at.
-        now_ms: the time.
 
     Raises:
         RefusedError: the request can't be granted; forget the draft.
@@ -403,13 +375,7 @@ def _update(
 
 
 def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, reason: Trigger | None) -> None:
-    """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows.
-
-    Args:
-        draft: the group.
-        environment: the topics.
-        reason: why the epoch grows in any case; None if it need not.
-    """
+    """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows."""
     state = draft.state
     metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
@@ -438,14 +404,6 @@ def _assign_target(
     now_ms: int,
 ) -> None:
     """Work out who is to have what.
-
-    Args:
-        draft: the group.
-        assignor: the name of the one that is used.
-        asker: what the member says of itself whose request this is.
-        subscriptions: whether all members subscribe to the same topics.
-        environment: topics and assignors.
-        now_ms: the time.
 
     Raises:
         RefusedError: the assignor failed.
@@ -524,7 +482,7 @@ def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:
-    """Tell whether a request says everything, as that of a client does that doesn't know where it stands."""
+    """Return whether a request says everything, as that of a client does that doesn't know where it stands."""
     return request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -181,7 +181,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
-        """Tell whether a request that has waited may be judged on top of a draft.
+        """Return whether a request that has waited may be judged on top of a draft.
 
         A join that finds nobody ends the group, as does what is left of it when all use the classic protocol.
         """

@@ -85,24 +85,7 @@ def reconcile(
     owned: Mapping[UUID, Collection[int]] | None,
     owner_epochs: Mapping[tuple[UUID, int], int],
 ) -> MemberAssignment | ErrorCode:
-    """Return what a member has after a heartbeat.
-
-    Args:
-        current: what it has so far.
-        target_epoch: the epoch of the target assignment.
-        target: the partitions that it should have.
-        subscribed: the topics that it subscribes to now, by name or by regular expression, and that exist.
-        subscribes_to_nothing: whether it names no topic at all, be there one of that name or not.
-        has_subscription_changed: whether this heartbeat has changed what it subscribes to.
-        owned: the partitions that it says it has; None if it doesn't say.
-        owner_epochs: by partition that a member has, assigned or pending revocation. Partitions that this member itself
-            gives up count as free.
-
-    Returns:
-        ``current`` itself if nothing is to be done. Otherwise what is to be written, should it differ from ``current``.
-        FENCED_MEMBER_EPOCH if the member is in a state that a newer broker has written, and has not given up
-        everything.
-    """
+    """Return what a member has after a heartbeat."""
     step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
     match current.state:
         case MemberState.UNRELEASED_PARTITIONS:
@@ -130,7 +113,7 @@ class _Step(NamedTuple):
     owner_epochs: Mapping[tuple[UUID, int], int]
 
     def may_have(self, revoked: PartitionEpochs) -> bool:
-        """Tell whether the member has some of these partitions still, as far as it says."""
+        """Return whether the member has some of these partitions still, as far as it says."""
         if self.owned is None:
             return True
         return any(
@@ -141,11 +124,7 @@ class _Step(NamedTuple):
         )
 
     def next_assignment(self, epoch_until_revoked: int) -> MemberAssignment:
-        """Return the next step towards the target.
-
-        Args:
-            epoch_until_revoked: the epoch of the member if it has to give something up first.
-        """
+        """Return the next step towards the target."""
         kept: dict[UUID, dict[int, int]] = {}
         revoked: dict[UUID, dict[int, int]] = {}
         added: dict[UUID, list[int]] = {}

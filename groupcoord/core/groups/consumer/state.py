@@ -33,11 +33,7 @@ from groupcoord.core.messages import JoinProtocol
 
 
 def preferred_assignor(votes: Mapping[str, int]) -> str | None:
-    """Return the name for which most members of a group vote, as administrators see it; None if nobody votes.
-
-    Args:
-        votes: by name of the assignor, how many members ask for it; none has 0.
-    """
+    """Return the name for which most members of a group vote, as administrators see it; None if nobody votes."""
     return _first_of_most(timeline_map_order(sorted(votes)), votes) if votes else None
 
 
@@ -46,11 +42,6 @@ def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new
 
     This is what a target assignment is made with. Where votes are tied it can differ from :func:`preferred_assignor` of
     the same votes.
-
-    Args:
-        votes: by name of the assignor, how many members asked for it before; none has 0.
-        old_vote: what the member asked for before; None if it is new, or asked for none.
-        new_vote: what it asks for now; None if it asks for none, or leaves.
     """
     if not votes and new_vote is None:
         return None
@@ -188,11 +179,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         self.resolved.pop(regular_expression, None)
 
     def tombstones(self, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
-        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
-
-        Args:
-            regexes: the regular expressions of which the log knows what matches them; None for those of this state.
-        """
+        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order."""
         regexes = self.resolved if regexes is None else regexes
         keys = [
             *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
@@ -270,11 +257,11 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return names
 
     def has_subscribers(self, topic: str) -> bool:
-        """Tell whether anybody subscribes to a topic."""
+        """Return whether anybody subscribes to a topic."""
         return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
 
     def subscription_type(self) -> SubscriptionType:
-        """Tell whether all members subscribe to the same topics."""
+        """Return whether all members subscribe to the same topics."""
         return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
 
     def last_seen_subscriptions(self) -> SubscriptionType:
@@ -306,7 +293,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return self.subscription_type()
 
     def is_settled(self, member: ConsumerMember) -> bool:
-        """Tell whether a member has what it is to have in the end."""
+        """Return whether a member has what it is to have in the end."""
         assignment = member.assignment
         return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
 

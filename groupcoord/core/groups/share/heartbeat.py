@@ -51,17 +51,6 @@ def handle_heartbeat(
 ) -> tuple[ShareGroupHeartbeatResponse, ShareMember]:
     """Take a heartbeat of somebody who joins or stays.
 
-    Args:
-        draft: the group; what must be written is added.
-        request: the heartbeat, whose form is right.
-        environment: settings, topics and the assignor.
-        topics_changed: topics that the group subscribes to may have changed since they were looked at.
-        written_ms: when it was last written for which partitions there are states.
-        now_ms: the time.
-
-    Returns:
-        The answer, and the member as it is when the draft's records are durable.
-
     Raises:
         RefusedError: the request can't be granted; forget the draft.
     """
@@ -139,13 +128,7 @@ def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbe
 
 
 def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reason: Trigger | None) -> bool:
-    """Compare the subscribed topics with what the group knew of them; return True if its epoch grows.
-
-    Args:
-        draft: the group.
-        environment: the topics.
-        reason: why the epoch grows in any case; None if it need not.
-    """
+    """Compare the subscribed topics with what the group knew of them; return True if its epoch grows."""
     metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
     if reason is None and metadata_hash == draft.state.metadata_hash:
         return False

@@ -66,7 +66,7 @@ class WhenTopicForgotten(Continuation):
     drafted: tuple[WhenDrafted, ...]
 
     def concerns(self, group: Group) -> bool:
-        """Tell whether it is one of these groups."""
+        """Return whether it is one of these groups."""
         return any(each.concerns(group) for each in self.drafted)
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:

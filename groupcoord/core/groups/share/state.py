@@ -134,17 +134,11 @@ class StatePartitions:
         return self.deleting.get(topic_id) or name_of(topic_id) or UNKNOWN_TOPIC_NAME
 
     def knows(self, topic_id: UUID) -> bool:
-        """Tell whether there is a state of a topic, or is about to be."""
+        """Return whether there is a state of a topic, or is about to be."""
         return topic_id in self.initialized or topic_id in self.initializing
 
     def missing(self, topic_id: UUID, partition_count: int, *, counts_initializing: bool) -> frozenset[int]:
-        """Return the partitions of a topic for which states are to be made.
-
-        Args:
-            topic_id: the topic.
-            partition_count: how many partitions it has.
-            counts_initializing: those are left out for which it was asked not long ago.
-        """
+        """Return the partitions of a topic for which states are to be made."""
         missing = set(range(partition_count)) - _partitions_of(self.initialized, topic_id)
         return frozenset(missing - _partitions_of(self.initializing, topic_id) if counts_initializing else missing)
 
@@ -291,15 +285,15 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
     # ------------------------------------------------------------ questions
 
     def has_subscribers(self, topic: str) -> bool:
-        """Tell whether anybody subscribes to a topic."""
+        """Return whether anybody subscribes to a topic."""
         return topic in self.name_subscribers
 
     def subscription_type(self) -> SubscriptionType:
-        """Tell whether all members subscribe to the same topics."""
+        """Return whether all members subscribe to the same topics."""
         return subscription_type(len(self.members), self.name_subscribers, {})
 
     def is_initialized_assigned(self) -> bool:
-        """Tell whether what members are to have is all that the group reads of the topics that they subscribe to."""
+        """Return whether what members are to have is all that the group reads of the topics that they subscribe to."""
         initialized = {
             topic_id: partitions
             for topic_id, (name, partitions) in self.state_partitions.initialized.items()

@@ -207,14 +207,7 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
             self.follow_assignment(group, member, now_ms)
 
     def is_delayed(self, group: StreamsGroup, *, was_empty: bool, delay_ms: int, now_ms: int) -> bool:
-        """Tell whether a group still waits for more members before it assigns tasks.
-
-        Args:
-            group: the group.
-            was_empty: nobody was in it before: it waits from now on, unless it does already.
-            delay_ms: for how long.
-            now_ms: the time.
-        """
+        """Return whether a group still waits for more members before it assigns tasks."""
         timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
         if was_empty and delay_ms > 0 and timer.deadline_ms is None:
             self.begin_delay(group, now_ms + delay_ms)

@@ -123,13 +123,6 @@ def assign_target(
     As long as topics are not in order nobody is to have anything. What members run now counts, not what they were to
     run: it is where state lies.
 
-    Args:
-        draft: the group.
-        memory: how far members have come with their tasks.
-        configured: what the topology comes to in the cluster.
-        environment: settings and assignors.
-        now_ms: the time.
-
     Raises:
         RefusedError: the assignor failed.
     """
@@ -243,15 +236,6 @@ def handle_heartbeat(
     now_ms: int,
 ) -> Step:
     """Take a heartbeat of somebody who joins or stays.
-
-    Args:
-        draft: the group; what must be written is added.
-        request: the heartbeat, whose form is right.
-        memory: what the group knows besides.
-        environment: settings, topics and assignors.
-        is_look_due: topics of the topology may have changed since they were looked at.
-        begins_delay: tells whether no tasks are assigned yet, and begins that time if the group was empty.
-        now_ms: the time.
 
     Raises:
         RefusedError: the request can't be granted; forget the draft.
@@ -378,19 +362,7 @@ def _write_epoch(
     *,
     bumps: bool,
 ) -> bool:
-    """Write the group's next epoch if it begins with this heartbeat.
-
-    Args:
-        draft: the group.
-        before: the member.
-        memory: what the group knows besides.
-        record: of the next epoch.
-        bumps: what the member tells of itself is reason enough. Others are topics and settings; and the target of the
-            log, once the group rests and the member doesn't have it.
-
-    Returns:
-        Whether the target of the log counts, since the group rests, and not the one that was used before.
-    """
+    """Write the group's next epoch if it begins with this heartbeat."""
     state = draft.state
     if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
         draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
@@ -560,7 +532,7 @@ def _wanted(target: MemberTasks) -> HeldTasks:
 
 
 def _has_target(state: StreamsState, member: StreamsMember) -> bool:
-    """Tell whether a member has what it is to have by the log.
+    """Return whether a member has what it is to have by the log.
 
     If not, it has been told another target, which somebody was to have whose write was refused, or who asked for its
     place. When the group has come to rest, the target of the log is used at the next epoch.

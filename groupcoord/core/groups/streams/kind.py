@@ -122,15 +122,7 @@ class StreamsConversion(Conversion[StreamsGroup]):
         token: Token,
         response: StreamsGroupHeartbeatResponse,
     ) -> None:
-        """Make a streams group of a classic group in which nobody is.
-
-        Args:
-            classic: the group as it is.
-            group: stands for the group that it is to be, until the log has it.
-            draft: what its first member's heartbeat writes.
-            token: of that heartbeat.
-            response: its answer.
-        """
+        """Make a streams group of a classic group in which nobody is."""
         written = WhenStreamsGroupConverted(
             classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
         )

@@ -62,7 +62,7 @@ class HeldTasks:
         return bool(self.active or self.standby or self.warmup)
 
     def shares(self, other: HeldTasks) -> bool:
-        """Tell whether a task is in both, in the same role."""
+        """Return whether a task is in both, in the same role."""
         return not (
             self.active.keys().isdisjoint(other.active)
             and self.standby.isdisjoint(other.standby)
@@ -70,7 +70,7 @@ class HeldTasks:
         )
 
     def has_all(self, other: HeldTasks) -> bool:
-        """Tell whether all tasks of another are in this one, in the same role."""
+        """Return whether all tasks of another are in this one, in the same role."""
         return (
             other.active.keys() <= self.active.keys() and other.standby <= self.standby and other.warmup <= self.warmup
         )
@@ -123,21 +123,7 @@ def reconcile(
     owned: HeldTasks | None,
     processes: TaskProcesses,
 ) -> TaskAssignment | ErrorCode:
-    """Return what a member has after a heartbeat.
-
-    Args:
-        current: what it has so far.
-        process_id: the process that it is a thread of.
-        target_epoch: the epoch of the target assignment.
-        target: the tasks that it should have; epochs don't count.
-        owned: the tasks that it says it runs; None if it doesn't say.
-        processes: who has which task.
-
-    Returns:
-        ``current`` itself if nothing is to be done. Otherwise what is to be written, should it differ from ``current``.
-        FENCED_MEMBER_EPOCH if the member is in a state that a newer broker has written, and has not given up
-        everything.
-    """
+    """Return what a member has after a heartbeat."""
     step = _Step(current, process_id, target_epoch, target, owned, processes)
     match current.state:
         case TaskState.UNREVOKED_TASKS:
@@ -166,11 +152,7 @@ class _Step:
     processes: TaskProcesses
 
     def next_assignment(self, epoch_until_revoked: int) -> TaskAssignment:
-        """Return the next step towards the target.
-
-        Args:
-            epoch_until_revoked: the epoch of the member if it has to give something up first.
-        """
+        """Return the next step towards the target."""
         had, wanted = self.current.assigned, self.target
         kept_active = {task: epoch for task, epoch in had.active.items() if task in wanted.active}
         revoked_active = {task: epoch for task, epoch in had.active.items() if task not in wanted.active}
@@ -201,7 +183,7 @@ class _Step:
         return self._moved(self.target_epoch, state, assigned, NO_TASKS)
 
     def _may_run(self, task: Task) -> bool:
-        """Tell whether nobody runs a task, and no other member of this process has a copy."""
+        """Return whether nobody runs a task, and no other member of this process has a copy."""
         return not (
             self.processes.active_at(task)
             or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)
@@ -209,7 +191,7 @@ class _Step:
         )
 
     def _may_copy(self, task: Task) -> bool:
-        """Tell whether no other member of this process runs a task or makes a copy, and none has one."""
+        """Return whether no other member of this process runs a task or makes a copy, and none has one."""
         return not (
             (self.process_id in self.processes.active_at(task) and task not in self.current.assigned.active)
             or self.process_id in self.processes.standby_at(task)
@@ -217,7 +199,7 @@ class _Step:
         )
 
     def _may_warm_up(self, task: Task) -> bool:
-        """Tell whether no other member of this process has a copy of a task, and none runs it or makes one."""
+        """Return whether no other member of this process has a copy of a task, and none runs it or makes one."""
         return not (
             self.process_id in self.processes.active_at(task)
             or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)

@@ -90,13 +90,7 @@ class StreamsMemory:
         return self.configured, self.used_target
 
     def note_findings(self, before: Findings, next_append: int, last_durable: int) -> None:
-        """Note that changed findings belong to the next append of the log partition.
-
-        Args:
-            before: the findings before the heartbeat.
-            next_append: the number of the next append.
-            last_durable: the number of the last durable append.
-        """
+        """Note that changed findings belong to the next append of the log partition."""
         if self.configured is not before[0] or self.used_target is not before[1]:
             if self._found_at <= last_durable:
                 self._found_before = before
@@ -125,7 +119,7 @@ class StreamsMemory:
         known.end_offsets = known.end_offsets if end_offsets is None else end_offsets
 
     def uses(self, targets: Mapping[str, MemberTasks]) -> bool:
-        """Tell whether the target that was used last is this one, or none was used yet."""
+        """Return whether the target that was used last is this one, or none was used yet."""
         return self.used_target is None or self.used_target.tasks == targets
 
     def replace_member(self, old_member_id: str, member_id: str) -> None:

@@ -208,11 +208,11 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return {} if self.topology is None else self.topology.readers
 
     def has_subscribers(self, topic: str) -> bool:
-        """Tell whether members read a topic, so that they commit offsets of it."""
+        """Return whether members read a topic, so that they commit offsets of it."""
         return bool(self.members) and topic in self.readers
 
     def is_settled(self, member: StreamsMember) -> bool:
-        """Tell whether a member has what it is to have in the end."""
+        """Return whether a member has what it is to have in the end."""
         assignment = member.assignment
         return assignment.state is TaskState.STABLE and assignment.member_epoch == self.assignment_epoch
 
@@ -347,12 +347,7 @@ def gone_members(records: Iterable[Record]) -> list[str]:
 
 
 def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
-    """Tell whether nobody is in a group at some moment while records are applied.
-
-    Args:
-        members: the ids of those that are in it before.
-        records: of this group.
-    """
+    """Return whether nobody is in a group at some moment while records are applied."""
     left = set(members)
     for record in records:
         if isinstance(record, StreamsGroupMemberMetadataRecord):

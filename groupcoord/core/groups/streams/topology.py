@@ -105,17 +105,13 @@ class ConfiguredTopology:
         return self.problem is None
 
     def has_task(self, subtopology_id: str, partition: int) -> bool:
-        """Tell whether a task is one of the topology."""
+        """Return whether a task is one of the topology."""
         subtopology = (self.subtopologies or {}).get(subtopology_id)
         return subtopology is not None and 0 <= partition < subtopology.task_count
 
 
 def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
     """Work out what a topology comes to.
-
-    Args:
-        topology: the group's.
-        existing: how many partitions topics have; at least those of its topics that exist.
 
     Raises:
         InvalidTopologyError: it can't be run in any cluster.
@@ -363,14 +359,7 @@ class InternalTopics:
     def ask(
         self, topics: Iterable[InternalTopic], permissions: Permissions | None, heartbeat_interval_ms: int, now_ms: int
     ) -> tuple[tuple[InternalTopic, ...], str]:
-        """Return the topics that the host is to create now, and what members are told of all of them.
-
-        Args:
-            topics: those that are missing.
-            permissions: what the asking member may do; None: everything.
-            heartbeat_interval_ms: of its group.
-            now_ms: the time.
-        """
+        """Return the topics that the host is to create now, and what members are told of all of them."""
         missing = sorted(topics, key=lambda topic: topic.name)
         self._forget_old([topic.name for topic in missing], now_ms)
         refused = [] if permissions is None else _may_not_create(missing, permissions)
