@@ -1,9 +1,8 @@
-"""What a Kafka client's properties file says about where a cluster is and how a client gets in.
+"""Client properties: the file of ``--command-config`` with the address of a cluster, TLS and SASL.
 
-The file is the one that Kafka's own tools take with ``--command-config``: ``bootstrap.servers``, ``client.id``,
-``security.protocol``, ``sasl.*`` and ``ssl.*``. Certificates and keys are PEM (KIP-651), as files or as text. The
-names that librdkafka has for the same (``sasl.username``, ``ssl.ca.location`` …) are understood as well. What decides
-who connects how is understood or refused; all other keys, such as ``acks``, are left aside and can be shown.
+Known keys are ``bootstrap.servers``, ``client.id``, ``security.protocol``, ``sasl.*`` and ``ssl.*``, also under
+librdkafka's names (``sasl.username``, ``ssl.ca.location`` …). Certificates and keys are PEM (KIP-651), as files or as
+text. Keys that concern no connection, such as ``acks``, are kept in ``unused_keys``.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _MODULES = {
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Host and port of a listener."""
 
     host: str
     port: int
@@ -84,12 +83,12 @@ def _text(default: str = "", *, is_secret: bool = False) -> Any:
 
 @frozen
 class ClientProperties:
-    """How a client reaches a cluster. Secrets are not part of its ``repr``, nor of any message.
+    """Connection settings of a client. Secrets are neither in its ``repr`` nor in messages.
 
     Attributes are the keys of a properties file with underscores for dots.
 
     Raises:
-        ConfigError: a value is not allowed, or what the others need is missing.
+        ConfigError: a value is not allowed, or a required one is missing.
     """
 
     bootstrap_servers: str = _text()
@@ -113,7 +112,7 @@ class ClientProperties:
     ssl_enabled_protocols: str = _text("TLSv1.2,TLSv1.3")
     ssl_endpoint_identification_algorithm: str = _text("https")
     unused_keys: tuple[str, ...] = ()
-    """Keys that were given and say nothing about how a client connects, sorted."""
+    """Given keys that do not concern connections, sorted."""
 
     def __attrs_post_init__(self) -> None:
         _check_choice("security.protocol", self.security_protocol, SECURITY_PROTOCOLS)
@@ -180,7 +179,7 @@ class ClientProperties:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where brokers are, in the order of ``bootstrap.servers``; empty if that isn't given."""
+        """Addresses of brokers in the order of ``bootstrap.servers``; empty if that is missing."""
         texts = [text.strip() for text in self.bootstrap_servers.split(",")]
         return tuple(parse_address(text) for text in texts if text)
 
@@ -244,18 +243,18 @@ class ClientProperties:
 
 _SECRET = {key_of(attribute.name) for attribute in fields(ClientProperties) if not attribute.repr}
 SECRET_KEYS = frozenset(_SECRET | {given for given, key in _NAMES_OF_LIBRDKAFKA.items() if key in _SECRET})
-"""Keys whose values nobody may see."""
+"""Keys with secret values."""
 
 
 @frozen
 class Credentials:
-    """Who logs in, and how that is proved.
+    """User and secret of a SASL login.
 
     Attributes:
         username: empty for OAUTHBEARER.
         password: empty for OAUTHBEARER.
-        claims: what an unsecured token says (OAUTHBEARER), by the names of claims.
-        lifetime_s: how long such a token is good for, in seconds.
+        claims: claims of an unsecured token (OAUTHBEARER) by name.
+        lifetime_s: lifetime of such a token in seconds.
     """
 
     username: str = ""

@@ -48,7 +48,7 @@ class GroupType(StrEnum):
 
 
 class MigrationPolicy(StrEnum):
-    """Which groups may change their protocol while they have members (KIP-848)."""
+    """Conversions that are allowed while a group has members (KIP-848)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -57,12 +57,12 @@ class MigrationPolicy(StrEnum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Tell whether a classic group may become a consumer group."""
+        """Return whether a classic group may become a consumer group."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def allows_downgrade(self) -> bool:
-        """Tell whether a consumer group may become a classic one."""
+        """Return whether a consumer group may become a classic one."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
@@ -404,10 +404,10 @@ def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callabl
 
     Args:
         properties: keys dotted as Kafka spells them, or with underscores, and values.
-        parsers: for each setting there is, by name, what turns Kafka's key and a value into the setting's own.
+        parsers: by the name of a setting, a function of Kafka's key and a value.
 
     Raises:
-        ConfigError: a key is unknown or given in both spellings, or a parser says so.
+        ConfigError: a key is unknown or given in both spellings, or a parser fails.
     """
     values: dict[str, Any] = {}
     for key, raw in properties.items():

@@ -14,12 +14,12 @@ from typing import Any
 
 
 def open_file(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file as ``os.open`` does, but no FIFO, whose writer may never come. An ``opener`` for :func:`open`.
+    """Open a file as ``os.open`` does, but no FIFO, which could block. An ``opener`` for :func:`open`.
 
-    What a shell passes as ``<(command)`` is below ``/dev`` and has a writer.
+    A path below ``/dev``, as a shell passes for ``<(command)``, has a writer and is allowed.
 
     Raises:
-        OSError: it can't be opened, or is a FIFO.
+        OSError: the file can't be opened, or is a FIFO.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not os.fspath(path).startswith("/dev/"):

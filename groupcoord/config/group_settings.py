@@ -1,4 +1,4 @@
-"""Settings of groups: the broker's for all groups of a type, and those that one group may have of its own."""
+"""Settings of groups: the broker's default for each type, and overrides of single groups."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _clamped(value: Any, lowest: int | None, highest: int | None) -> Any:
 
 
 def served_protocols(config: Config) -> frozenset[GroupType]:
-    """Return the kinds of groups whose requests are served (``group.coordinator.rebalance.protocols``).
+    """Return the types of groups whose requests are served (``group.coordinator.rebalance.protocols``).
 
-    Share groups are always served, as the feature ``share.version`` says and not that setting (Kafka 4.2).
+    Share groups are always served: they depend on the feature ``share.version`` instead (Kafka 4.2).
     """
     return frozenset((*config.group_coordinator_rebalance_protocols, GroupType.SHARE))
 
@@ -68,8 +68,7 @@ def _own(key: str, kind: Kind, default: Any, broker_key: str = "") -> Any:
 class GroupSettings:
     """Settings of one group, by the last part of their keys: ``consumer.session.timeout.ms`` is ``session_timeout_ms``.
 
-    A field without a declaration of its own holds the value of :class:`Config` for the type of group
-    (``group.consumer.session.timeout.ms``), unless the group has one of its own.
+    An undeclared field holds the group's override, or else the value of :class:`Config` for its type.
     """
 
     GROUP_TYPE: ClassVar[GroupType]
@@ -157,11 +156,11 @@ def _int64(value: int) -> int:
 
 @frozen
 class AutoOffsetReset:
-    """Where a share group without a start offset begins: a value of ``share.auto.offset.reset`` (KIP-932).
+    """Start offset of a share group without one: a value of ``share.auto.offset.reset`` (KIP-932).
 
     Attributes:
         text: ``earliest``, ``latest`` or ``by_duration:PnDTnHnMn.nS``.
-        duration_ms: how long before now the group begins; None if not by duration.
+        duration_ms: age of the first record to read; None unless by duration.
     """
 
     text: str

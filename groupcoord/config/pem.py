@@ -8,18 +8,18 @@ from pathlib import Path
 
 
 def load_identity(context: ssl.SSLContext, key: str, certificate_chain: str, password: str) -> None:
-    """Let one end of TLS connections show a certificate.
+    """Load a certificate and its key into a TLS context.
 
     Args:
-        context: what its handshakes begin with.
+        context: the context.
         key: the private key, as text.
-        certificate_chain: its certificate and those of the authorities in between, as text.
-        password: of the key; empty: it has none. An empty one keeps the ssl module from asking at the terminal.
+        certificate_chain: its certificate and intermediate ones, as text.
+        password: of the key; "" keeps the ssl module from prompting.
 
     Raises:
-        ssl.SSLError: they are no PEM, or don't belong together.
+        ssl.SSLError: invalid PEM, or key and certificate do not match.
     """
-    # The ssl module reads keys from files only; this one is gone before anybody connects.
+    # The ssl module reads keys from files only. The file is gone before the first connection.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "key.pem")
         path.touch(mode=0o600)

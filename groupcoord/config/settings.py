@@ -1,6 +1,6 @@
-"""Kinds of settings: what values there are, and how one stands in text.
+"""Types of settings: their values and their text.
 
-A kind has three methods: ``parse`` turns text, or a value at hand, into a setting's value; ``check`` refuses what is
+A type has three methods: ``parse`` converts text, or a value, to a setting's value; ``check`` raises for one that is
 not allowed; ``text`` writes a value as ``server.properties`` has it.
 """
 
@@ -43,7 +43,7 @@ def trim(text: str) -> str:
 
 @frozen
 class Number(Kind):
-    """A whole number, or with ``is_fraction`` any, between two bounds that are allowed too, or ``besides`` them."""
+    """An integer, or with ``is_fraction`` any number, within inclusive bounds or among the values ``besides`` them."""
 
     at_least: int
     at_most: int = INT32_MAX
@@ -172,7 +172,7 @@ class Names(Kind):
 
 
 def _is_among(choices: tuple[str, ...], value: object) -> bool:
-    """Tell whether a value is one of the choices itself: a text that is equal to a member isn't one."""
+    """Return whether a value is one of the choices itself; text that equals a member is not."""
     return any(choice == value and type(choice) is type(value) for choice in choices)
 
 

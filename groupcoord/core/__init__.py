@@ -1,5 +1,5 @@
-"""The state machines of the coordinator: no I/O, no clock, no randomness, no logging.
+"""State machines of the coordinator: no I/O, no clock, no randomness, no logging.
 
-Every input carries the time; outputs are collected in :class:`~groupcoord.core.outputs.Effects`. The way in is
-:class:`~groupcoord.core.partition.Partition`.
+Each input has the time as an argument; :class:`~groupcoord.core.outputs.Effects` collects the outputs.
+:class:`~groupcoord.core.partition.Partition` is the entry point.
 """

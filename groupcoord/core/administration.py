@@ -15,7 +15,7 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 FILTERED_AS = {"NotReady": "not_ready"}
-"""What a filter says for a state whose name in lower case it does not know (Kafka's ``StreamsGroupState``)."""
+"""Values of a states filter for states without an exact lower-case name (Kafka's ``StreamsGroupState``)."""
 
 TOMBSTONE_BYTES_MIN = 16
 """No tombstone of an offset is shorter in a batch of the log, the names of its group and topic left aside."""
@@ -31,7 +31,7 @@ class Administration:
         self._delete_external_state = delete_external_state
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
-        """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""
+        """Return the groups whose state and type pass the lower-case filters; an empty filter passes all."""
         return [
             listed
             for listed in (group.listed() for group in self._context.visible_groups())
@@ -40,7 +40,7 @@ class Administration:
         ]
 
     def delete_groups(self, group_ids: list[str], token: Token, now_ms: int) -> None:
-        """Delete those groups that are empty, as soon as nobody else keeps anything of them."""
+        """Delete the empty ones of these groups, after external state of share groups."""
         deletion = Deletion([*group_ids], token, self._delete_rest)
         for group_id in group_ids:
             group = self._context.groups.get(group_id)
@@ -62,7 +62,7 @@ class Administration:
         if not groups:
             self._context.effects.replies.append(held)
         elif sum(map(self._tombstone_bytes_min, groups)) > self._context.config.message_max_bytes:
-            # No log takes so large a batch, so nobody need wait while it is made.
+            # No log accepts so large a batch, so the request fails at once.
             self._context.effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
         else:
             records = [record for group in groups for record in self.begin_deletion(group)]
@@ -83,11 +83,11 @@ class Administration:
         return ErrorCode.NONE if self.may_delete(group) else ErrorCode.NON_EMPTY_GROUP
 
     def may_delete(self, group: Group) -> bool:
-        """Return whether nobody is in a group, nor on the way into it: whoever converts an empty group joins it."""
+        """Return whether a group has no members and is not being converted, which would add one."""
         return group.is_empty and group.group_id not in self._context.writings
 
     def begin_deletion(self, group: Group) -> list[Record]:
-        """Let requests for a group wait; return the tombstones of its offsets and of itself."""
+        """Suspend requests for a group; return the tombstones of its offsets and of the group."""
         context = self._context
         del context.groups[group.group_id]
         context.writings[group.group_id] = Writing(group, [], [])

@@ -17,15 +17,15 @@ NO_LEADER_EPOCH = -1
 
 
 class OffsetColumns(NamedTuple):
-    """Offsets of partitions of one topic, column by column.
+    """Offsets of partitions of one topic as parallel tuples.
 
-    A commit is decoded into these, and the same columns are written to the log, remembered and fetched again.
+    A commit is decoded into these; the same columns are logged, kept and fetched.
 
     Attributes:
         partition_indexes: the partitions.
-        offsets: of each.
-        leader_epochs: of each offset; -1 where it is unknown.
-        metadata: what the client noted beside each; None if it noted nothing beside any of them.
+        offsets: one for each partition.
+        leader_epochs: one for each offset; -1 if unknown.
+        metadata: the client's text for each offset; None if all are empty.
     """
 
     partition_indexes: tuple[int, ...]
@@ -63,7 +63,7 @@ def offset_columns(
 
 
 class Rows(Sequence[T]):
-    """An immutable sequence whose items are made of columns when somebody looks; equal to a tuple of the same items."""
+    """Immutable sequence of rows that are created from columns on access; equal to a tuple of the same rows."""
 
     __slots__ = ()
 
@@ -92,15 +92,15 @@ class Rows(Sequence[T]):
 # ---------------------------------------------------------------- metadata
 
 Widths = int | tuple[int, ...]
-"""How many bytes all of some texts take, or each of them where that isn't the same."""
+"""Length in bytes of each text, or one number if they are equal."""
 
 
 class AsciiTexts(Rows[str]):
-    """ASCII texts of one length, as the metadata of a request nearly always are: bytes until somebody reads them.
+    """ASCII texts of one length, kept as bytes until they are read: the usual metadata of a request.
 
     Attributes:
-        encoded: their bytes; of one text at least.
-        length: of each.
+        encoded: the bytes of at least one text.
+        length: of each text.
     """
 
     __slots__ = ("encoded", "length")
@@ -118,12 +118,12 @@ class AsciiTexts(Rows[str]):
 
 
 def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tuple[list[bytes], Sequence[bytes], Widths]:
-    """Return what ``length_of`` writes for the length of each text in UTF-8, the bytes of each, and how many they are.
+    """Return the encoded length of each text (by ``length_of``), its UTF-8 bytes, and the widths.
 
-    Texts that are ASCII and equally long are encoded together, unless they are bytes yet.
+    ASCII texts of equal length are encoded together.
 
     Raises:
-        UnicodeEncodeError: one has surrogates.
+        UnicodeEncodeError: a text has surrogates.
     """
     if type(texts) is AsciiTexts:
         return [length_of(texts.length)] * len(texts.encoded), texts.encoded, texts.length

@@ -1,12 +1,11 @@
-"""What consumers tell each other through the coordinator: subscriptions and assignments, and their bytes.
+"""Consumer protocol: subscriptions and assignments that consumers exchange through the coordinator, and their bytes.
 
-The coordinator passes these bytes on and, as a rule, does not look inside. Versions 0 to 3 of Kafka's
-``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``: 1 added the owned partitions (KIP-429), 2 the
-generation (KIP-792), 3 the rack (KIP-881). Each later version only appends, so a version newer than the newest known is
-read as that one, and whatever follows behind it is not looked at. Kafka does the same.
+Versions 0 to 3 of Kafka's ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``: 1 added owned partitions
+(KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881). Later versions append fields, so an unknown one is read as
+version 3, as in Kafka.
 
-Both sides are made of this: members, and the coordinator where it has to know the topics. The lower half gives and
-takes the fields as they are in the bytes, under the names that they have in Kafka's JSON, for who shows or makes them.
+Members use this, and the coordinator where it has to know topics. The lower half maps bytes to fields under the names
+of Kafka's JSON.
 """
 
 from __future__ import annotations
@@ -47,16 +46,15 @@ class TopicPartition(NamedTuple):
 
 @frozen
 class Subscription:
-    """What a member wants, and what it has.
+    """Topics that a member subscribes to, and its state.
 
     Attributes:
         topics: the topics that it subscribes to.
-        user_data: whatever its assignor puts here for the leader's; None for nothing.
+        user_data: data of its assignor for the leader's; None without any.
         owned_partitions: what a cooperative member has now (KIP-429).
         generation_id: the generation in which it got them; -1 for none (KIP-792).
         rack_id: the rack that the member is in; None if unknown (KIP-881).
-        group_instance_id: its id as a static member (KIP-345). It is not part of the bytes: the leader knows it from
-            the join's answer.
+        group_instance_id: its id as a static member (KIP-345); not in the bytes, but in the leader's join response.
     """
 
     topics: tuple[str, ...] = ()
@@ -69,11 +67,11 @@ class Subscription:
 
 @frozen
 class Assignment:
-    """What a member gets.
+    """Partitions that a member gets.
 
     Attributes:
         partitions: its partitions, in the order in which the leader listed them.
-        user_data: whatever the leader's assignor puts here for the member's; None for nothing.
+        user_data: data of the leader's assignor for the member's; None without any.
     """
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -81,7 +79,7 @@ class Assignment:
 
 
 class ConsumerProtocolError(GroupcoordError, ValueError):
-    """Bytes are no subscription or assignment, or a value doesn't fit into one; the message says what is wrong."""
+    """Invalid bytes of a subscription or assignment, or a value that does not fit into one."""
 
 
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
@@ -133,7 +131,7 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
 def decode_assignment(data: bytes) -> Assignment:
     """Return the assignment in these bytes.
 
-    No bytes at all are no assignment here, though a member has those that the leader gave nothing: look for them first.
+    Empty bytes, which a member without an assignment gets, are an error here.
 
     Raises:
         ConsumerProtocolError: the bytes are cut short or malformed, or the version is negative.
@@ -143,9 +141,9 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the union of the topics in subscriptions; None if one can't be read.
+    """Return the union of the topics in subscriptions, or None if one can't be read.
 
-    Only what version 0 has is read, whatever the version is, as Kafka's coordinator does.
+    Only fields of version 0 are read, as in Kafka's coordinator.
     """
     topics: set[str] = set()
     for data in set(subscriptions):  # members of one application often send the same bytes
@@ -196,7 +194,7 @@ def read_assignment(data: bytes) -> tuple[int, Fields, int]:
 
 
 def write_subscription(fields: Mapping[str, Any], version: int = NEWEST_VERSION) -> bytes:
-    """Return the bytes of a subscription; fields that the version does not have need not be there.
+    """Return the bytes of a subscription; fields that the version lacks may be missing.
 
     Raises:
         ConsumerProtocolError: the version is negative, or a field does not fit.

@@ -1,13 +1,13 @@
-"""Copies of what a coordinator has in memory: what can change is copied, what never does is shared.
+"""Copies of a coordinator's state: mutable values are copied, immutable ones shared.
 
-A coordinator is made of *parts* (handlers, queues, tables), which its constructor makes, and of *state*, which is in
-attributes of parts. How instances of a class are copied is worked out once, from the class. Everything is copied and
-counted (:mod:`groupcoord.core.fingerprints`) but what its class declares otherwise:
+A coordinator consists of *parts* (handlers, queues, tables), which its constructor makes, and of *state* in attributes
+of parts. The way to copy instances of a class is derived once from the class. All attributes are copied, and counted in
+fingerprints (:mod:`groupcoord.core.fingerprints`), except where a class declares otherwise:
 
-- ``NOT_STATE``: names of attributes that are neither copied nor counted, as they follow from others or are arguments;
-- ``NOT_COUNTED``: names of attributes that are copied, and of which fingerprints take no notice;
-- ``NEVER_CHANGES``: true of a class, or of a module for all of its classes, whose instances need no copies;
-- ``IS_STATE``: true of a class whose instances are state where a part has one in an attribute.
+- ``NOT_STATE``: names of attributes that are neither copied nor counted, because they are derived or are arguments;
+- ``NOT_COUNTED``: names of attributes that are copied, but not part of fingerprints;
+- ``NEVER_CHANGES``: True for a class, or a module for all its classes, with immutable instances;
+- ``IS_STATE``: True for a class whose instances are state where a part has one in an attribute.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ How = Callable[[Any, Memo], Any]
 
 PACKAGES = ("groupcoord.core.", "groupcoord.coordinator.")
 PART_CLASSES: set[type] = set()
-"""The classes of the parts of all coordinators whose places were looked for."""
+"""Classes of all parts found so far."""
 
 SCALARS = (int, str, float, bytes, tuple, frozenset, Enum, type(None))
 CONTAINERS = (dict, list, deque, set)
@@ -103,7 +103,7 @@ def _same(value: Any, memo: Memo) -> Any:
 
 
 def never_changes(kind: type) -> bool:
-    """Return whether a class declares that its instances never change, or its module does for all of them."""
+    """Return whether a class or its module declares that instances are immutable."""
     package = kind.__module__.rpartition(".")[0]
     in_module = any(getattr(sys.modules[name], "NEVER_CHANGES", False) for name in (kind.__module__, package))
     return bool(getattr(kind, "NEVER_CHANGES", in_module))
@@ -156,7 +156,7 @@ def _mapping(value: Any, memo: Memo) -> Any:
 
 
 def _counter(value: Any, memo: Memo) -> Any:
-    """Copy a counter, whose own way counts everything again."""
+    """Copy a counter; its own ``copy`` would count everything again."""
     made = memo.get(id(value))
     if made is None:
         made = memo[id(value)] = Counter.__new__(Counter)
@@ -244,7 +244,7 @@ _HOWS: dict[type, How] = {
 
 
 _CHANGING: dict[tuple[tuple[str, ...], tuple[type, ...]], tuple[tuple[str, How], ...]] = {}
-"""By the names of all attributes of an instance and the classes of their values: those that are copied, and how."""
+"""Mutable attributes and their copy functions, by the names and types of all attributes of an instance."""
 
 
 def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tuple[str, How], ...]:
@@ -255,7 +255,7 @@ def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tu
 
 def _learn(kind: type) -> How:
     """Work out how instances of a class are copied."""
-    how: How = _same  # a token of whoever embeds the coordinator, a number, text
+    how: How = _same  # a token of the embedding program, a number, text
     if kind.__module__.startswith(PACKAGES) and not issubclass(kind, (Enum, MappingProxyType)):
         if never_changes(kind):
             how = _same

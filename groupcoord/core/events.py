@@ -1,4 +1,4 @@
-"""What happened to groups and why, as data for observers, and counters of it."""
+"""Events of groups with their causes, for observers, and counters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cause(Enum):
     CONVERSION = "conversion"
     """The group is of the other kind now, or it was empty and made room for one of the other kind (KIP-848)."""
     CREATION_FAILED = "creation failed"
-    """The first record of the group could not be written to the log: the group was never there."""
+    """The first record of the group could not be written, so the group never existed."""
     UNLOAD = "unload"
     DELETION = "deletion"
     EXPIRY = "expiry"
@@ -53,7 +53,7 @@ class Cause(Enum):
 
 
 class Trigger(NamedTuple):
-    """What made a group rebalance: why, and who."""
+    """Cause of a rebalance, and the member behind it."""
 
     cause: Cause
     member_id: str = ""
@@ -102,14 +102,14 @@ class MemberReplaced(Event):
 
 @frozen
 class MemberAssigned(Event):
-    """A member has an assignment that it didn't have before, for whoever tells members by ways of their own.
+    """A member has a new assignment, for programs that notify members themselves.
 
-    Of a classic group it is told of every member in each generation. Of a consumer group it is told when the member's
-    epoch or its partitions change; others get partitions only after it has given them back (KIP-848).
+    A classic group has one for each member and generation. A consumer group has one when the member's epoch or
+    partitions change; others get partitions only after the member has revoked them (KIP-848).
 
     Attributes:
-        generation_id: the generation, or the member's epoch: the member commits with it.
-        assignment: of a classic group the bytes that the leader made, of a consumer group partitions by topic id.
+        generation_id: the generation, or the member's epoch, with which the member commits.
+        assignment: the leader's bytes in a classic group, partitions by topic id in a consumer group.
     """
 
     member_id: str
@@ -133,12 +133,12 @@ class RebalanceStarted(Event):
 class RebalanceCompleted(Event):
     """A generation is stable, or (without members) the group is empty.
 
-    Of a consumer group: every member is at the target epoch, and has what it is to have.
+    In a consumer group every member is at the target epoch and has its target assignment.
 
     Attributes:
         old_generation_id: the generation before.
-        generation_id: the new one; more than one above where a rebalance was interrupted by the next.
-        triggers: why it started, and why it was started over.
+        generation_id: the new one; more than one above if a rebalance was interrupted by the next.
+        triggers: the causes of its start and restarts.
         duration_ms: from the first start.
         member_count: how many members the new generation has.
     """
@@ -160,27 +160,27 @@ class GroupLoaded(Event):
 
 @frozen
 class GroupRemoved(Event):
-    """The group is gone from here: deleted, expired, never written, or its log partition moved away."""
+    """The group is gone from this coordinator: deleted, expired, never written, or its log partition was unloaded."""
 
     cause: Cause
 
 
 @frozen
 class OwnershipLost(Event):
-    """Somebody else owns the log: none of its groups is coordinated here any more. ``group_id`` is empty, it's of all.
+    """Another process owns the log, so no group is coordinated here any more. ``group_id`` is empty.
 
-    What had happened to groups and was not told before isn't told any more.
+    Undelivered events of groups are discarded.
     """
 
 
 @frozen
 class AppendFailures:
-    """Appends to one log partition that the log store could not write, or does not know whether it did.
+    """Appends to one log partition that failed, or whose outcome is unknown.
 
     Attributes:
         count: how many there were.
-        reason: what the log store said about the last one.
-        next_log_offset: where the log had got to then. When it gets further, the log store can write again.
+        reason: the message of the last one.
+        next_log_offset: end of the log at that time; when it grows, the log store can write again.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""What CPython is slow at and requests do often, done another way with the same result."""
+"""Faster equivalents of operations that are slow in CPython and frequent in requests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ A = TypeVar("A")
 T = TypeVar("T", bound=tuple[Any, ...])
 
 MANY_OBJECTS = 100_000
-"""So many that it takes the cyclic garbage collector 10 ms and more to look through them."""
+"""Number of objects that the cyclic garbage collector traverses in 10 ms or more."""
 
 
 def plain_members(enumeration: type[E]) -> type[E]:
-    """Make the members of an enumeration plain attributes of it, as they are from Python 3.12 on.
+    """Make the members of an enumeration plain class attributes, as from Python 3.12 on.
 
-    Python 3.11 finds a member by a function written in Python, at 70 ns for each look. Another one hashes members that
-    aren't numbers, by their names; they are equal to nothing but themselves, so that their identity does as well.
+    Python 3.11 looks a member up in a Python function, which takes 70 ns. It also hashes members that are not numbers
+    by name in Python; since members equal only themselves, their identity serves as well.
     """
     for name, member in enumeration.__members__.items():
         type.__setattr__(enumeration, name, member)
@@ -57,20 +57,19 @@ def fast_init(kind: type[A]) -> type[A]:
 
 
 def maker(named_tuple: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """Return what makes a named tuple of a tuple with all of its fields, in order.
+    """Return a function that creates a named tuple from a tuple of all its fields.
 
-    The constructor of a named tuple is written in Python, and takes twice as long.
+    The generated constructor is a Python function and takes twice as long.
     """
     return partial(tuple.__new__, named_tuple)
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Do without Python's cyclic garbage collector for a while: for programs that load much, such as the server.
+    """Pause the cyclic garbage collector, for programs that load much.
 
-    Whoever makes millions of objects, none of them in a cycle, would have it look through them again and again. If they
-    are that many, they are at the end put where a whole collection alone finds them, unless the program keeps frozen
-    objects.
+    Creating millions of objects without cycles would trigger it again and again. Afterwards many new objects are moved
+    to the oldest generation, unless the program uses ``gc.freeze``.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -85,19 +84,18 @@ def collector_paused() -> Iterator[None]:
 
 
 def collect_garbage_seldom() -> None:
-    """Let more objects come before Python's cyclic garbage collector looks at them: for a process that is a server.
+    """Raise the thresholds of the cyclic garbage collector, for a server process.
 
-    What a request makes goes with its last reference, and what stays of it, members and offsets, is in no cycle: to
-    look through that again and again, as it grows, takes time and finds nothing.
+    Objects of a request are freed by reference counts, and members and offsets are in no cycle.
     """
     gc.set_threshold(20_000, 20, 20)
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what was freed, up to some megabytes: for a process that is a server and nothing else.
+    """Make glibc keep up to some megabytes of freed memory, for a server process.
 
-    It would give memory of the size of a batch back to the system each time, and the system would clear every page of
-    it for the next batch. Without effect where the C library isn't glibc.
+    Otherwise each batch-sized block returns to the system, which clears every page of the next one. No effect with
+    other C libraries.
     """
     import ctypes
 

@@ -1,9 +1,8 @@
-"""What stands for the state of a coordinator, however it came to it.
+"""Fingerprints of a coordinator's state, independent of how it was reached.
 
-All that is in memory is walked, attribute by attribute, so that what is new is taken in without being named here. What
-does not count says so where it is declared (``NOT_COUNTED``, :mod:`groupcoord.core.copies`). Named here is what counts
-otherwise than it stands: moments, epochs, places in the log and numbers of appends, of which the differences count; ids
-and tokens, which may have other names.
+All state is walked attribute by attribute, so new attributes are included automatically. Exceptions are declared by
+classes (``NOT_COUNTED``, :mod:`groupcoord.core.copies`). Listed here are relative values: times, epochs, log offsets
+and append numbers count by their differences, ids and tokens by the names that :class:`Names` gives them.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ EPOCHS_INSIDE = frozenset({"assigned", "pending_revocation"})
 
 NUMBERS = frozenset({"first_append", "number", "_found_at"})
 ASSIGNMENTS = frozenset({"assignment", "assignments"})
-"""What a leader has given to members: bytes of their own."""
+"""Attributes with assignment bytes of a leader."""
 
 WALKED_BY_NAME = frozenset(
     {
@@ -54,11 +53,11 @@ WALKED_BY_NAME = frozenset(
         *("in_flight", "last_durable", "next_number", "refusals", "unseen"),
     }
 )
-"""The places that :class:`_Walk` takes in by itself, since order or relation is what counts of them."""
+"""Attributes that :class:`_Walk` handles itself, because only their order or relations count."""
 
 
 def counted(places: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Return the places that count as they stand: all but those that their classes leave out, and those above."""
+    """Return the places whose values count unchanged: all except those that classes or the lists above exclude."""
     return [
         (part, name)
         for part, name in places
@@ -67,12 +66,12 @@ def counted(places: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
 
 
 class Names:
-    """What stands for ids and tokens in a fingerprint: here what they are.
+    """Mapping of ids and tokens in a fingerprint; by default they stay as they are.
 
     Attributes:
-        age_max_ms: moments further back are all alike; for where nothing expires.
-        far_ms: moments further ahead than this are all alike.
-        epochs_max: epochs that are further away from their group's than this are all alike.
+        age_max_ms: times further in the past are equal, where nothing expires.
+        far_ms: times further in the future are equal.
+        epochs_max: epochs further from their group's are equal.
     """
 
     age_max_ms = 2**62
@@ -153,7 +152,7 @@ class _Walk:
     # ------------------------------------------------------------ groups
 
     def _turn_to(self, group_id: str) -> None:
-        """What comes is of this group: its epoch is that from which epochs count."""
+        """Make a group the current one: epochs count relative to its epoch."""
         if group_id == self._group_id:
             return
         self._group_id, self._group = group_id, self._partition._context.groups.get(group_id)
@@ -210,7 +209,7 @@ class _Walk:
     # ------------------------------------------------------------ time
 
     def _of_timers(self) -> Iterator[Any]:
-        """Yield the timers that are armed, in the order in which they fire."""
+        """Yield the armed timers in the order in which they fire."""
         context = self._partition._context
         armed = [(timer.deadline_ms, timer._sequence, timer.key) for timer in context.timers.armed()]
         for deadline_ms, _, key in sorted(armed):
@@ -228,7 +227,7 @@ class _Walk:
     # ------------------------------------------------------------ anything
 
     def of(self, value: Any) -> Any:
-        """Return what stands for anything that has no meaning of its own."""
+        """Return the representation of any value."""
         kind = type(value)
         return value if kind in PLAIN else (_WALKS.get(kind) or _learn(kind))(self, value)
 
@@ -278,7 +277,7 @@ class _Walk:
         return tuple([self._epoch_of(each) for each in value]) if isinstance(value, tuple) else self.of(value)
 
     def _number(self, value: Any) -> Any:
-        """Return which append it is of those to come; of those that are durable none differs from another."""
+        """Return an append number relative to the next one, or None for a durable append."""
         return value - self._next_append if value > self._partition.writer.last_durable else None
 
     def _token_of(self, value: Any) -> Any:
@@ -292,7 +291,7 @@ class _Walk:
         return self.of(value)
 
     def _is_steady(self, steady: Any) -> Any:
-        """Return what stands for heartbeats that changed nothing, of those that would be answered from memory now."""
+        """Return the representation of the heartbeats that would be answered from memory now."""
         writes = getattr(self._group, "writes", 0)
         return tuple([(self._text(key), self._value(each)) for key, each in steady.items() if each.writes == writes])
 
@@ -316,7 +315,7 @@ _RULES_OF: dict[type, dict[str, Rule]] = {
     HeldTasks: {"active": _Walk._epoch_of},
     StreamsGroupTopologyRecord: {"epoch": _Walk.of},
 }
-"""What holds for some classes alone: since when a member has a task, and a number that the application gives."""
+"""Rules of single classes: epochs of tasks, and a number that the application chooses."""
 
 _WALKS: dict[type, Rule] = {
     str: _Walk._string,
@@ -327,16 +326,16 @@ _WALKS: dict[type, Rule] = {
 }
 
 Walked = tuple[type, tuple[str, ...], tuple[type, ...]]
-"""A class whose attributes have rules of their own, the names of attributes, and the classes of their values."""
+"""Class, names of attributes, and classes of their values."""
 
 _WALKED: dict[Walked, tuple[tuple[int, Rule], ...]] = {}
 """The places of the attributes that don't stand for themselves, and how each is walked."""
 
 _CALLED: dict[tuple[str, ...], bytes] = {}
-"""What stands for the names of attributes of an instance."""
+"""Digests of attribute names."""
 
 _ATTRIBUTES: dict[type, tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]] = {}
-"""By a class whose instances have the same attributes: their names, and what gets their values."""
+"""Attribute names by class, and a getter of their values."""
 
 
 def left_out(kind: type) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What the handlers of one log partition work on."""
+"""Context of the handlers of one log partition, and the interface of a group type."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ Handler = Callable[[Any, Token, int], None]
 
 
 class Writing(NamedTuple):
-    """A group's write in flight on which all else depends, and the requests that wait for its outcome.
-
-    Such a write are the tombstones of a group: whether it is gone is the log's to say.
+    """Write in flight that decides whether a group exists or of which type it is; its requests wait.
 
     Attributes:
-        group: as the log knows it until then, which is what readers see.
-        waiting: handled in their order as soon as the log has answered.
-        overdue: timers of the group that have fired meanwhile.
+        group: the group before it, which readers see.
+        waiting: handled in order after the log's answer.
+        overdue: timers of the group that fired meanwhile.
     """
 
     group: Group
@@ -39,20 +37,19 @@ class Writing(NamedTuple):
 
 
 class GroupKind:
-    """Handlers of all groups of one kind in one log partition.
+    """Handlers of all groups of one type in one log partition.
 
-    Questions about a single group (may this commit, is it empty, who waits) are in
-    :class:`~groupcoord.core.groups.group.Group`, which each kind implements with a class of its own.
+    :class:`~groupcoord.core.groups.group.Group` is the interface of a single group.
 
     Attributes:
         group_class: the class of its groups.
-        record_types: the types of the records by which a load knows its groups.
-        describe_request: the request that describes groups of this kind.
-        handlers: request of the kind's own protocol → handler, if the group is of this kind or does not exist. A group
-            of another kind handles it as a guest where it can; else this handler refuses or converts the group.
-        guest_handlers: request of another protocol → handler, if the group is of this kind.
-        timers: kind of timer → what it does when it fires.
-        answer_class: what the host answers to queries of this kind; None if it asks none.
+        record_types: record types by which a load recognizes its groups.
+        describe_request: the request that describes its groups.
+        handlers: request of its protocol → handler, if the group is of this type or does not exist. A group of another
+            type handles it as a guest if it can; otherwise this handler refuses or converts the group.
+        guest_handlers: request of another protocol → handler, if the group is of this type.
+        timers: type of timer → handler.
+        answer_class: class of the host's answers to its queries; None without queries.
     """
 
     NOT_STATE = ("guest_handlers", "record_types")
@@ -71,7 +68,7 @@ class GroupKind:
         raise NotImplementedError
 
     def describe(self, group_id: str) -> Any:
-        """Return the description of a group id, be there such a group or not."""
+        """Return the description of a group id, also without such a group."""
         raise NotImplementedError
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:
@@ -92,9 +89,9 @@ class GroupKind:
         """Revert soft state that belongs to no durable append of the log partition, after the log refused one."""
 
     def delete_external_state(self, group: Any, deletion: Deletion, now_ms: int) -> bool:
-        """Begin to delete what others keep of a group, and return whether there is anything.
+        """Begin to delete a group's external state; return False if there is none.
 
-        The :class:`.Deletion` goes on when they have.
+        The :class:`.Deletion` continues afterwards.
         """
         return False
 
@@ -109,17 +106,17 @@ class GroupKind:
 
 @define(eq=False)
 class HandlerContext:
-    """What the handlers of one log partition share: its state, and the ways out of it.
+    """State and outputs that the handlers of one log partition share.
 
     Attributes:
         groups: group id → soft state of each group that requests meet.
-        writings: group id → the write in flight that a group's requests have to wait for.
-        has_modern_groups: there is or was a group that is no classic one: the classic protocol may meet it.
-        handle: takes a request for one group as if it came now.
+        writings: group id → write in flight that its requests wait for.
+        has_modern_groups: there was a group that is not classic, so classic requests may be a guest's.
+        handle: handles a request for one group.
         wake_retention: schedules the next expiry check when a group is added; ``Retention`` sets it.
-        kinds: class of groups → the handlers of its kind (:class:`.GroupKind`).
-        new_member_id: makes a member id from its prefix, the client's or the instance's id.
-        new_uuid: makes a member id for who joins a consumer group without one.
+        kinds: class of groups → handlers (:class:`.GroupKind`).
+        new_member_id: returns a member id for a prefix, a client or instance id.
+        new_uuid: returns a member id for a consumer group.
     """
 
     NOT_STATE = ("partition", "wake_retention")
@@ -140,11 +137,11 @@ class HandlerContext:
     wake_retention: Callable[[int], None] = field(init=False)
 
     def add_group(self, group: Group, now_ms: int) -> None:
-        """Add a group that the log does not know yet.
+        """Add a group that is not in the log yet.
 
-        Requests meet it at once, readers once an append that began later is durable, of whatever group. Kafka 4
-        versions its memory by the writes of the log partition likewise. A group without a write (a commit that was
-        refused for all partitions) stays soft state: a restart forgets it, and the next expiry check deletes it.
+        Readers see it once an append that began later is durable, of whatever group: Kafka 4 likewise versions its
+        memory by the writes of the log partition. Without a write it stays soft state, until a restart or the next
+        expiry check.
         """
         group.first_append = self.writer.next_number
         self.groups[group.group_id] = group
@@ -152,7 +149,7 @@ class HandlerContext:
         self.wake_retention(now_ms)
 
     def discard_groups(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Discard the groups that were added since the append before ``number``, which the log has refused.
+        """Discard the groups added since the append before ``number``, which the log has refused.
 
         A group with a later append in flight stays and belongs to that one.
         """
@@ -176,7 +173,7 @@ class HandlerContext:
         return group.first_append <= self.writer.last_durable
 
     def visible(self, group_id: str) -> Group | None:
-        """Return the group that readers see under this id: what the log says, not what is on its way there."""
+        """Return the group that readers see under this id: the one in the log, not a pending one."""
         writing = self.writings.get(group_id) if self.writings else None
         group = self.groups.get(group_id) if writing is None else writing.group
         return group if group is not None and group.first_append <= self.writer.last_durable else None
@@ -187,7 +184,7 @@ class HandlerContext:
         return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
 
     def disarm(self, group: Group) -> None:
-        """Cancel every timer of a group, which is about to be dropped or rebuilt."""
+        """Cancel all timers of a group."""
         for timer in group.timers():
             self.timers.cancel(timer)
 

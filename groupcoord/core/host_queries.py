@@ -1,7 +1,7 @@
-"""Queries of the core to its host, their answers, and the interfaces by which a host answers.
+"""Host queries of the core, their answers, and the host's interfaces.
 
-The core can't match regular expressions, create topics or reach the share coordinator. It asks, and takes the answer as
-an input.
+The core can't match regular expressions, create topics or reach the share coordinator. It emits a query, and the answer
+is an input.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from groupcoord.errors import ErrorCode
 
 @frozen
 class ResolveRegexes:
-    """Please match regular expressions against the topics; the answer is :class:`ResolvedRegexes`.
+    """Query for the topics that regular expressions match; the answer is :class:`ResolvedRegexes`.
 
     Attributes:
         partition: the log partition of the group.
         group_id: the group.
-        regexes: what its members subscribe to.
-        principal: for whom the member spoke that made it necessary; topics that it may not describe are left out.
-        version: of the topics.
-        asked_ms: when it was asked.
+        regexes: the expressions of its members.
+        principal: principal of the member that caused it; topics that it may not describe are omitted.
+        version: version of the topics.
+        asked_ms: time of the query.
     """
 
     partition: int
@@ -56,11 +56,11 @@ class ResolveRegexes:
 
 @frozen
 class ResolvedRegexes:
-    """The answer to a question.
+    """Answer to :class:`ResolveRegexes`.
 
     Attributes:
-        question: what was asked.
-        topics: regular expression → the names that match.
+        question: the query.
+        topics: regular expression → matching names.
     """
 
     question: ResolveRegexes
@@ -86,15 +86,15 @@ class InternalTopic:
 
 @frozen
 class CreateInternalTopics:
-    """Please create topics that a streams group needs (KIP-1071); the answer is :class:`InternalTopicsCreated`.
+    """Query to create topics of a streams group (KIP-1071); the answer is :class:`InternalTopicsCreated`.
 
-    Members are not kept waiting for it: the topics show when they are there.
+    Members do not wait for it.
 
     Attributes:
         partition: the log partition of the group.
         group_id: the group.
-        topics: what is to be created.
-        principal: for whom the member spoke that made it necessary.
+        topics: the topics to create.
+        principal: principal of the member that caused it.
     """
 
     partition: int
@@ -105,11 +105,11 @@ class CreateInternalTopics:
 
 @frozen
 class InternalTopicsCreated:
-    """The answer to a question.
+    """Answer to :class:`CreateInternalTopics`.
 
     Attributes:
-        question: what was asked.
-        errors: by name of a topic that could not be created, why.
+        question: the query.
+        errors: topic name → reason why it could not be created.
     """
 
     question: CreateInternalTopics
@@ -118,14 +118,14 @@ class InternalTopicsCreated:
 
 @frozen
 class AskShareCoordinator:
-    """Please let the share coordinator do this (KIP-932); the answer is :class:`ShareCoordinatorAnswered`.
+    """Request for the share coordinator (KIP-932); the answer is :class:`ShareCoordinatorAnswered`.
 
     Attributes:
         partition: the log partition of the group.
         group_id: the group.
-        request: what it is asked.
-        purpose: tells the asker what it is for.
-        topic_names: the names of topics of which not only the state, but also the latest offsets are wanted.
+        request: the request.
+        purpose: identifies the query to the group.
+        topic_names: names of topics whose latest offsets are wanted as well.
     """
 
     partition: int
@@ -135,7 +135,7 @@ class AskShareCoordinator:
     topic_names: Mapping[UUID, str] = field(factory=dict)
 
     def ends_wanted(self, response: ShareStateResponse) -> list[TopicPartition]:
-        """Return the partitions whose latest offsets are wanted with a response: of others there is no lag."""
+        """Return the partitions of a response whose latest offsets are wanted, because they have a lag."""
         if not isinstance(response, ReadShareGroupStateSummaryResponse):
             return []
         return [
@@ -149,13 +149,12 @@ class AskShareCoordinator:
 
 @frozen
 class ShareCoordinatorAnswered:
-    """The answer to a question.
+    """Answer to :class:`AskShareCoordinator`.
 
     Attributes:
-        question: what was asked.
+        question: the query.
         response: the share coordinator's; None if it could not be reached.
-        latest_offsets: the offset behind the last record, of each partition of which it is wanted
-            (:meth:`AskShareCoordinator.ends_wanted`) and known.
+        latest_offsets: end offset by partition, where wanted (:meth:`AskShareCoordinator.ends_wanted`) and known.
     """
 
     question: AskShareCoordinator
@@ -181,10 +180,10 @@ class ShareCoordinatorAnswered:
 
 
 Question = ResolveRegexes | CreateInternalTopics | AskShareCoordinator
-"""Whatever the core asks."""
+"""Query to the host."""
 
 Found = ResolvedRegexes | InternalTopicsCreated | ShareCoordinatorAnswered
-"""Whatever the host answers."""
+"""Answer of the host."""
 
 
 class ShareHost(Protocol):
@@ -194,9 +193,8 @@ class ShareHost(Protocol):
         """Return what holds for a share group. It is called at each heartbeat."""
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Return what the share coordinator answers, and the latest offsets that are wanted besides.
-
-        None: that comes later (``GroupCoordinator.found_out``).
+        """Return the share coordinator's response with latest offsets, or None if ``GroupCoordinator.found_out`` gets
+        it later.
         """
 
 
@@ -211,14 +209,14 @@ def known_ends(partitions: Iterable[TopicPartition], latest_offset: LatestOffset
 
 
 class AwaitedAnswer:
-    """Whoever waits for what is found out to a question of a share group; a token for a share coordinator.
+    """Token of a query to a share coordinator, which receives its answer.
 
     Args:
-        question: the question.
-        take: takes what is found out when nobody waits for it here any more.
+        question: the query.
+        take: is called with an answer that comes later.
 
     Attributes:
-        question: as given.
+        question: the query.
     """
 
     def __init__(self, question: AskShareCoordinator, take: Callable[[ShareCoordinatorAnswered], None]) -> None:
@@ -240,7 +238,7 @@ class AwaitedAnswer:
 
 
 class LoneShareHost:
-    """For programs without a share coordinator: every state is made as it is asked for, and kept in memory.
+    """Host without a share coordinator: initializes every state at once, in memory.
 
     Args:
         config: the settings of all share groups.
@@ -253,7 +251,7 @@ class LoneShareHost:
         self._states: dict[tuple[str, UUID, int], tuple[int, int]] = {}
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """Return what the configuration says."""
+        """Return the settings of the configuration."""
         return self._settings
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
@@ -301,9 +299,10 @@ def _agreed(request: InitializeShareGroupState | DeleteShareGroupState) -> tuple
 
 
 CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str] | None]
-"""Creates topics that a streams group needs, and returns by name why it could not create some. It must not raise.
+"""Creates topics of a streams group; returns the reason by name for those that failed. Must not raise.
 
-None: it creates them later, and then calls :meth:`~groupcoord.coordinator.GroupCoordinator.found_out`."""
+None: they are created later, followed by :meth:`~groupcoord.coordinator.GroupCoordinator.found_out`.
+"""
 
 
 def create_no_topics(question: CreateInternalTopics) -> Mapping[str, str]:

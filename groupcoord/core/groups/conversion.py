@@ -1,7 +1,7 @@
-"""Conversion of groups between the classic kind and a kind whose state is in the log.
+"""Conversion between a classic group and a group with logged state.
 
-A conversion writes tombstones of the old group and records of the new one in a single append. Until that is durable,
-readers see the group as it was, and whatever may change it waits.
+One append has the tombstones of the old group and the records of the new one. Until it is durable, readers see the old
+group, and requests that may change it wait.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from groupcoord.errors import ErrorCode
 
 @define(eq=False)
 class WhenConverted(Continuation):
-    """Makes a group of another kind, or ends it. ``MODERN_CLASS`` is the class of the kind that is not classic.
+    """Conversion or end of a group. ``MODERN_CLASS`` is the class of the type that is not classic.
 
     Attributes:
-        group: as it was.
-        events: what observers are told of the group that is no classic one.
-        joiner: the join that begins the new group, which is classic; None if there is none.
+        group: the group before.
+        events: events of the group that is not classic.
+        joiner: the join that begins the new classic group, or None.
     """
 
     NOT_COUNTED = ("events",)
@@ -45,7 +45,7 @@ class WhenConverted(Continuation):
 
     @property
     def suspended(self) -> tuple[Group, ...]:
-        """The group: of which kind it is is the log's to say."""
+        """The group, whose type depends on the log."""
         return (self.group,)
 
     def concerns(self, group: Group) -> bool:
@@ -83,7 +83,7 @@ class Conversion(Generic[GroupT]):
     # ------------------------------------------------------------ what begins one
 
     def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Make a classic group of one in which nobody is, and let somebody join that."""
+        """Replace an empty group by a classic one for a joining member."""
         classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
         records = [*group.tombstones(), classic.to_record({})]
         self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
@@ -111,7 +111,7 @@ class Conversion(Generic[GroupT]):
             self.go_on_as_modern_group(written, self._revive(written.group.group_id, now_ms), now_ms)
 
     def end(self, written: WhenConverted, now_ms: int) -> None:
-        """The group is no more. What happened to it before that is told first, if it was no classic one."""
+        """End the old group, after its last events."""
         context, group = self._context, written.group
         if isinstance(group, ModernGroup):
             context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)

@@ -43,14 +43,14 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """True if nobody is in it, so that it may be deleted, and expires when no offset keeps it."""
+        """True without members, so that the group may be deleted, and expires without offsets."""
 
     # ------------------------------------------------------------ offsets
 
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return NONE if the request may commit these; a member that may is alive, and its session starts anew."""
+        """Return NONE if the request may commit, which renews the member's session in classic groups."""
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if the request may commit in its producer's transaction."""
@@ -59,7 +59,7 @@ class Group(Protocol):
         """Return NONE if the request may see the group's offsets."""
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE if offsets of topics that nobody uses may be deleted on request."""
+        """Return NONE if offsets of unused topics may be deleted on request."""
 
     def uses_topic(self, topic: str) -> bool:
         """Return whether members use a topic, so that its offsets are not deleted on request."""
@@ -76,7 +76,7 @@ class Group(Protocol):
         """Return the records without which the log knows nothing of the group but its offsets."""
 
     def end(self, now_ms: int) -> None:
-        """The group is gone from this coordinator. That is final; nobody waits in it any more."""
+        """Mark the group as gone; no request waits in it."""
 
     # ------------------------------------------------------------ what waits in it
 
@@ -116,23 +116,23 @@ class Group(Protocol):
         """
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
-        """Prove that the log has what the group has told its members.
+        """Check that the log has everything that members have received.
 
         Raises:
-            InvariantError: it has something else.
+            InvariantError: it does not.
         """
 
 
 @define(eq=False)
 class Deletion:
-    """A request to delete groups of one log partition, some of which others have to forget before.
+    """DeleteGroups request for one log partition, which may wait for external state.
 
     Attributes:
-        group_ids: those that can be deleted, as far as is known.
+        group_ids: groups that can be deleted so far.
         token: of the request.
-        results: what became of the others.
-        awaited: how many groups others have still to forget.
-        finish: goes on when all of them have.
+        results: the results of other groups.
+        awaited: number of groups with external state to delete.
+        finish: is called when external state is deleted.
     """
 
     group_ids: list[str]
@@ -154,7 +154,7 @@ class Deletion:
             self.finish(self)
 
     def refuse(self, error_code: ErrorCode) -> list[Reply]:
-        """Return what is said if it can't be carried out any more; nothing if that was said already."""
+        """Return the error response, or nothing if there was one."""
         if self.is_refused:
             return []
         self.is_refused = True

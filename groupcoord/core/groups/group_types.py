@@ -1,8 +1,8 @@
-"""The kinds of groups that there are, a row each: what a log partition, and the way to it, ask of a kind.
+"""Table of group types: a row of handlers for each.
 
-Nothing outside of this module and the folders of the kinds knows of which kind a group is. A kind of group more is a
-folder more beside ``classic`` and ``consumer`` with a row in :class:`GroupKinds`, the form and permissions of its
-requests in ``core/router``, and their messages in ``core/messages``.
+Only this module and the folders of the types depend on the type of a group. A new type is a folder beside ``classic``
+and ``consumer`` with a row in :class:`GroupKinds`, the checks of its requests in ``core/router``, and messages in
+``core/messages``.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ class GroupKinds:
         context.kinds.update((kind.group_class, kind) for kind in self.rows)
 
     def of_records(self, keys: Iterable[RecordKey]) -> GroupKind:
-        """Return the kind of a group of which the log has records with these keys.
+        """Return the type of a group with records of these keys.
 
-        The kinds' records don't mix but in a log that somebody has damaged; then the first row has the group. So it has
-        one of which there are offsets alone, as commits make it.
+        Types do not mix except in a damaged log; then the first row wins, as for a group with offsets only.
         """
         types = {record_type for record_type, _ in keys}
         return next((kind for kind in self.rows if not types.isdisjoint(kind.record_types)), self.rows[0])
@@ -78,7 +77,7 @@ def as_classic_group(group: Group | None) -> GroupMetadata | None:
 
 
 def as_modern_group(group: Group | None) -> ModernGroup[Any] | None:
-    """Return a group whose state is in the log for those who look into these; None if it is none."""
+    """Return a group with logged state, or None for another one."""
     return group if isinstance(group, ModernGroup) else None
 
 

@@ -1,1 +1,1 @@
-"""What Kafka's answers inherit from Java: hash codes and orders of hash maps, and the hash of a group's metadata."""
+"""Java behaviour that Kafka's responses depend on: hash codes, order of hash maps, and the metadata hash."""

@@ -1,4 +1,4 @@
-"""Java's hash codes, the order in which its hash maps are walked, its priority queue, and its blank strings."""
+"""Java's hash codes, the order of its hash maps, its priority queue, and its blank strings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def string_sort_key(text: str) -> bytes:
 def partition_for(group_id: str, partition_count: int) -> int:
     """Return the partition of ``__consumer_offsets`` that holds a group.
 
-    The absolute value of the hash, with Kafka's rule that of -2^31 it is 0, modulo the number of partitions.
+    It is the absolute value of the hash (0 for -2^31, as in Kafka) modulo the number of partitions.
 
     >>> partition_for("my-group", 50)
     12
@@ -90,10 +90,10 @@ def uuid_sort_key(value: UUID) -> tuple[int, int]:
 
 
 class HashTable(Generic[KeyT]):
-    """Keys in the order in which a Java ``HashMap`` or ``HashSet`` is walked, while keys come and go.
+    """Keys in the order of a Java ``HashMap`` or ``HashSet``, while keys come and go.
 
-    The table doubles when it is three quarters full, and never shrinks. Inside a bucket the order of insertion stays:
-    that Java turns a bucket of more than eight keys into a tree is left out.
+    The table doubles when it is three quarters full, and never shrinks. Buckets keep insertion order; Java's trees of
+    more than eight keys are not reproduced.
     """
 
     __slots__ = ("_buckets", "_first_place", "_full", "_hash_of", "_next_place", "_places")
@@ -116,7 +116,7 @@ class HashTable(Generic[KeyT]):
                 self._grow()
 
     def compute_if_absent(self, key: KeyT) -> None:
-        """Insert a key as ``computeIfAbsent`` does: at the beginning of its bucket, and room is made before, not after.
+        """Insert a key as ``computeIfAbsent`` does: first in its bucket, after the table has grown.
 
         So the table holds one key more before it doubles.
         """
@@ -145,7 +145,7 @@ class HashTable(Generic[KeyT]):
         return iter(self.in_order())
 
     def in_order(self) -> list[KeyT]:
-        """Return the keys in the order in which Java walks them."""
+        """Return the keys in Java's order."""
         hash_of, mask, places = self._hash_of, self._buckets - 1, self._places
         if len(places) < 2:
             return [*places]
@@ -173,21 +173,21 @@ def buckets_of_copy(size: int) -> int:
 
 
 def hash_map_size(size: int) -> int:
-    """Return the initial capacity with which Kafka's assignors make a map or set for so many keys."""
+    """Return the initial capacity of a map or set for this number of keys in Kafka's assignors."""
     return int((size + 1) / 0.75 + 1)
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Return distinct ``keys`` in the order in which a Java ``HashMap`` that got them in this order is walked.
+    """Return distinct keys in the order of a Java ``HashMap`` that they were put into in this order.
 
-    Kafka breaks a tie of the protocol vote this way, and its assignors walk members this way.
+    Kafka breaks ties of the protocol vote by it, and its assignors walk members in it.
     """
     distinct = list(dict.fromkeys(keys))
     return distinct if len(distinct) < 2 else HashTable(string_hash, distinct).in_order()
 
 
 def scala_map_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], buckets: int = 16) -> list[KeyT]:
-    """Return distinct keys in the order of a Scala 2.13 ``mutable.HashMap`` that began with so many buckets.
+    """Return distinct keys in the order of a Scala 2.13 ``mutable.HashMap`` with this initial number of buckets.
 
     The table doubles before it is three quarters full. A bucket is sorted by hash code.
     """
@@ -244,15 +244,15 @@ def _improved(hash_code: int) -> int:
 
 
 def hash_bucket(hash_code: int, buckets: int) -> int:
-    """Return the bucket of a ``HashMap`` with this many, a power of two, in which a key with this hash lies."""
+    """Return the bucket of a hash code in a ``HashMap`` with a power of two of them."""
     return _spread(hash_code) & (buckets - 1)
 
 
 def timeline_map_order(keys: Iterable[str]) -> list[str]:
-    """Return distinct ``keys`` in the order in which Kafka's ``TimelineHashMap`` that got them in this order is walked.
+    """Return distinct keys in the order of Kafka's ``TimelineHashMap`` that they were put into in this order.
 
-    Its table begins with 2 slots and doubles when there are more than four keys for three of them. A slot is the upper
-    bits of the hash code times 2^64 divided by the golden ratio. Inside a slot the last comes first.
+    Its table begins with 2 slots and doubles above four keys for three slots. A slot is the upper bits of the hash code
+    times 2^64 divided by the golden ratio. Inside a slot the last key comes first.
     """
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:

@@ -1,6 +1,6 @@
-"""XXH3, the hash with which Kafka tells whether the topics of a group have changed: 64 bits, default secret, no seed.
+"""XXH3 with 64 bits, default secret and no seed: the hash by which Kafka detects changed topics of a group.
 
-Source: the specification of xxHash, which XXH3 is part of.
+Source: the specification of xxHash.
 """
 
 from __future__ import annotations

@@ -43,14 +43,13 @@ _TRANSLATION = {
 def for_client(error_code: ErrorCode) -> ErrorCode:
     """Return the error that clients of Kafka 4 see for a failed append.
 
-    Retriable trouble of the log becomes retriable trouble of the coordinator (KAFKA-3590); what is not in the table
-    stays as it is.
+    Retriable errors of the log become retriable errors of the coordinator (KAFKA-3590); others stay as they are.
     """
     return _TRANSLATION.get(error_code, error_code)
 
 
 _OF_THE_GROUP = (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-"""What a group says of a partition of a commit; all else was found before."""
+"""Partition errors of a commit that come from the group, not from earlier checks."""
 
 _OF_THE_COORDINATOR = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -62,7 +61,7 @@ _OF_THE_COORDINATOR = (
 def for_transaction_coordinator(error_code: ErrorCode) -> ErrorCode:
     """Return the error that a transaction coordinator sees for a marker that was not written.
 
-    It knows partitions and their leaders, not group coordinators; the log's own trouble is passed on as it is.
+    It handles errors of partitions and leaders, so errors of the log stay as they are.
     """
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _OF_THE_COORDINATOR else error_code
 
@@ -102,7 +101,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
 
 
 def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
-    """Return what becomes of a topic's partitions: an error stays that one has got before its group was asked."""
+    """Return a topic's results after a failed append; errors of earlier checks stay."""
     results = partition_results(topic.partitions)
     if results.error_codes is None:
         return topic._replace(partitions=refused_partitions(results.partition_indexes, error_code))
@@ -111,10 +110,9 @@ def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
 
 
 class AppendTimeouts:
-    """The deadlines of appends that the log store did not answer at once, of one context.
+    """Deadlines of unanswered appends of one log partition.
 
-    A store that answers at once costs nothing here, and any other one number for each append: the one timer stands
-    for the oldest, and what was answered since is passed over when it fires.
+    One timer stands for the oldest append; appends answered meanwhile are skipped when it fires.
 
     Attributes:
         timer: fires when an append may be overdue.
@@ -130,7 +128,7 @@ class AppendTimeouts:
         self._deadlines: deque[tuple[int, int]] = deque()
 
     def begin(self, number: int, now_ms: int) -> None:
-        """An append has been handed to the log store, whose answer comes later."""
+        """Add an append that the log store answers later."""
         self._drop_answered()
         deadline_ms = now_ms + self._context.config.offsets_commit_timeout_ms
         self._deadlines.append((number, deadline_ms))

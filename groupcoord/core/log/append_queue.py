@@ -25,21 +25,21 @@ class Appended(Protocol):
 A = TypeVar("A", bound=Appended)
 
 AppendResult = int | LogStoreError
-"""What the log store says of an append: where its first record lies, or why it isn't in the log."""
+"""Result of an append: the offset of its first record, or the error."""
 
 
 class AppendQueue(Generic[A]):
-    """Numbers appends, and keeps them in order until they are answered.
+    """Numbered appends in flight, in order.
 
-    A log store may refuse an append while earlier ones are unanswered. The core takes answers in the order of appends
-    alone, so such a refusal waits: until its turn the append is in flight like any other (who waits for it can be told
-    that it takes too long, what follows it goes to the store), and then it is as though the store had refused it now.
+    A log store may refuse an append while earlier ones are unanswered. Its refusal then waits for its turn, and the
+    append stays in flight: it can time out, and later ones go to the store. So answers are handled in the order of
+    appends.
 
     Attributes:
         in_flight: unanswered appends, oldest first.
-        next_log_offset: every later record lies at or after it.
-        next_number: of the next append.
-        refusals: number → why the store has refused an append that is in flight, as long as that waits for its turn.
+        next_log_offset: minimum offset of later records.
+        next_number: number of the next append.
+        refusals: number → error of a refused append that waits for its turn.
     """
 
     NOT_STATE = ("_partition",)
@@ -61,13 +61,12 @@ class AppendQueue(Generic[A]):
         return True
 
     def in_turn(self, number: int, answer: AppendResult) -> list[tuple[int, AppendResult]]:
-        """Return what an answer of the log store comes to where refusals wait: what is to be said of which append.
+        """Return the results in turn that an answer leads to, where refusals wait.
 
-        What stands for all earlier appends doesn't stand for those that were refused. When these and the one that is
-        answered have had their turn, it is that of refusals right behind it.
+        A cumulative acknowledgement does not cover refused appends. Refusals right behind the answered append follow.
 
         Raises:
-            StoreContractError: this append has been refused.
+            StoreContractError: this append was refused before.
         """
         if number in self.refusals:
             raise StoreContractError(f"log partition {self._partition}: append {number} is answered twice")
@@ -84,9 +83,10 @@ class AppendQueue(Generic[A]):
         return told
 
     def answered(self, number: int, base_offset: int) -> tuple[list[A], int]:
-        """Return every append up to ``number``, whose first record lies at ``base_offset``, and where the first lies.
+        """Return every append up to ``number``, whose first record is at ``base_offset``, and the offset of the first
+        record.
 
-        They are in flight until each is taken out. Nothing for a late answer to an append from before the last load.
+        They stay in flight. Empty for a late answer to an append from before the last load.
 
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
@@ -119,7 +119,7 @@ class AppendQueue(Generic[A]):
         return self.in_flight.popleft()
 
     def check(self) -> None:
-        """Prove that appends in flight are in order, and that those whose refusals wait have others before them.
+        """Check that appends are in order, and that waiting refusals have earlier appends.
 
         Raises:
             InvariantError: they are not, or have none.
@@ -129,10 +129,10 @@ class AppendQueue(Generic[A]):
             raise InvariantError(f"appends {numbers} are in flight, refusals wait for {list(self.refusals)}")
 
     def check_loaded(self, log_offset: int) -> None:
-        """Check that a record which a load finds lies behind those that came earlier.
+        """Check that the offset of a loaded record increases.
 
         Raises:
-            StoreContractError: it doesn't.
+            StoreContractError: it does not.
         """
         if log_offset < self.next_log_offset:
             raise StoreContractError(
@@ -141,12 +141,12 @@ class AppendQueue(Generic[A]):
 
 
 class PartitionWriter(AppendQueue[Append]):
-    """Numbers appends, keeps them in order until they are answered, and applies what became durable.
+    """Append queue of a log partition that applies durable appends to hard state.
 
     Attributes:
-        hard: what the log says.
-        last_durable: the number of the newest append that is durable.
-        unseen: append number → groups that were made after the append before it, and that readers don't see yet.
+        hard: the hard state.
+        last_durable: number of the last durable append.
+        unseen: append number → groups added since the append before, which readers don't see yet.
     """
 
     NOT_STATE = ("_pending",)  # of the offsets
@@ -171,7 +171,7 @@ class PartitionWriter(AppendQueue[Append]):
         return append
 
     def acknowledge(self, number: int, base_offset: int) -> list[Append]:
-        """Apply every append up to ``number``, whose first record lies at ``base_offset``.
+        """Apply and return every append up to ``number``, whose first record is at ``base_offset``.
 
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.

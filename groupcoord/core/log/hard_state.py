@@ -1,4 +1,4 @@
-"""What a restart would know: a fold over the records of one log partition."""
+"""Hard state: the fold of the records of one log partition."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class HardState:
         _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
 
     def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
-        """Take over the records of one append, found from ``log_offset`` on.
+        """Apply the records of one append from ``log_offset`` on.
 
-        Tombstones of a group's offsets that follow each other are taken together, as a deletion has very many.
+        Adjacent tombstones of a group's offsets are applied together, because deletions have very many.
         """
         tombstones: list[OffsetTombstone] = []
         for place, record in enumerate(records):
@@ -75,7 +75,7 @@ class HardState:
         self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
 
     def _forget(self, tombstone: GroupTombstone, log_offset: int) -> None:
-        """Take a group's tombstone over; without any record left, nobody knows the group any more."""
+        """Apply a group's tombstone; without records left the group is gone."""
         records = self.groups.get(tombstone.group_id)
         if records is not None:
             records.pop(tombstone.key, None)
@@ -125,4 +125,4 @@ _APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
     TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
     OpaqueRecord: lambda hard, record, log_offset: None,
 }
-"""What is done with a record that isn't a group's, by its type; those of groups are remembered."""
+"""Effects of records other than a group's, by type."""

@@ -1,18 +1,18 @@
-"""Which record of a group is which: of the records with the same key, the last one counts."""
+"""Keys of group records: the last record with a key counts."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 RecordKey = tuple[int, str]
-"""The type of a group's record, and what its key names besides the group: nothing, a member, or a regular expression.
+"""Record type, and the member or regular expression in the key, or "".
 
-Each class of records has it as ``key``; the classes whose keys name something make it with ``key_of`` as well, for a
-tombstone."""
+Record classes have it as ``key``, and ``key_of`` for tombstones where the key names something.
+"""
 
 
 class MemberRecord:
-    """A record whose key names a member: each class says its type in the log."""
+    """Record whose key names a member; each class has its type."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""What is durable: the records of ``__consumer_offsets`` as values, without their bytes.
+"""Records of ``__consumer_offsets`` as values.
 
-Hard state is a fold over these and nothing else (see :mod:`groupcoord.core.partition`). Treat them as immutable;
-they are not frozen because a commit makes one for each partition. Sources: Kafka's ``OffsetCommitKey/Value`` and
-``GroupMetadataKey/Value`` schemas, KIP-98 for the transaction markers.
+Hard state is the fold over them. Treat them as immutable; those of offsets are not frozen, because a commit makes one
+for each partition. Sources: Kafka's ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for
+markers.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""The topic whose partitions are the coordinators' logs."""
+"""Topic with the logs of group coordinators."""
 
 ZERO_UUID = UUID(int=0)
 NO_PRODUCER_ID = -1
@@ -138,12 +138,11 @@ NO_TIMESTAMP = -1
 
 @define(unsafe_hash=True)
 class OffsetCommitRecord:
-    """A committed offset of one partition (record type 1).
+    """Committed offset of one partition (record type 1).
 
-    With a ``producer_id`` it is part of a transaction (KIP-98): invisible until that producer's marker commits it.
-    ``value_version`` is the version of the value as it stands in a log; None: the one that Kafka 4.4 would write.
-    ``key_version`` is 0 for the keys of brokers before 0.9. ``raw_value`` is the value's bytes if the fields alone
-    would give others: it has tagged fields that this library does not know.
+    With a ``producer_id`` it belongs to a transaction (KIP-98), invisible until the producer's marker commits it.
+    ``value_version`` is the version in a log; None: that of Kafka 4.4. ``key_version`` is 0 for brokers before 0.9.
+    ``raw_value`` holds the original bytes of a value with unknown tagged fields.
     """
 
     group_id: str
@@ -163,7 +162,7 @@ class OffsetCommitRecord:
 
 
 class RecordForm(NamedTuple):
-    """How a committed offset stands in a log, if not as Kafka 4.4 would write it; see :class:`OffsetCommitRecord`."""
+    """Encoding of a committed offset that differs from Kafka 4.4's; see :class:`OffsetCommitRecord`."""
 
     value_version: int | None = None
     key_version: int = 1
@@ -174,7 +173,7 @@ _USUAL_FORM = RecordForm()
 
 
 class CommitKind(NamedTuple):
-    """What the offsets of one topic of a commit have in common; see :class:`OffsetCommitRecord`."""
+    """Common fields of the offsets of one topic of a commit; see :class:`OffsetCommitRecord`."""
 
     group_id: str
     topic: str
@@ -190,7 +189,7 @@ make_commit_kind = maker(CommitKind)
 
 
 class CommittedTopic(NamedTuple):
-    """What a commit writes of one topic: at least one offset."""
+    """Offsets of one topic of a commit; at least one."""
 
     kind: CommitKind
     columns: OffsetColumns
@@ -333,7 +332,7 @@ class TransactionMarker:
 
 @define(unsafe_hash=True)
 class OpaqueRecord:
-    """A record of a type or version that the coordinator does not know: kept as it is, never interpreted.
+    """Record of an unknown type or version, kept as it is.
 
     Producer and ``is_control`` are those of its batch.
     """

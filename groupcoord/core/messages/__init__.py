@@ -1,11 +1,11 @@
 """Requests and responses of the coordinator as values: no bytes, no versions.
 
-A field has the meaning of its newest version in Kafka 4.4; what an older request version lacks is the field's
-default, and what an older version does differently is a named flag. Times are milliseconds. Names are Kafka's.
-What is listed here is public, as :mod:`groupcoord.messages`.
+A field has the meaning of its newest version in Kafka 4.4. Fields that an older version lacks have their default;
+different behaviour of older versions is a named flag. Times are milliseconds. Names are Kafka's. The names here are
+public as :mod:`groupcoord.messages`.
 
-Messages are values: nobody changes one that was sent. Those answers that are made for nearly every request are not
-frozen all the same, since that takes as long again as to make one; they are hashed by their fields like the others.
+Do not change a message that was sent. The most frequent responses are not frozen, because that doubles the time to make
+one.
 """
 
 from groupcoord.core.messages.administration import *
@@ -44,7 +44,7 @@ Response = (
     | AlterShareGroupOffsetsResponse
     | DeleteShareGroupOffsetsResponse
 )
-"""Whatever a coordinator answers."""
+"""Response of a coordinator."""
 
 __all__ = [
     "AUTHORIZED_OPERATIONS_OMITTED",

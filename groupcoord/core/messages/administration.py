@@ -39,7 +39,7 @@ class DescribedGroup(NamedTuple):
 
 @frozen
 class DescribeGroupsResponse:
-    """One entry for each group asked for."""
+    """Descriptions of the requested groups."""
 
     groups: tuple[DescribedGroup, ...]
 
@@ -84,7 +84,7 @@ class ListGroups(Request[ListGroupsResponse]):
 
 
 class DeletedGroup(NamedTuple):
-    """What became of one group; a name sent twice is answered once."""
+    """Result of deleting one group; repeated names have one result."""
 
     group_id: str
     error_code: ErrorCode
@@ -108,7 +108,7 @@ class DeleteGroups(Request[DeleteGroupsResponse]):
 
 
 class CoordinatorType(IntEnum):
-    """What a :class:`FindCoordinator` key names."""
+    """Type of a :class:`FindCoordinator` key."""
 
     GROUP = 0
     TRANSACTION = 1

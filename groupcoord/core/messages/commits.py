@@ -23,7 +23,7 @@ from groupcoord.errors import ErrorCode
 class OffsetToCommit:
     """One partition of an :class:`OffsetCommit`."""
 
-    # A host's own requests are checked here; those from the wire hold columns and never become this class.
+    # Requests of an embedding program are checked here; those from the wire are columns.
     partition_index: int = field(validator=instance_of(int))
     committed_offset: int = field(validator=instance_of(int))
     committed_leader_epoch: int = field(default=-1, validator=instance_of(int))
@@ -44,8 +44,7 @@ def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:
 class TopicToCommit:
     """One topic of a commit: by name, or (``name`` None, request version 10) by topic id.
 
-    It is made of ``partitions``, a sequence of :class:`OffsetToCommit`, and keeps them as columns. Metadata of None are
-    the same as "".
+    It takes a sequence of :class:`OffsetToCommit` and keeps them as columns. Metadata of None equals "".
     """
 
     name: str | None
@@ -71,14 +70,14 @@ class TopicToCommit:
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition of a commit or a deletion."""
+    """Result of one partition of a commit or a deletion."""
 
     partition_index: int
     error_code: ErrorCode
 
 
 class PartitionResults(Rows[PartitionResult]):
-    """What became of the partitions of one topic, as columns.
+    """Results of the partitions of one topic, as columns.
 
     Attributes:
         partition_indexes: the partitions, in the request's order.
@@ -112,7 +111,7 @@ def refused_partitions(partition_indexes: tuple[int, ...], error_code: ErrorCode
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic of a commit or a deletion; named as the request named it."""
+    """Result of one topic of a commit or a deletion, under the name of the request."""
 
     name: str | None
     topic_id: UUID

@@ -1,1 +1,1 @@
-"""What all kinds of groups have in common whose state is in the log: members, epochs, targets, one write in flight."""
+"""Base of groups with logged state: members, epochs, targets, one write in flight."""

@@ -18,22 +18,19 @@ from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_orde
 from groupcoord.errors import GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]
-"""Partitions by topic id, in the order in which a record has them. Only that of share groups has empty topics."""
+"""Partitions by topic id, in the order of a record. Only share groups have empty topics."""
 
 GroupAssignment = Mapping[str, Partitions]
 """Partitions by member id. A member that is left out has none."""
 
 
 class PartitionAssignorError(GroupcoordError):
-    """An assignor can't make an assignment. The request that asked for it fails, and nothing is written.
-
-    Kafka's name for it is ``PartitionAssignorException``.
-    """
+    """No assignment is possible: the request fails, and nothing is written (Kafka's ``PartitionAssignorException``)."""
 
 
 @plain_members
 class SubscriptionType(Enum):
-    """Whether all members of a group subscribe to the same topics."""
+    """Whether all members of a group subscribe to the same topics (Kafka's name)."""
 
     HOMOGENEOUS = "homogeneous"
     HETEROGENEOUS = "heterogeneous"
@@ -45,11 +42,11 @@ class MemberSpec:
     """One member as an assignor sees it.
 
     Attributes:
-        topic_ids: the topics that it subscribes to, by name or by regular expression, as far as they exist; each once,
-            in an order that is the same after a restart.
-        assigned: its last target assignment. It may hold topics that the member doesn't subscribe to any more.
+        topic_ids: the existing topics that it subscribes to, by name or expression, once each, in an order that a
+            restart does not change.
+        assigned: its last target assignment, maybe with topics that it no longer subscribes to.
         instance_id: of a static member.
-        rack_id: where it is, if it says so.
+        rack_id: the member's rack, or None.
     """
 
     topic_ids: tuple[UUID, ...]
@@ -64,13 +61,12 @@ class GroupSpec:
     """One group as an assignor sees it.
 
     Attributes:
-        members: by member id. How the mapping was made says nothing.
+        members: by member id; the order of the mapping is irrelevant.
         subscription_type: whether the topics of all members are the same.
         topics: at least all topics that members subscribe to, by id.
-        visiting_order: the member ids in the order in which Kafka's hash maps hand them to an assignor. Like a sorted
-            list it doesn't change in a restart.
-        assignable: the partitions by topic that may be given to members: in a share group those that it has begun to
-            read, which is prepared first; None: all.
+        visiting_order: the member ids in the order in which Kafka's hash maps pass them to an assignor, which a restart
+            does not change.
+        assignable: the partitions by topic that may be assigned, in a share group the initialized ones; None: all.
     """
 
     members: Mapping[str, MemberSpec]
@@ -104,13 +100,13 @@ class GroupSpec:
 
 
 class Assignor(Protocol):
-    """A way to divide partitions among the members of a consumer group.
+    """Assignor of a consumer group.
 
-    It is a function of what it is given: it keeps nothing, and neither chance nor the order in which a set or a mapping
-    was filled shows in its answer, so that a restart makes no difference.
+    It must be a pure function: neither randomness nor the order of a set or mapping may affect the result, so that a
+    restart makes no difference.
 
     Attributes:
-        name: under which members ask for it, and administrators see it.
+        name: the name that members select and administrators see.
     """
 
     @property
@@ -128,13 +124,13 @@ class Assignor(Protocol):
 
 
 class Subscriber(Protocol):
-    """What a member has told of itself, as far as assignments depend on it: its record of type 5 has all of it.
+    """Fields of a member's metadata record that assignments depend on.
 
     Attributes:
         instance_id: of a static member.
-        rack_id: where it is, if it says so.
-        subscribed_topic_names: the topics that it names, be there such topics or not.
-        subscribed_topic_regex: its regular expression; None or empty if it has none.
+        rack_id: the member's rack, or None.
+        subscribed_topic_names: the topics that it names, whether they exist or not.
+        subscribed_topic_regex: its regular expression; None or empty without one.
     """
 
     @property
@@ -153,15 +149,14 @@ class Subscriber(Protocol):
 def subscription_type(
     member_count: int, by_name: Mapping[str, int], by_expression: Mapping[str, int]
 ) -> SubscriptionType:
-    """Tell whether all members of a group subscribe to the same topics, as Kafka tells it: from numbers alone.
+    """Return whether all members of a group subscribe to the same topics, from counts alone as in Kafka.
+
+    HOMOGENEOUS if all name the same topics and use no expression, or all use the same expression and name no topic.
 
     Args:
         member_count: how many members there are.
-        by_name: how many members give each name of a topic, be there such a topic or not.
-        by_expression: how many members give each regular expression, resolved or not.
-
-    Returns:
-        HOMOGENEOUS if all give the same names and none an expression, or all the same expression and none a name.
+        by_name: by topic name, existing or not, the number of members that name it.
+        by_expression: by regular expression, resolved or not, the number of members that use it.
     """
     if by_name and by_expression:
         return SubscriptionType.HETEROGENEOUS
@@ -182,27 +177,25 @@ def changed_targets(
     topics: Mapping[str, Topic],
     assignable: Mapping[UUID, Collection[int]] | None = None,
 ) -> dict[str, Partitions]:
-    """Return the new targets of those members whose target changes, in the order in which Kafka writes them.
+    """Return the new targets of the members whose target changes, in the order in which Kafka writes them.
 
-    A member that had no target gets one even if it is empty. A static member that takes the place of another one takes
-    over its target: then ``members`` has only the new one, and ``targets`` has the old one's target under the new id.
+    A member without a target gets one even if it is empty. A static member that replaces another takes over its target:
+    ``members`` holds only the new id, and ``targets`` the old target under the new id.
 
     Args:
         assignor: the group's.
-        members: all members by id, as they are after the request that brings this about.
-        arrivals: the ids of all members but the newcomer, in the order in which they came into the group. Where ids
-            have much the same hash this decides who is served first. Where that order isn't known, sorted ids do.
-        newcomer_id: the member that this request has brought into the group, be it new or in another's place; None if
-            there is none.
-        targets: the targets so far, by member id. Members that are not in the group have none.
-        subscriptions: whether all members subscribe to the same topics. Kafka looks when it looks at the topics too; if
-            this request did not make it do so, it is what was known before.
-        resolved: the names of topics that regular expressions stand for.
-        topics: the topics of the cluster by name; at least those of these names that exist.
-        assignable: the partitions by topic that may be given to members; None: all.
+        members: all members by id, after the request.
+        arrivals: the ids of all members but the newcomer, in the order of their arrival, which decides where hashes
+            collide; sorted if the order is unknown.
+        newcomer_id: the member that this request adds or puts into another's place, or None.
+        targets: the targets so far, by member id.
+        subscriptions: the subscription type, as of the last look at the topics: Kafka updates both together.
+        resolved: topic names by regular expression.
+        topics: at least the existing topics of these names.
+        assignable: the partitions by topic that may be assigned; None: all.
 
     Raises:
-        PartitionAssignorError: the assignor finds no assignment. Then nothing changes.
+        PartitionAssignorError: the assignor finds no assignment, and nothing changes.
     """
     # Kafka fills the map that the assignor gets from the group's own, and at last with who has just come.
     known = timeline_map_order(arrivals)

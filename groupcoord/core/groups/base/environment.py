@@ -29,10 +29,7 @@ _VERSION = b"\x00"
 
 
 def topic_hash(topic: Topic) -> int:
-    """Return the hash of a topic: of its id, its name, its partitions and their racks; a signed number of 64 bits.
-
-    It changes only when the topic does, and costs time in proportion to the partitions: worth keeping.
-    """
+    """Return a signed 64-bit hash of a topic's id, name, partitions and racks. Its cost grows with the partitions."""
     parts = [_VERSION, topic.topic_id.bytes[7::-1], topic.topic_id.bytes[:7:-1], _string(topic.name)]
     parts.append(_INT.pack(topic.partition_count))
     for partition in range(topic.partition_count):
@@ -72,7 +69,7 @@ class KnownTopics:
 
     resolver: TopicResolver
     version: int = 0
-    _known: dict[str, Topic] = field(factory=dict)  # as they were when somebody last looked
+    _known: dict[str, Topic] = field(factory=dict)  # as of the last look
     _hashes: dict[str, tuple[Topic, int]] = field(factory=dict)
 
     def topic_id(self, name: str) -> UUID | None:
@@ -119,12 +116,12 @@ class RefusedError(Exception):
 
 
 class MemberSettings(Protocol):
-    """What holds for the members of a group, as far as all kinds have it. A value, equal to one that says the same.
+    """Settings of a group's members that all types have.
 
     Attributes:
-        session_timeout_ms: after how long a member that is silent is put out.
-        heartbeat_interval_ms: how often members are told to send a heartbeat.
-        assignment_interval_ms: the least time between two assignments.
+        session_timeout_ms: time after which a silent member is removed.
+        heartbeat_interval_ms: interval of heartbeats, in responses.
+        assignment_interval_ms: minimum time between two assignments.
     """
 
     @property
@@ -143,14 +140,14 @@ AssignorT = TypeVar("AssignorT")
 
 @define(eq=False)
 class GroupEnvironment(Generic[SettingsT, AssignorT]):
-    """The surroundings of all groups of one kind of one coordinator.
+    """Dependencies of all groups of one type of one coordinator.
 
     Attributes:
         config: settings of the broker.
         topics: the topics of the cluster.
         assignors: by name; the first is the default.
-        settings_of: says what holds for the members of a group, by its id. It is called at each heartbeat.
-        default_assignor: that of a group whose members ask for none.
+        settings_of: returns the settings of a group by its id; called for each heartbeat.
+        default_assignor: the assignor of a group whose members select none.
     """
 
     NOT_STATE = ("assignors", "default_assignor")
@@ -169,10 +166,10 @@ class GroupEnvironment(Generic[SettingsT, AssignorT]):
         return self.settings_of(group_id).assignment_interval_ms
 
     def assignor(self, name: str) -> AssignorT:
-        """Return an assignor by the name under which members ask for it.
+        """Return an assignor by the name that members select.
 
         Raises:
-            PartitionAssignorError: there is none any more, and members asked for it before the last restart.
+            PartitionAssignorError: the assignor of a loaded group is no longer configured.
         """
         assignor = self.assignors.get(name)
         if assignor is None:

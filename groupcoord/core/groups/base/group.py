@@ -1,4 +1,4 @@
-"""Group whose state is in the log: durable state, soft state, offset commits, and the timers of its members.
+"""Groups with logged state: durable state, soft state, offset commits, and timers of members.
 
 A member has a session timer from its first durable record on, and a revocation timer from the record on that takes
 partitions or tasks from it.
@@ -63,33 +63,33 @@ class SteadyHeartbeat:
 
 
 class ModernGroup(ABC, Generic[StateT]):
-    """One group of one log partition. Each kind names its class of state, and the kinds of its members' timers.
+    """One group of one log partition. Each type names its class of state, and the types of its members' timers.
 
     Attributes:
         group_id: its id.
         first_append: readers see the group when the append with this number or a later one is durable.
-        state: what the log says of it.
-        writing: what is on its way to the log; None if nothing is. Nothing else is written for the group meanwhile.
-        writes: how often something was written for the group, since it was made or loaded.
+        state: the durable state.
+        writing: the draft in flight, or None. Nothing else is written for the group meanwhile.
+        writes: number of writes since the group was created or loaded.
         steady: member id → its last heartbeat, if that changed nothing.
-        waiting: requests that may have to write, in their order: they wait until the log has answered.
-        is_topics_look_due: the subscribed topics have to be looked at by the next heartbeat: they may have changed.
-        answers: what the host has found out for the group meanwhile.
-        overdue: timers that have fired meanwhile.
-        fencing: timers that have fired, and whose consequence is on its way to the log.
-        revoking_epochs: member id → its epoch when it was last told to give something back.
+        waiting: requests that wait for the write in flight, in order.
+        is_topics_look_due: subscribed topics may have changed, so the next heartbeat compares them.
+        answers: answers of the host that wait for the write in flight.
+        overdue: timers that fired during the write in flight.
+        fencing: timers that fired and whose consequence is in flight.
+        revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
     NOT_COUNTED = ("_environment", "_partition", "_proof", "_timers", "writes")  # "_timers": the armed ones count
 
     TYPE: ClassVar[GroupType]
-    """How ListGroups names this kind (KIP-848)."""
+    """Type in ListGroups (KIP-848)."""
     STATE: ClassVar[type[Any]]
     """The class of its state."""
     SESSION: ClassVar[TimerKind]
-    """Put out a member that is silent for too long."""
+    """Timer that removes a silent member."""
     REVOCATION: ClassVar[TimerKind | None] = None
-    """Put out a member that keeps for too long what it has to give back; None if nobody has to."""
+    """Timer that removes a member that revokes too late; None for types without revocation."""
     MEMBER_TIMERS: ClassVar[tuple[TimerKind, ...]]
     """The kinds of timers that a member can have."""
 
@@ -124,7 +124,7 @@ class ModernGroup(ABC, Generic[StateT]):
     @property
     @abstractmethod
     def group_state(self) -> Enum:
-        """Where the group stands, by Kafka's names."""
+        """State of the group by Kafka's names."""
 
     @property
     @abstractmethod
@@ -142,7 +142,7 @@ class ModernGroup(ABC, Generic[StateT]):
 
     @property
     def newest_state(self) -> StateT:
-        """What the log will say if it takes what is on its way."""
+        """State including the draft in flight."""
         return self.state if self.writing is None else self.writing.state
 
     # ------------------------------------------------------------ timers
@@ -156,7 +156,7 @@ class ModernGroup(ABC, Generic[StateT]):
         return timer
 
     def known_timer(self, kind: TimerKind, member_id: str) -> Timer | None:
-        """Return the timer of this kind of a member; None if nobody ever asked for it, so that it isn't armed."""
+        """Return a member's timer of this type, or None if it was never used."""
         return self._timers.get((kind, member_id))
 
     def drop_timers(self, member_id: str) -> Iterator[Timer]:
@@ -247,15 +247,15 @@ class ModernGroup(ABC, Generic[StateT]):
         }
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
-        """Prove that the group is what its records say.
+        """Check that the group equals its records.
 
         Raises:
-            InvariantError: it isn't.
+            InvariantError: it does not.
         """
         entries = (records or {}).values()
         log_offsets = [log_offset for log_offset, _ in entries]
         if self._proof is None or self._proof[0] != log_offsets:
-            # The same places in the log hold the same records: what they say need not be worked out each time.
+            # The same log offsets hold the same records, so the fold is cached.
             self._proof = log_offsets, type(self.state).of(self.group_id, [record for _, record in entries])
         if self._proof[1].facts() != self.state.facts():
             raise InvariantError(f"group {self.group_id!r} differs from its records")
@@ -279,7 +279,7 @@ def described_partitions(
 
 
 class CommittingGroup(ModernGroup[StateT]):
-    """See :class:`~groupcoord.core.groups.base.group.ModernGroup`."""
+    """Group with logged state whose members commit offsets: of consumers or of Kafka Streams."""
 
     def uses_classic_protocol(self, member: Any) -> bool:
         """Return whether a member speaks the classic protocol, and so has a generation."""
@@ -287,7 +287,7 @@ class CommittingGroup(ModernGroup[StateT]):
 
     @abstractmethod
     def held_since(self, member: Any, topic: TopicToCommit) -> Callable[[int], int | None]:
-        """Return what tells since which epoch a member has a partition of a topic; None if it doesn't have it."""
+        """Return a function from a partition of a topic to the epoch since which a member has it, or None."""
 
     def _stale(self, member: Any) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION if self.uses_classic_protocol(member) else ErrorCode.STALE_MEMBER_EPOCH
@@ -352,12 +352,12 @@ class CommittingGroup(ModernGroup[StateT]):
         return ErrorCode.NONE
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the moment of the commit; None for topics that members use, whose offsets don't expire."""
+        """Return the time of the commit, or None for topics in use, whose offsets do not expire."""
         return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
 
 
 FENCING_RETRY_MS = 500
-"""After so long a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
+"""Delay until a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
 
@@ -393,7 +393,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
                         self._timers.cancel(timer)
 
     def follow_assignment(self, group: GroupT, member: MemberT, now_ms: int) -> None:
-        """Set the timer of what a member has to give back, for kinds in which members have to."""
+        """Set the revocation timer of a member, for types with revocation."""
 
     def await_revocation(self, group: GroupT, member: MemberT, timeout_ms: int, now_ms: int) -> None:
         """A member has to give something back."""
@@ -414,7 +414,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def retry_fencing(self, group: GroupT, now_ms: int) -> None:
-        """Whom the log has kept from being removed goes later, unless a sign of life has come."""
+        """Rearm the timers of members whose removal failed, unless a heartbeat has rearmed them."""
         fencing, group.fencing = group.fencing, []
         for key in fencing:
             timer = group.timer(key.kind, key.member_id)

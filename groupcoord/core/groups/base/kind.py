@@ -1,7 +1,7 @@
-"""Handlers of groups whose state is in the log, for all kinds: one write in flight for each group.
+"""Handlers of groups with logged state: one write in flight for each group.
 
-An append builds only on what is durable, since the log may refuse it and take a later one. Requests that may have to
-write wait for the write in flight, and then share the next one. Requests that only read use the durable state.
+An append builds only on durable state, since the log may refuse it and accept a later one. Requests that may write wait
+for the write in flight and share the next one. Requests that only read use the durable state.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 
 RECORDS_PER_WRITE_MAX = 1_000
-"""Requests that waited share a write until it has so many records."""
+"""Waiting requests share a write up to this number of records."""
 
 STEADY_VALUES_MAX = 10_000
-"""A heartbeat that says more than this is not remembered."""
+"""A heartbeat with more values is not cached."""
 
 DraftT = TypeVar("DraftT", bound=Draft[Any])
 
@@ -67,19 +67,16 @@ class WhenDrafted(Continuation):
 
 
 class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
-    """Handlers of one kind of groups of one log partition.
-
-    A kind names its classes, fills :attr:`rules`, and overrides what is its own: :meth:`remove_members`,
-    :meth:`steady_until_ms`, :meth:`meet_no_group`, :meth:`revive`, and what else differs.
+    """Handlers of groups of one type in one log partition.
 
     Attributes:
-        rules: class of a request or of a host's answer → the function of the group, a draft and the request that writes
-            to the draft what follows. For a request it returns the response.
+        rules: by class of a request or of a host's answer, a function of group, draft and request. It writes to the
+            draft, and returns the response to a request.
     """
 
     draft_class: ClassVar[type[Any]]
     announces_assignments: ClassVar[bool] = True
-    """Whether observers see which partitions members get; tasks of streams groups have no such event."""
+    """Whether observers see assignments of members; tasks of streams groups have no such event."""
     described_class: ClassVar[Callable[..., Any]]
     """Makes the description of a group that does not exist."""
 
@@ -119,15 +116,15 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         return len(draft.records) < RECORDS_PER_WRITE_MAX
 
     def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
-        """What was drafted is durable, and the group's state: let timers follow."""
+        """Set the timers that follow from a durable draft, which is the group's state now."""
         self._timers.follow(group, draft.records, now_ms)
 
     def hold(self, draft: DraftT, token: Token, response: Response) -> None:
-        """Let an answer wait for what was drafted with it."""
+        """Hold a response until the draft is durable."""
         draft.held.append(Reply(token, response))
 
     def announce(self, draft: DraftT, now_ms: int) -> None:
-        """Tell observers what was drafted, which is durable: before and after can be compared for the last time."""
+        """Report the events of a durable draft to observers, while the state before it is still known."""
         self._context.observer.announce(draft.state.group_id, self.group_class.TYPE, draft.events, now_ms)
         if self.announces_assignments:
             self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
@@ -141,10 +138,9 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # ------------------------------------------------------------ requests that may write
 
     def repeat_heartbeat(self, request: Any, token: Token, now_ms: int) -> bool:
-        """Answer a heartbeat that is like its member's last one, which changed nothing, if nothing has changed since.
+        """Answer a heartbeat that equals its member's last one, if that changed nothing and nothing has changed since.
 
-        It is the request that a coordinator sees most, so it is asked for before anything else is looked at: what is
-        like a heartbeat that was taken has the right form, too.
+        This is the most frequent request. An equal one has passed all checks already, so this comes before them.
         """
         context = self._context
         group_id = request.group_id
@@ -227,7 +223,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         )
 
     def refuse_without_group(self, request: Any, token: Token) -> None:
-        """Tell a client that there is no group of this kind."""
+        """Fail a request with GROUP_ID_NOT_FOUND."""
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         message = why_not_found(group, group_id, self.group_class.TYPE)
@@ -236,13 +232,13 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
 
     def refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
-        """Tell a client that its request can't be granted."""
+        """Fail a request with an error."""
         self._context.effects.reply(token, request.refused(error.error_code, error.message))
 
     # ------------------------------------------------------------ writes
 
     def write(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
-        """Let the log have what was drafted, if that is anything."""
+        """Append a draft, unless it is empty."""
         if not draft.records:
             return
         if group.group_id not in self._context.groups:
@@ -252,11 +248,11 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)
 
     def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
-        """What was drafted is a fact."""
+        """Make a durable draft the group's state."""
         group: GroupT = written.group
         draft, group.writing = cast(DraftT, group.writing), None
         self.announce(draft, now_ms)  # while the state before and the one after can both be read
-        draft.state.settle()  # from here on nobody knows any more what was before
+        draft.state.settle()  # the state before is not readable from here on
         group.state = draft.state
         group.writes += 1
         group.fencing.clear()
@@ -265,7 +261,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._go_on(group, now_ms)
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """What was drafted never was."""
+        """Discard a draft that the log has refused."""
         group: GroupT = written.group
         group.writing = None
         group.is_topics_look_due = True  # what the refused heartbeat saw of the topics is lost with it
@@ -273,7 +269,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._go_on(group, now_ms)
 
     def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """The log takes too long: whoever waits for its next word is told. The write stays until that comes."""
+        """Fail the requests that wait for an overdue write, which stays in flight."""
         waiting, written.group.waiting = written.group.waiting, []
         for request, token in waiting:
             self.refuse(request, token, RefusedError(error_code))
@@ -286,7 +282,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         answers, group.answers = group.answers, []
         waiting, group.waiting = group.waiting, []
         if self._groups.get(group.group_id) is not group:
-            for request, token in waiting:  # the group never was: the first of them may make another, of any kind
+            for request, token in waiting:  # the group never existed: the first request may create another, of any type
                 self._context.handle(request, token, now_ms)
             return
         draft = self.draft_class(group.state)
@@ -317,7 +313,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # ------------------------------------------------------------ timers
 
     def _renew_waiting_session(self, group: GroupT, request: Any, now_ms: int) -> None:
-        """A member whose heartbeat has to wait for a write is alive."""
+        """Renew the session of a member whose heartbeat waits for a write."""
         if type(request) is self.heartbeat_request:
             member = group.state.members.get(request.member_id)
             if member is not None and member.member_epoch == request.member_epoch:
@@ -336,7 +332,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.write(group, draft, now_ms)
 
     def fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
-        """Remove the member whose timer has fired, unless the timer was set again or the member has moved on."""
+        """Remove the member whose timer fired, unless the timer was rearmed or the member has a newer epoch."""
         if group.timer(key.kind, key.member_id).deadline_ms is not None:
             return
         member = draft.state.members.get(key.member_id)
@@ -411,7 +407,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     @abstractmethod
     def join(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a JoinGroup whose session time-out is allowed."""
+        """Handle a JoinGroup whose session timeout is allowed."""
 
     def refuse_classic_members(self) -> dict[type, Handler]:
         """Return guest handlers for a kind without members of the classic protocol: all are UNKNOWN_MEMBER_ID."""

@@ -1,4 +1,4 @@
-"""Whom a request of a group is from: dynamic members by their ids, static ones (KIP-345) by those of their instances.
+"""Lookup of the member that sent a request: dynamic members by id, static ones (KIP-345) also by instance id.
 
 Sources: ``GroupMetadataManager`` (``getOrMaybe…Member``, ``throwIf…MemberEpochIsInvalid``) of Apache Kafka 4.4.
 """
@@ -21,7 +21,7 @@ AnyMemberT = TypeVar("AnyMemberT", bound=ModernMember, covariant=True)
 
 
 class StateOfMembers(Protocol[AnyMemberT]):
-    """What a group knows of who is in it."""
+    """Members of a group by both of their ids."""
 
     @property
     def group_id(self) -> str:
@@ -70,10 +70,10 @@ def find_static_member(state: StateOfMembers[MemberT], instance_id: str, member_
 
 
 def find_sender(state: StateOfMembers[MemberT], member_id: str, instance_id: str | None) -> MemberT:
-    """Return whom a request is from that names a member, and its instance if it is static and says so.
+    """Return the member with these ids.
 
     Raises:
-        RefusedError: it is nobody's, or not this one's.
+        RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
     if instance_id is None:
         return find_member(state, member_id)
@@ -83,8 +83,7 @@ def find_sender(state: StateOfMembers[MemberT], member_id: str, instance_id: str
 def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], bool]) -> None:
     """Check the epoch that a member sends.
 
-    One that has not learned of its last change may still send the epoch before, if it has nothing that was taken from
-    it. A member that lost its place in time joins again with epoch 0 and keeps what it has (KAFKA-19233).
+    A member that missed its last response may send the epoch before, if it owns nothing that was taken from it.
 
     Raises:
         RefusedError: FENCED_MEMBER_EPOCH.
@@ -113,10 +112,10 @@ def identify(
     lost_nothing: Callable[[MemberT], bool],
     may_be_replaced: Callable[[MemberT], bool],
 ) -> tuple[MemberT | None, bool]:
-    """Return whom a heartbeat is from, None for a new member, and whether it takes the place of that one.
+    """Return the sender of a heartbeat, None for a new member, and whether the request replaces that static member.
 
     Raises:
-        RefusedError: it is nobody's, or not this one's.
+        RefusedError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH or UNRELEASED_INSTANCE_ID.
     """
     joins = epoch == JOIN_GROUP_MEMBER_EPOCH
     if joins and instance_id is None and member_id not in state.members:
@@ -146,7 +145,7 @@ def replace_member(
     target_record: Callable[[str, str, Any], Any],
     assignment_record: Callable[[str, str, Any], Any],
 ) -> MemberT:
-    """Give a member's place to another id: what it told, target and assignment go with it, its epoch starts at 0."""
+    """Write that a member gets another id: metadata, target and assignment stay, its epoch is 0."""
     group_id = draft.state.group_id
     replacement = evolve(
         member,

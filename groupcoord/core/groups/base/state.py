@@ -1,7 +1,7 @@
-"""Durable state of a group as the fold of its records, drafts on top of it, and the copy-on-write mapping of both.
+"""Durable state of a group as the fold of its records, drafts on top of it, and their copy-on-write mapping.
 
-A state changes by records alone, one at a time, in any order that a log or its compaction can leave. So a live group
-and a loaded one have the same state.
+A state changes only by records, in any order that a log or its compaction can leave. A live group and a loaded one
+therefore have the same state.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MISSING: Any = object()
 
 
 class Overlay(MutableMapping[KeyT, ValueT]):
-    """A mapping with some changes made, which are kept apart: the mapping below stays as it is.
+    """Mapping with changes on top of another mapping, which stays as it is.
 
-    It is walked in the order in which a ``dict`` would be that was changed like this. What is made of all entries shows
-    the moment at which it was asked for. As long as this is used, nobody may change the mapping below.
+    Its order is that of a ``dict`` with the same changes. Views are snapshots. The mapping below must not change
+    meanwhile.
 
     Attributes:
         below: the mapping without the changes.
@@ -39,7 +39,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
     def __init__(self, below: MutableMapping[KeyT, ValueT]) -> None:
         self.below = below
         self._changes: dict[KeyT, ValueT] = {}
-        self._gone: set[KeyT] = set()  # keys below that were removed, also those that have come again since
+        self._gone: set[KeyT] = set()  # removed keys of the mapping below, also if they were set again
         self._length = len(below)
 
     def merge(self) -> MutableMapping[KeyT, ValueT]:
@@ -124,11 +124,11 @@ LEFT_MEMBER_EPOCH = -2
 
 @frozen
 class ModernMember:
-    """A member: what it told of itself, and where its assignment stands. Each kind says which records these are.
+    """A member of a group with logged state.
 
     Attributes:
-        metadata: its record of what it told.
-        assignment: what its record of what it has says: epochs, at the least.
+        metadata: its metadata record.
+        assignment: the value of its assignment record, with its epochs.
     """
 
     metadata: Any
@@ -142,7 +142,7 @@ class ModernMember:
 
     @property
     def member_epoch(self) -> int:
-        """Where it stands."""
+        """Epoch of the member."""
         member_epoch: int = self.assignment.member_epoch
         return member_epoch
 
@@ -157,27 +157,29 @@ TargetT = TypeVar("TargetT")
 
 
 class ModernGroupState(ABC, Generic[MemberT, TargetT]):
-    """The facts about one group. Copy it with :meth:`copy`; values inside are never changed, only replaced.
+    """Durable state of one group. Values inside are replaced, never changed.
 
-    A copy keeps its changes to what is large apart, and :meth:`settle` makes them where they belong. So a change costs
-    the same in a large group as in a small one.
+    A :meth:`copy` keeps changes of large mappings apart until :meth:`settle`, so a change costs the same in a large
+    group.
 
-    Each kind names in ``LARGE`` the mappings that are as large as the group, and that most changes leave as they are;
-    in ``APPLY`` by class of record, and in ``FORGET`` by its type in the log, what a record and its tombstone do; in
-    ``NO_FACTS`` what no record says; in ``MEMBER`` the class of its members, in ``NEW_ASSIGNMENT`` what one has that
-    nobody gave anything, and in ``RECORDS_OF_MEMBER`` the classes of records of a member, as their tombstones come. It
-    changes what is large after :meth:`_own`, and copies its own attributes in :meth:`_copy_to`.
+    Class attributes of each type:
+
+    - ``LARGE``: mappings of the size of the group, which change only after :meth:`_own`;
+    - ``APPLY`` and ``FORGET``: by class of record, and by record type, the effect of a record and of its tombstone;
+    - ``NO_FACTS``: attributes that do not follow from records;
+    - ``MEMBER`` and ``NEW_ASSIGNMENT``: class of its members, and the assignment of a new one;
+    - ``RECORDS_OF_MEMBER``: classes of a member's records, in the order of their tombstones.
 
     Attributes:
         group_id: the group.
         epoch: the group's epoch.
-        metadata_hash: stands for the subscribed topics as they were at that epoch.
-        assignment_epoch: the epoch for which the target assignment was made.
-        assignment_timestamp_ms: when that was; 0 if nobody knows.
+        metadata_hash: hash of the subscribed topics at that epoch.
+        assignment_epoch: the epoch of the target assignment.
+        assignment_timestamp_ms: time of the target assignment; 0 if unknown.
         members: member id → member.
         static_members: instance id → member id.
-        targets: member id → what it is to have in the end.
-        shared: the large ones that are another state's as well: changes to them are kept apart.
+        targets: member id → its target assignment.
+        shared: large mappings that belong to another state as well.
     """
 
     NOT_COUNTED = ("shared",)
@@ -215,7 +217,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     @classmethod
     def of(cls, group_id: str, records: Iterable[GroupRecord]) -> Self:
-        """Return what these records say, one for each key, in any order."""
+        """Return the state of these records, one for each key, in any order."""
         state = cls(group_id)
         for record in records:
             if type(record) in cls.APPLY:  # a damaged log may have those of another kind
@@ -255,7 +257,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
                 setattr(self, name, mapping)
 
     def succeed(self, base: Self) -> None:
-        """Keep the changes apart together with those of the state of which this is a copy: that one is no more."""
+        """Merge own changes with those of the state below, which is no longer used."""
         for name in self.LARGE:
             mapping, below = getattr(self, name), getattr(base, name)
             if type(below) is Overlay and type(mapping) is Overlay and mapping.below is below:
@@ -315,7 +317,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def no_metadata(self, member_id: str) -> Any:
-        """Stand in for a member's record of what it told that is not there, or not yet."""
+        """Return a placeholder for a missing metadata record."""
 
     def _target_of(self, record: Any) -> Any:
         """Return what a member is to have by its record."""
@@ -351,7 +353,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         self._reassign(before, after)
 
     def _count(self, member: MemberT, change: int) -> None:
-        """Count a member in, or out with -1, by what it told of itself."""
+        """Add a member's metadata to the counts, or remove it with -1."""
         instance_id = member.metadata.instance_id
         if instance_id is not None and change > 0:
             self._own("static_members")
@@ -367,7 +369,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def has_subscribers(self, topic: str) -> bool:
-        """Return whether anybody subscribes to a topic."""
+        """Return whether a member subscribes to a topic."""
 
     def is_target_due(self, interval_ms: int, now_ms: int) -> bool:
         """Return whether the target is out of date, and a new one not too soon after the last (KIP-1263)."""
@@ -395,11 +397,11 @@ StateT = TypeVar("StateT", bound=ModernGroupState[Any, Any])
 
 
 class DraftedEvent(NamedTuple):
-    """An event that happens when the log has what was drafted.
+    """Event of a draft, which occurs when the draft is durable.
 
     Attributes:
-        event: makes the event of the group's id, the time, and the facts.
-        facts: what else the event says.
+        event: the class of the event; its first arguments are the group's id and the time.
+        facts: the other arguments.
     """
 
     event: Callable[..., Event]
@@ -407,18 +409,17 @@ class DraftedEvent(NamedTuple):
 
 
 class Draft(ABC, Generic[StateT]):
-    """Builds on durable state, which it leaves as it is: the first write makes a copy.
+    """Uncommitted changes on top of durable state; the first write makes a copy.
 
-    Several requests share an append, one after the other: a mark is set before each, and whoever is refused is rolled
-    back to it.
+    Requests share an append one after the other. A mark is set before each; a refused one is rolled back to it.
 
     Attributes:
-        durable: what the log says.
-        base: what the group is to the request that is drafted: as it will be with all that was drafted before.
-        state: what will be when all records are.
+        durable: the durable state.
+        base: the state before the current request, with all drafted before it.
+        state: the state with all records.
         records: in the order in which they are written.
-        held: the answers that wait for them.
-        events: what observers are told when the records are durable.
+        held: the responses that wait for them.
+        events: the events that occur when they are durable.
     """
 
     NOT_COUNTED = ("events",)
@@ -433,7 +434,7 @@ class Draft(ABC, Generic[StateT]):
         self._marked = (0, 0)
 
     def mark(self) -> None:
-        """Let the next request build on what was drafted so far."""
+        """Set the mark for the next request."""
         if self.base is not self.durable and self.state is not self.base:
             self.state.succeed(self.base)
         self.base = self.state
@@ -459,7 +460,7 @@ class Draft(ABC, Generic[StateT]):
         self.records += records
 
     def tell(self, event: Callable[..., Event], *facts: Any) -> None:
-        """Let observers know of an event as soon as it is a fact."""
+        """Add an event that occurs when the draft is durable."""
         self.events.append(DraftedEvent(event, facts))
 
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:

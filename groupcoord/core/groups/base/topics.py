@@ -19,9 +19,9 @@ class Topic:
 
     Attributes:
         name: its name.
-        topic_id: its id; a topic that is made anew under the same name has another.
-        partition_count: how many partitions it has; they are numbered from 0.
-        racks: for each partition the racks of its replicas, as far as they have one; empty if none has.
+        topic_id: its id, which changes when the topic is created again.
+        partition_count: number of partitions, numbered from 0.
+        racks: for each partition the known racks of its replicas; empty without racks.
     """
 
     NEVER_CHANGES = True
@@ -35,9 +35,8 @@ class Topic:
 def subscribed_names(
     names: Collection[str], regular_expression: str | None, resolved: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """Return the names of the topics that a member subscribes to, be there such topics or not, each once.
-
-    The order is that in which Kafka walks its sets of them.
+    """Return the distinct names of the topics that a member subscribes to, in the order in which
+    Kafka walks its sets.
     """
     named = _names_in_order(names)
     matched = _names_in_order(resolved.get(regular_expression, ()) if regular_expression else ())

@@ -1,1 +1,1 @@
-"""Groups of the classic protocol, whose members assign: join, sync, heartbeat, leave, and the rebalances between."""
+"""Classic groups, whose leader assigns: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and rebalances."""

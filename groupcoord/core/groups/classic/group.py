@@ -40,20 +40,20 @@ BEFORE_ALL_APPENDS = -1
 
 
 class GroupMetadata:
-    """Soft state of a group. :meth:`to` is the only way to change its state.
+    """Soft state of a classic group. Only :meth:`to` changes its state.
 
     Attributes:
-        previous_state: the state before the current one; ``Dead`` at first. A rebalance that came from ``Empty`` is
-            the initial one, which waits for company instead of ending when all have joined (KIP-134).
-        state_timestamp_ms: when the current state was entered; None if a load could not tell.
-        pending_members: ids handed out with MEMBER_ID_REQUIRED whose join is awaited, with their timers (KIP-394).
+        previous_state: the state before the current one; ``Dead`` at first. A rebalance from ``Empty`` is the initial
+            one, which waits for more members even when all have joined (KIP-134).
+        state_timestamp_ms: time of the last transition; None if unknown after a load.
+        pending_members: ids sent with MEMBER_ID_REQUIRED whose join is awaited, with their timers (KIP-394).
         pending_sync: members of the current generation that have not synced yet.
-        waiting_joins: how many members have a parked join.
-        subscribed_topics: the topics of the last completed join phase; None if they cannot be known.
-        first_append: the number of the first append that began after the group was made: readers see the group when
-            this or a later one is durable. A group that a load brought is seen from the start.
-        new_member_added: somebody joined during the current delay of the initial rebalance, which extends it.
-        remaining_delay_ms: how much longer the initial rebalance may be extended.
+        waiting_joins: number of members with a waiting join.
+        subscribed_topics: the topics of the last completed join phase; None if unknown.
+        first_append: number of the first append after the group was created: readers see the group when this or a later
+            one is durable. A loaded group is visible at once.
+        new_member_added: a member joined during the current delay of the initial rebalance, which extends it.
+        remaining_delay_ms: remaining extension of the initial rebalance.
     """
 
     may_expire = True
@@ -145,9 +145,9 @@ class GroupMetadata:
     # ------------------------------------------------------------ members
 
     def identify(self, member_id: str, group_instance_id: str | None) -> MemberMetadata | ErrorCode:
-        """Return the member that a request speaks for, or the error that it gets.
+        """Return the member with these ids, or the error of the request.
 
-        A known member may leave its instance id out; a wrong pair of ids is fenced (KIP-345).
+        A known member may omit its instance id; a mismatch of ids is fenced (KIP-345).
         """
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
@@ -193,9 +193,9 @@ class GroupMetadata:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: MemberMetadata, member_id: str) -> None:
-        """Give a static member another id: it keeps everything, leadership included.
+        """Change the id of a static member, which keeps everything, also leadership.
 
-        The old id stays in ``pending_sync``, as in Kafka: the member is still counted as not having synced.
+        As in Kafka, the old id stays in ``pending_sync``: the member counts as not synced.
         """
         del self.members[member.member_id]
         if self.leader == member.member_id:
@@ -229,7 +229,7 @@ class GroupMetadata:
     # ------------------------------------------------------------ waiting requests
 
     def park_join(self, member: MemberMetadata, join: Parked) -> Parked | None:
-        """Let a member's join wait; return the older one that it replaces."""
+        """Set a member's waiting join; return the one that it replaces."""
         replaced, member.parked_join = member.parked_join, join
         if replaced is None:
             self.waiting_joins += 1
@@ -250,7 +250,7 @@ class GroupMetadata:
     # ------------------------------------------------------------ protocol, leader, generation
 
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
-        """Return whether somebody with this type and these protocols could share a generation with all members."""
+        """Return whether a member with this type and these protocols could share a generation with all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
@@ -259,10 +259,10 @@ class GroupMetadata:
         )
 
     def select_protocol(self) -> str | None:
-        """Return the protocol that wins the vote among those that all support, or None if there is no such one.
+        """Return the protocol with the most votes among those that all members support, or None without one.
 
-        A tie goes to the first in the order of a Java ``HashMap``, as in Kafka 4. A name counts as often as members
-        list it, so one that repeats itself can make a candidate of a name that another does not support.
+        In a tie the first in the order of a Java ``HashMap`` wins, as in Kafka 4. Names count as often as members list
+        them, so a repeated name may become a candidate that another member does not support.
         """
         size = len(self.members)
         candidates = {name for name, count in self.supported_protocols.items() if count == size}
@@ -278,7 +278,7 @@ class GroupMetadata:
         return next(name for name in hash_map_order(votes) if votes[name] == most)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member whose join waits; return False if there is none."""
+        """Make a member with a waiting join the leader, if the leader has none; return False without such a member."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.parked_join is not None:
             return True
@@ -295,7 +295,7 @@ class GroupMetadata:
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return all members as the leader sees them, in the order in which they joined."""
+        """Return all members as the leader sees them, in the order of their joins."""
         return tuple(member.joined(self.protocol_name) for member in self.members.values())
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
@@ -328,9 +328,10 @@ class GroupMetadata:
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return NONE if the request may commit: a member of this generation, or anybody while the group is empty.
+        """Return NONE if the request may commit: as a member of this generation, or by any client while the group is
+        empty.
 
-        A member that may is alive, and its session starts anew.
+        A successful check renews the member's session.
         """
         if request.generation_id < 0:
             if self.state is GroupState.EMPTY:
@@ -357,7 +358,7 @@ class GroupMetadata:
         return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        """Return NONE: everybody may see the offsets, and members are not asked for."""
+        """Return NONE: classic groups do not check members of a fetch."""
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
@@ -373,10 +374,10 @@ class GroupMetadata:
         return topic in self.subscribed_topics
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the moment from which an offset's age counts; None if it must not expire now.
+        """Return the start of an offset's retention, or None if it must not expire now (KIP-211).
 
-        That is the commit for a group that never had members and for topics that a Stable one doesn't use, and else
-        the moment at which the group fell empty (KIP-211).
+        The commit counts if the group never had members, or is Stable and does not use the topic; otherwise the time at
+        which the group became empty.
         """
         if self.protocol_type is None:
             return commit.commit_timestamp_ms
@@ -412,11 +413,11 @@ class GroupMetadata:
         self.to(GroupState.DEAD, now_ms)
 
     def take_waiting(self) -> list[Waiting]:
-        """Return no request: those that wait do so for other members, or are held by an append."""
+        """Return no request: joins and syncs wait for members or are held by an append."""
         return []
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return the refusals of every join and every sync that waits, which nobody will answer any more."""
+        """Return error responses for all waiting joins and syncs."""
         replies = []
         for member in self.members.values():
             join = self.take_join(member)
@@ -443,10 +444,9 @@ class GroupMetadata:
         return self.members.keys()
 
     def counted_size(self) -> int:
-        """Return how many members count for ``group.max.size``: those whose joins wait, or the dynamic ones.
+        """Return the number of members that count for ``group.max.size``: waiting joins or dynamic members.
 
-        A static member that has not joined again when a rebalance ends stays in the generation beside as many others
-        as may join.
+        A static member that did not rejoin stays in the generation without taking room.
         """
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return self.waiting_joins

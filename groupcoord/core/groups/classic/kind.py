@@ -73,9 +73,9 @@ class ClassicGroups(GroupKind):
         return True
 
     def load(self, group_id: str, now_ms: int) -> None:
-        """A load is over: make the group of what the log has of it.
+        """Create the group of a load from its record.
 
-        A group that is larger than ``group.max.size`` rebalances, and the first to rejoin stay (KIP-389).
+        A group above ``group.max.size`` rebalances, and the first to rejoin stay (KIP-389).
         """
         group = self.bring_to_life(group_id, now_ms)
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)

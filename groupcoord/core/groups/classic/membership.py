@@ -44,10 +44,10 @@ class StaticMembers:
         self._rebalance = rebalance
 
     def replace(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Give the member with the request's instance id a new member id, and let its join wait.
+        """Give the member with the request's instance id a new member id, and park its join.
 
-        Whoever still waits under the old id is fenced. In a Stable group whose chosen protocol stays, the new id is
-        made durable before it is answered and nobody rebalances.
+        Requests that wait under the old id are fenced. In a Stable group whose protocol stays the same, the new id is
+        written before the response, without a rebalance.
         """
         assert request.group_instance_id is not None
         member = group.members[group.static_members[request.group_instance_id]]
@@ -70,9 +70,9 @@ class StaticMembers:
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
     def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
-        """Change a member's id. Its session starts anew with the time-out that it had, as in Kafka.
+        """Change a member's id and renew its session with the old timeout, as Kafka does.
 
-        To Kafka it is another member, none of those whose first join is awaited: no session ends while its join waits.
+        Kafka treats it as a known member: its session does not end while its join waits.
         """
         old_member_id = member.member_id
         join = group.take_join(member)
@@ -95,11 +95,10 @@ class StaticMembers:
             return
         join = group.take_join(member)
         if join is None:
-            # Its join was told that the log takes too long. If it stands here all the same, a later replacement has
-            # taken too long as well and has put this id back.
+            # The join was answered after the append timeout. It is here again if a later replacement timed out as well.
             return
         if not join.supports_skip_assignment:
-            # Older clients would assign again if they believed that they lead: they are told the leader's old id.
+            # Older clients would assign again as leader, so they get the leader's old id (KIP-814).
             response = self._response(group, member, written.former.leader)
         elif group.leader == member.member_id:
             response = self._response(group, member, member.member_id, lists_members=True)
@@ -144,9 +143,9 @@ class StaticMembers:
         )
 
     def on_refusal(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
-        """As :meth:`on_failure`; if the member was replaced again and that fails, too, it is as before both.
+        """Restore the old id after a refused write, also in a later replacement that is in flight.
 
-        Otherwise it would have an id that the log has never had.
+        If that one fails too, the member must not get an id that the log never had.
         """
         self.on_failure(written, error_code, now_ms)
         for append in self._context.writer.in_flight:
@@ -160,7 +159,7 @@ class StaticMembers:
 
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long the first join of a member may wait before it is given up (KAFKA-7610); not configurable in Kafka."""
+"""Timeout of a new member's first join (KAFKA-7610); not configurable in Kafka."""
 
 _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
@@ -283,7 +282,7 @@ class ClassicMembership:
         group.add(member)
         if group.is_initial_rebalance:
             group.new_member_added = True
-        # Until the generation is formed, no session: a client whose join waits sends no heartbeats (KAFKA-7610).
+        # No session before the generation is formed: clients with a waiting join send no heartbeats (KAFKA-7610).
         self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._context.observer.member_added(group, member, now_ms)
         self._rebalance.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
@@ -302,7 +301,7 @@ class ClassicMembership:
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         replaced = group.park_join(member, Parked(token, request.supports_skip_assignment))
         if replaced is not None:
-            self._effects.reply(replaced.token, None)  # Kafka never answers a join whose place another one takes
+            self._effects.reply(replaced.token, None)  # Kafka never answers a join that another one replaces
         cause = Cause.LEADER_REJOIN if is_unchanged else Cause.METADATA_CHANGE
         self._rebalance.start_or_complete(group, Trigger(cause, member.member_id), now_ms)
 
@@ -320,7 +319,7 @@ class ClassicMembership:
         member = group.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             self._effects.reply(token, SyncGroupResponse(member))
-        # A stale generation is told apart from a rebalance under way: clients react differently (KAFKA-2557).
+        # A stale generation is an error of its own, not a rebalance: clients react differently (KAFKA-2557).
         elif request.generation_id != group.generation_id:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))
         elif _differs(request.protocol_type, group.protocol_type) or _differs(
@@ -348,7 +347,7 @@ class ClassicMembership:
     # ------------------------------------------------------------ Heartbeat
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
-        """Take a heartbeat: it renews the session, and says whether a rebalance is under way."""
+        """Renew the member's session; the response states whether a rebalance is in progress."""
         group = self._groups.get(request.group_id or "")
         if group is None:
             error_code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -391,7 +390,7 @@ class ClassicMembership:
             emptied.held.append(Reply(token, response))
 
     def _after_leave(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
-        # Kafka 4 starts a rebalance also when only an id left that never joined.
+        # Kafka 4 starts a rebalance also if only a pending id left.
         if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
             return self._rebalance.start(group, trigger, now_ms)
         return self._rebalance.complete_if_joined(group, now_ms)

@@ -1,7 +1,6 @@
-"""Rebalance of a classic group: collecting joins, forming a generation, handing out assignments, and its timers.
+"""Rebalance of a classic group: join phase, generation, assignments, and timers.
 
-:mod:`~groupcoord.core.groups.classic.membership` has the requests. Kafka's rules: KIP-134 (initial delay), KIP-345
-(static members), the pending-sync time-out (KAFKA-12890).
+Kafka's rules: KIP-134 (initial delay), KIP-345 (static members), pending-sync timeout (KAFKA-12890).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from groupcoord.errors import ErrorCode
 
 @define(eq=False)
 class WhenGroupWritten(Continuation):
-    """Says that a record of a classic group is on its way: a join made it, or a generation without members ended."""
+    """Record of a classic group in flight: of a group that a join created, or that became empty."""
 
     group: GroupMetadata
 
@@ -48,7 +47,7 @@ class WhenAssigned(WhenGroupWritten):
 
 @frozen
 class FormerMember:
-    """What a static member was before it was replaced, and who led then."""
+    """State of a static member before its replacement, and the leader at that time."""
 
     member_id: str
     leader: str
@@ -93,7 +92,7 @@ class Rebalance:
     # ------------------------------------------------------------ entering and ending the join phase
 
     def start_or_complete(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
-        """After membership changed: start a rebalance, or end the join phase under way if nobody is missing."""
+        """Start a rebalance after a change of members, or complete a join phase that all have joined."""
         if group.state in CAN_REBALANCE:
             return self.start(group, trigger, now_ms)
         return self.complete_if_joined(group, now_ms)
@@ -120,7 +119,7 @@ class Rebalance:
         return None
 
     def complete_if_joined(self, group: GroupMetadata, now_ms: int) -> Append | None:
-        """End the join phase if nobody is missing; the initial rebalance waits for its timer all the same."""
+        """Complete the join phase if all have joined, except the initial one, which waits for its timer."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined and not group.is_initial_rebalance:
             return self.complete_join(group, now_ms)
         return None
@@ -138,18 +137,18 @@ class Rebalance:
             self.complete_join(group, now_ms)
 
     def complete_join(self, group: GroupMetadata, now_ms: int) -> Append | None:
-        """Form the next generation of those who joined, or fall back to Empty.
+        """Form the next generation from the joined members, or make the group Empty.
 
-        Dynamic members that did not join are dropped; static ones stay with their old protocols (KIP-345). If only
-        such static members are left, nobody can lead: the phase is repeated until they return or expire.
+        Dynamic members without a join are removed; static ones keep their old protocols (KIP-345). If only such static
+        members are left, no one can lead, and the phase is repeated.
         """
         self._timers.cancel(group.join_timer)
         # A static member's absence is a restart until its session ends (KAFKA-8220).
         for member in [m for m in group.members.values() if not m.is_static and m.parked_join is None]:
             self.remove_member(group, member, Cause.REBALANCE_TIMEOUT, now_ms)
         if not group.elect_joined_leader() and group.members:
-            group.remaining_delay_ms = 0  # Kafka delays it no longer for newcomers, be it the initial one
-            # At least a millisecond: with a time-out of 0 it would repeat for ever while time stands still.
+            group.remaining_delay_ms = 0  # Kafka no longer extends the initial rebalance for newcomers
+            # At least a millisecond, or the timer would repeat forever at one moment.
             self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 1))
             return None
         group.generation_id += 1
@@ -158,14 +157,13 @@ class Rebalance:
             return self._fall_empty(group, now_ms)
         group.protocol_name = group.select_protocol()
         if group.protocol_name is None:
-            # A sole member that lists its only protocol twice has none that counts once. Kafka fails inside its
-            # timer here: nobody is answered, and the group stays until a leave or the new member's time-out ends
-            # it.
+            # A single member that lists its only protocol twice leaves no candidate. Kafka fails inside its timer:
+            # nothing is answered, and the group stays until a leave or the new member's timeout.
             return None
         group.subscribed_topics = group.subscriptions()
         group.to(GroupState.COMPLETING_REBALANCE, now_ms)
         self._answer_joins(group, now_ms)
-        # A member that sends heartbeats and never syncs would keep the group here for ever (KAFKA-12890).
+        # A member with heartbeats but without a sync would keep the group here forever (KAFKA-12890).
         self._timers.arm(group.sync_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
 
@@ -221,7 +219,7 @@ class Rebalance:
         self._observer.rebalance_completed(group, now_ms)
 
     def fail_assignment(self, written: WhenAssigned, error_code: ErrorCode, now_ms: int) -> None:
-        """The leader's assignments could not be written: tell the members and start over."""
+        """Fail the waiting syncs after a refused write of assignments, and start a rebalance."""
         if self._still_waits(written):
             self.reset_assignments(written.group, error_code, now_ms)
             self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)
@@ -240,7 +238,7 @@ class Rebalance:
                 self.renew_session(member, now_ms)
 
     def clear_pending_sync(self, group: GroupMetadata) -> None:
-        """Nobody's sync is awaited any more."""
+        """Stop waiting for syncs."""
         group.pending_sync.clear()
         self._timers.cancel(group.sync_timer)
 
@@ -261,7 +259,7 @@ class Rebalance:
     # ------------------------------------------------------------ sessions
 
     def renew_session(self, member: MemberMetadata, now_ms: int) -> None:
-        """Let the member's session start anew."""
+        """Restart the session timer of a member."""
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
 
     def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
@@ -284,9 +282,9 @@ class Rebalance:
             self.complete_join(group, now_ms)
 
     def remove_member(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
-        """Drop a member that left, expired or came too late.
+        """Remove a member that left, expired or joined too late.
 
-        Its waiting join is UNKNOWN_MEMBER_ID; its waiting sync is never answered, as in Kafka.
+        Its waiting join fails with UNKNOWN_MEMBER_ID; its waiting sync is never answered, as in Kafka.
         """
         self._timers.cancel(member.session_timer)
         group.remove(member)

@@ -18,31 +18,31 @@ class GroupState(Enum):
     """States as Kafka names them on the wire, each with what is answered there and the ways out."""
 
     EMPTY = "Empty"
-    """No members; perhaps offsets, and ids handed out that have not joined yet.
+    """No members; perhaps offsets, and pending ids that have not joined yet.
 
-    Answers: a join starts the initial rebalance; sync and heartbeat UNKNOWN_MEMBER_ID; commits from outside of group
-    management are taken. Out: the first member joins (PreparingRebalance); deletion or expiry (Dead).
+    Responses: a join starts the initial rebalance; sync and heartbeat fail with UNKNOWN_MEMBER_ID; commits without a
+    member succeed. Exits: the first member joins (PreparingRebalance); deletion or expiry (Dead).
     """
 
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Joins are collected for the next generation.
+    """Join phase of the next generation.
 
-    Answers: joins wait; sync and heartbeat REBALANCE_IN_PROGRESS; commits of the current generation are taken. Out: all
-    have joined or the time is up (CompletingRebalance, or Empty if nobody is left).
+    Responses: joins wait; sync and heartbeat fail with REBALANCE_IN_PROGRESS; commits of the current generation
+    succeed. Exits: all have joined or the time is over (CompletingRebalance, or Empty without members).
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The generation stands; its leader's assignments are awaited, or not durable yet.
+    """Generation whose leader's assignments are missing or not durable yet.
 
-    Answers: syncs wait; heartbeat NONE; commits REBALANCE_IN_PROGRESS. Out: the assignments are durable (Stable);
-    somebody joins, changes, leaves, expires or never syncs, or the write failed (PreparingRebalance).
+    Responses: syncs wait; heartbeat NONE; commits fail with REBALANCE_IN_PROGRESS. Exits: the assignments are durable
+    (Stable); a member joins, changes, leaves, expires or never syncs, or the write failed (PreparingRebalance).
     """
 
     STABLE = "Stable"
-    """Every member's assignment is durable.
+    """Generation with durable assignments.
 
-    Answers: sync the assignment at once; heartbeat NONE; commits of this generation are taken. Out: somebody joins,
-    changes, leaves or expires, the leader rejoins (PreparingRebalance).
+    Responses: sync returns the assignment; heartbeat NONE; commits of this generation succeed. Exits: a member joins,
+    changes, leaves or expires, or the leader rejoins (PreparingRebalance).
     """
 
     DEAD = "Dead"
@@ -77,12 +77,12 @@ class Parked(NamedTuple):
 
 
 class MemberMetadata:
-    """What the coordinator knows of a member: who it is, what it supports, what it was given, what it waits for.
+    """Soft state of a member of a classic group.
 
     Attributes:
         protocols: in the member's order of preference.
         parked_join, parked_sync: its waiting requests; at most one of each.
-        is_new: no generation with this member was completed yet; its first join may wait for five minutes.
+        is_new: no generation with this member is complete yet; its first join may wait for five minutes.
         session_timer: removes the member when it fires.
     """
 

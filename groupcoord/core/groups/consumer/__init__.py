@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol of KIP-848, whose coordinator assigns."""
+"""Consumer groups (KIP-848), whose coordinator assigns."""

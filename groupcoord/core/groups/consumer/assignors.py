@@ -1,7 +1,7 @@
-"""Server-side assignors of consumer groups, with Kafka's results: uniform and range.
+"""Server-side assignors of consumer groups with Kafka's results: uniform and range.
 
-An assignor of your own is any object that has what :class:`Assignor` names. Sources:
-``UniformHomogeneousAssignmentBuilder``, ``UniformHeterogeneousAssignmentBuilder`` and ``RangeAssignor`` of Kafka.
+:class:`Assignor` is the interface of custom ones. Sources: ``UniformHomogeneousAssignmentBuilder``,
+``UniformHeterogeneousAssignmentBuilder`` and ``RangeAssignor`` of Kafka.
 """
 
 from __future__ import annotations
@@ -39,13 +39,7 @@ def partitions_in_order(partitions: tuple[int, ...]) -> HashTable[int]:
 
 
 class AssignmentDraft:
-    """The partitions of one member while they change.
-
-    It begins as a copy of what the member has. Where nothing changes, what comes out is the very same mapping.
-
-    Args:
-        assigned: what the member has.
-    """
+    """Changing partitions of one member. Without a change the result is the same mapping."""
 
     __slots__ = ("_assigned", "_partitions", "_topics")
 
@@ -103,10 +97,10 @@ class AssignmentDraft:
 
 
 class RangeAssignor:
-    """Divides each topic by itself: members in order, partitions in order, the first few members get one more.
+    """Assigns each topic separately: consecutive partitions to the members in order, one more to the first few.
 
-    Static members come first, by instance id, then the others by member id. What a member had before doesn't count.
-    Racks don't either. Source: ``RangeAssignor`` of Kafka's group coordinator.
+    Static members come first, by instance id, then the others by member id. Former assignments and racks are ignored.
+    Source: ``RangeAssignor`` of Kafka's group coordinator.
     """
 
     name = "range"
@@ -163,17 +157,17 @@ class _Runs:
 
 
 PASSES_MAX = 16
-"""How often all topics are looked at for partitions that can move to somebody with fewer."""
+"""Maximum number of passes over all topics that move partitions to members with fewer."""
 
 NOBODY = -1
 
 
 class HeterogeneousAssignment:
-    """Works out the assignment of a group whose members subscribe to different topics.
+    """Assignment of a group whose members subscribe to different topics.
 
-    Members keep what they have; what is left over goes to whoever has the fewest partitions among those that subscribe
-    to the topic; then partitions move, topic by topic, from who has most of these to who has least. A member is its
-    index in the visiting order, and its load is how many partitions it has over all topics.
+    Members keep their partitions. The rest goes to the subscribers of a topic with the fewest. Then partitions move,
+    topic by topic, from members with most to members with least. A member is its index in the visiting order; its load
+    is the number of its partitions over all topics.
     """
 
     def __init__(self, group: GroupSpec) -> None:
@@ -218,7 +212,7 @@ class HeterogeneousAssignment:
                     self._owners[topic_id][partition] = member
 
     def _assign_rest(self, topic_id: UUID) -> None:
-        """Give the partitions of a topic that nobody has to the subscribers with the fewest."""
+        """Assign the free partitions of a topic to the subscribers with the fewest."""
         unassigned = [number for number, owner in enumerate(self._owners[topic_id]) if owner == NOBODY]
         if unassigned:
             levels = _Levels(self._loads, self._subscribers[topic_id])
@@ -236,7 +230,7 @@ class HeterogeneousAssignment:
                     last_changed = topic_id
 
     def _balance_topic(self, topic_id: UUID) -> bool:
-        """Move partitions of a topic from who has most to who has least, and tell whether any moved."""
+        """Move partitions of a topic from members with most to members with least; return whether any moved."""
         loads = [self._loads[member] for member in self._subscribers[topic_id]]
         if max(loads) - min(loads) <= 1:
             return False
@@ -272,12 +266,12 @@ class HeterogeneousAssignment:
 
 
 class _Levels:
-    """The subscribers of a topic by load: those at the lowest level take in turn, those at the highest give in turn.
+    """Subscribers of a topic by load: those at the lowest level take in turn, those at the highest give in turn.
 
-    When all at a level have had their turn, their loads have changed by one, and the next level joins them.
+    When all at a level had their turn, their loads have changed by one, and the next level joins them.
 
     Attributes:
-        are_balanced: nobody at the highest level has two more than somebody at the lowest.
+        are_balanced: the highest and the lowest level differ by at most one.
     """
 
     def __init__(self, loads: list[int], subscribers: list[int]) -> None:
@@ -304,10 +298,10 @@ class _Levels:
         return self._members[self._next_taker - 1]
 
     def next_most_loaded(self) -> int:
-        """Return who gives next; NOBODY if all were excluded."""
+        """Return the member that gives next, or NOBODY if all were excluded."""
         if self._next_giver < self._high_start:
             if self._high_end == self._high_start and self._high_start > 0:
-                # Everybody at the level was excluded: it goes on with whoever has most below.
+                # All members at the level were excluded: continue with the most loaded one below.
                 self._high_level = self._load_at(self._high_start - 1)
             else:
                 self._high_level -= 1
@@ -320,7 +314,7 @@ class _Levels:
         return self._members[self._next_giver + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Leave out whoever was returned last: it has nothing of the topic."""
+        """Exclude the member that was returned last: it has no partition of the topic."""
         members, last = self._members, self._high_end - 1
         members[self._next_giver + 1], members[last] = members[last], members[self._next_giver + 1]
         self._high_end -= 1
@@ -330,11 +324,11 @@ class _Levels:
 
 
 class UniformAssignor:
-    """Balances over all topics together, and moves as few partitions as it can.
+    """Balances over all topics together, and moves as few partitions as possible.
 
-    If all members subscribe to the same topics, nobody has two partitions more than another. Otherwise partitions go to
-    whoever has the fewest of those that want them. Racks don't count. Where several members are equally entitled, the
-    first in ``visiting_order`` is served first. Source: ``UniformAssignor`` of Kafka's group coordinator.
+    With equal subscriptions the members differ by at most one partition. Otherwise partitions go to the subscriber with
+    the fewest. Racks are ignored. Ties go to the first in ``visiting_order``. Source: ``UniformAssignor`` of Kafka's
+    group coordinator.
     """
 
     name = "uniform"
@@ -354,9 +348,9 @@ class UniformAssignor:
 
 
 class _HomogeneousAssignment:
-    """Works out the assignment of a group in which all members subscribe to the same topics.
+    """Assignment of a group in which all members subscribe to the same topics.
 
-    Members keep what they have up to their quota; what is left over goes to those below it, in turn. Source:
+    Members keep partitions up to their quota; the rest goes in turn to those below it. Source:
     ``UniformHomogeneousAssignmentBuilder`` of Kafka's group coordinator.
     """
 
@@ -403,9 +397,9 @@ class _HomogeneousAssignment:
         return total
 
     def _keep_assigned(self, quota: int, larger_shares: int) -> None:
-        """Let members keep what they have up to their quota.
+        """Keep the partitions of members up to their quota.
 
-        The first who can use them get the larger shares; the last get them for sure, as there is nobody else left.
+        Larger quotas go to the first members that can use them, and in any case to the last members.
         """
         members_left = len(self._group.members)
         for member_id in self._group.visiting_order:

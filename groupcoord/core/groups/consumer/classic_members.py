@@ -1,7 +1,7 @@
-"""Members of a consumer group that still use the classic protocol: JoinGroup, SyncGroup and Heartbeat (KIP-848).
+"""Classic members of a consumer group: JoinGroup, SyncGroup and Heartbeat (KIP-848).
 
-Joins become what a heartbeat says and wait for the group's write in flight; syncs and heartbeats use the durable state.
-Source: ``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
+Joins are handled like heartbeats and wait for the write in flight; syncs and heartbeats use the durable state. Source:
+``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
 ``classicGroupHeartbeatToConsumerGroup``) of Apache Kafka 4.4.
 """
 
@@ -57,7 +57,7 @@ P = TypeVar("P")
 
 
 def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGroupEnvironment) -> None:
-    """Check whether somebody may join with the classic protocol.
+    """Check whether a client may join with the classic protocol.
 
     Raises:
         RefusedError: the policy or the protocols don't allow it, or the group is full.
@@ -89,10 +89,10 @@ def join(
     ends_group: bool,
     now_ms: int,
 ) -> tuple[JoinGroupResponse, Step]:
-    """Take a join of somebody who may join.
+    """Handle a join that passed :func:`check_join`.
 
     Raises:
-        RefusedError: it is not the member that it says, or its subscription can't be read.
+        RefusedError: the ids do not match, or the subscription can't be read.
     """
     member = _resolve(draft, request, member_id)
     try:
@@ -159,11 +159,11 @@ def owned_partitions(
 
 @frozen
 class Judgement:
-    """What a classic member is told, from durable state alone.
+    """Result of a sync or heartbeat of a classic member.
 
     Attributes:
-        error_code: NONE if it may go on.
-        must_rejoin: it is told to join again, and has its rebalance time-out for that.
+        error_code: NONE on success.
+        must_rejoin: the member has to rejoin within its rebalance timeout.
     """
 
     error_code: ErrorCode
@@ -227,7 +227,7 @@ def in_hash_order(partitions: Mapping[UUID, P]) -> list[tuple[UUID, P]]:
 
 
 def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> SyncGroupResponse:
-    """Return a member's assignment, in the version in which it subscribed."""
+    """Return a member's assignment, in the version of its subscription."""
     metadata = member.metadata.classic_member_metadata
     assert metadata is not None
     protocol = metadata.supported_protocols[0]
@@ -283,7 +283,7 @@ class ClassicRequests:
         self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
 
     def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
-        """Return whose request it is; None if nobody's, and it is refused."""
+        """Return the member that sent a request, or None after an error response."""
         try:
             return identify(group.state, request.member_id, request.group_instance_id)
         except RefusedError as error:

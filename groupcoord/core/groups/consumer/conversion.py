@@ -1,4 +1,4 @@
-"""Upgrade of a classic group to a consumer group with all its members, and downgrade back (KIP-848).
+"""Upgrade of a classic group with members to a consumer group, and downgrade (KIP-848).
 
 Sources: ``ConsumerGroup.fromClassicGroup``, ``ClassicGroup.fromConsumerGroup`` and the validations of
 ``GroupMetadataManager`` in Apache Kafka 4.4.
@@ -69,11 +69,11 @@ def check_upgrade(group: GroupMetadata, environment: ConsumerGroupEnvironment) -
 def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> list[ConsumerGroupRecord]:
     """Return the records of the consumer group that a classic group with members becomes.
 
-    The members keep what they have; their generation is everybody's epoch.
+    Members keep their partitions; the generation becomes the epoch of all.
 
     Raises:
-        RefusedError: GROUP_ID_NOT_FOUND if what the members told each other can't be read, UNKNOWN_SERVER_ERROR if they
-            have not agreed on a protocol yet, or if their leader has given a partition to two of them.
+        RefusedError: GROUP_ID_NOT_FOUND if subscriptions or assignments can't be read, UNKNOWN_SERVER_ERROR without a
+            chosen protocol or with a partition of two members.
     """
     if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -106,10 +106,7 @@ def _upgrade_problem(group: GroupMetadata, environment: ConsumerGroupEnvironment
 def _upgraded_members(
     group: GroupMetadata, environment: ConsumerGroupEnvironment
 ) -> list[tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]]:
-    """Return what is written of each member, in the order of Kafka's hash map.
-
-    Where several members are in the way, the first one's error is told.
-    """
+    """Return the records of each member in the order of Kafka's hash map; the first member's error counts."""
     members, owned = [], set[Partition]()
     for member_id in hash_map_order(group.members):
         try:
@@ -186,11 +183,11 @@ def downgrade(
     # Kafka forgets all expressions that were known before, one that has just been forgotten once more.
     records = state.tombstones(draft.base.resolved)
     left = state.copy()
-    left.epoch = draft.base.epoch  # the generation goes on from the last epoch that was written
+    left.epoch = draft.base.epoch  # the generation continues from the last written epoch
     for member_id in gone:
         for tombstone in state.member_tombstones(member_id):
             left.apply(tombstone)
-    # Kafka takes them from the map of all members, of whom the first that stays is the leader, and then the joiner.
+    # Kafka walks the map of all members: the first that stays leads; the joiner comes last.
     known = timeline_map_order(sorted(draft.base.members))
     staying = [member_id for member_id in known if member_id in left.members and member_id != joiner_id]
     staying += [] if joiner_id is None else [joiner_id]
@@ -207,7 +204,7 @@ def downgrade(
 def downgraded(
     state: ConsumerState, staying: list[str], environment: ConsumerGroupEnvironment, now_ms: int
 ) -> GroupMetadataRecord:
-    """Return the record of the classic group that a group becomes whose members all use the classic protocol."""
+    """Return the record of the classic group that a group of classic members becomes."""
     members = [state.members[member_id] for member_id in hash_map_order(staying)]
     protocol_name = _vote(members)
     return GroupMetadataRecord(
@@ -263,11 +260,11 @@ def _downgraded_member(
 
 @define(eq=False)
 class WhenConsumerGroupConverted(WhenConverted):
-    """A consumer group has come of a classic one, is a classic one, or gone.
+    """Conversion between a consumer group and a classic one, or deletion.
 
     Attributes:
-        downgrade: how the classic group goes on that comes of it; None if none does.
-        question: what the host is asked for the new group.
+        downgrade: continuation of the classic group; None without one.
+        question: the host query of the new group.
     """
 
     MODERN_CLASS = ConsumerGroup
@@ -318,7 +315,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         self.begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
 
     def _is_written(self, group: GroupMetadata) -> bool:
-        """Return whether a record of a classic group is on its way, of which nobody knows whether it will be."""
+        """Return whether a record of a classic group is in flight."""
         in_flight = self._context.writer.in_flight
         return any(isinstance(e.continuation, WhenGroupWritten) and e.continuation.concerns(group) for e in in_flight)
 
@@ -337,7 +334,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         super().go_on_as_classic_group(written, group, now_ms)
 
     def go_on_as_modern_group(self, written: WhenConsumerGroupConverted, group: ConsumerGroup, now_ms: int) -> None:
-        """The group is a consumer group now: those that it had are in it, and then who has joined it."""
+        """Continue as a consumer group: announce its former members, then the one that joined."""
         before, observer = written.group, self._context.observer
         assert isinstance(before, GroupMetadata)
         self._announce_members_of(before, now_ms)
@@ -349,6 +346,6 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
             self._context.effects.questions.append(written.question)
 
     def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
-        """Let observers see a group again that was converted, if it has members."""
+        """Report a converted group with members as loaded."""
         if group.members:
             self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)

@@ -51,7 +51,7 @@ class ConsumerGroupEnvironment(GroupEnvironment[ConsumerGroupSettings, Assignor]
 
 
 class ConsumerGroupState(Enum):
-    """Where a consumer group stands, by Kafka's names."""
+    """States of a consumer group by Kafka's names."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -61,10 +61,10 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup(CommittingGroup[ConsumerState]):
-    """One group of one log partition.
+    """One consumer group of one log partition.
 
     Attributes:
-        is_resolving: the host was asked to match regular expressions, and has not answered.
+        is_resolving: a query for regular expressions is unanswered.
     """
 
     TYPE = GroupType.CONSUMER
@@ -86,7 +86,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
     @property
     def group_state(self) -> ConsumerGroupState:
-        """Where the group stands."""
+        """State of the group."""
         state = self.state
         if self.is_dead:
             return ConsumerGroupState.DEAD
@@ -108,7 +108,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         return member.uses_classic_protocol
 
     def held_since(self, member: ConsumerMember, topic: TopicToCommit) -> Callable[[int], int | None]:
-        """Return what tells since which epoch a member has a partition of a topic; None if it doesn't have it."""
+        """Return a function from a partition of a topic to the epoch since which a member has it, or None."""
         assigned = member.assignment.assigned.get(topic.topic_id, {})
         pending = member.assignment.pending_revocation.get(topic.topic_id, {})
         return lambda partition: assigned.get(partition, pending.get(partition))
@@ -182,10 +182,10 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self.end_revocation(group, member.metadata.member_id)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
-        """Set the timers of a group that was made of its records. Every member's session starts now.
+        """Set the timers of a group from its records: all sessions start now.
 
-        Whoever is to give partitions back has its time for that again, members of the classic protocol too, which have
-        no such timer otherwise (``GroupMetadataManager.onLoaded``).
+        Revocation timers restart, also for classic members, which have none otherwise
+        (``GroupMetadataManager.onLoaded``).
         """
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         for member_id, member in group.state.members.items():
@@ -204,7 +204,7 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
         self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        """A member of the classic protocol was told to join again, now or before."""
+        """Start the time in which a classic member has to rejoin, unless it runs."""
         timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)
         if timer.deadline_ms is None:
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)

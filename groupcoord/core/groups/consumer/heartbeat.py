@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: join, stay, subscribe by name or regular expression, take and give back partitions (KIP-848).
+"""ConsumerGroupHeartbeat: join, subscription by name or regular expression, assignment and revocation (KIP-848).
 
-Pure functions of a group's state, in Kafka's order of steps; the host matches expressions. Sources:
-``GroupMetadataManager`` (``consumerGroupHeartbeat``, ``getOrMaybeSubscribe…ConsumerMember``,
-``maybeUpdateRegularExpressions``) of Apache Kafka 4.4; KIP-345 for static members.
+Pure functions of a group's state, in Kafka's order of steps. Sources: ``GroupMetadataManager``
+(``consumerGroupHeartbeat``, ``getOrMaybeSubscribe…ConsumerMember``, ``maybeUpdateRegularExpressions``) of Apache Kafka
+4.4; KIP-345 for static members.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ NEVER_MS, FOREVER_MS = -(2**63), 2**63 - 1
 
 @plain_members
 class RegexChange(Enum):
-    """What a heartbeat changed in the expression of its member."""
+    """Change of a member's regular expression by a heartbeat."""
 
     NONE = "none"
     CHANGED = "changed"
-    """Which topics match is not known yet."""
+    """The matching topics are unknown yet."""
     CHANGED_AND_RESOLVED = "changed and resolved"
-    """It is known, or there is no expression any more: the assignment has to follow."""
+    """The matching topics are known, or the expression was removed: the assignment has to change."""
 
 
 def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
-    """Take over a member's new expression, and forget the old one's topics if nobody else uses it.
+    """Apply a member's new expression; write the tombstone of the old one's topics if no other member uses it.
 
     Raises:
-        RefusedError: INVALID_REGULAR_EXPRESSION, if nobody has used it before.
+        RefusedError: INVALID_REGULAR_EXPRESSION, for an expression that is new to the group.
     """
     if old == new:
         return RegexChange.NONE
@@ -111,10 +111,10 @@ def next_resolution_ms(state: ConsumerState, environment: ConsumerGroupEnvironme
 
 
 def _last_resolution(state: ConsumerState) -> tuple[int, int]:
-    """Return when a group's expressions were matched last, and against which version of the topics.
+    """Return the time and topics version of the last resolution of a group's expressions.
 
-    They are matched together, but where a member's change was refused by the log after all, its old expression was not.
-    Kafka looks at the first in a hash map (``ConsumerGroup.lastResolvedRegularExpressionRefreshTimeMs``).
+    All are resolved together, but after a refused change the old one may differ. Kafka reads the first of a hash map
+    (``ConsumerGroup.lastResolvedRegularExpressionRefreshTimeMs``).
     """
     moments = {(record.timestamp_ms, record.version) for record in state.resolved.values()}
     if len(moments) <= 1:
@@ -130,7 +130,7 @@ def question(
     principal: Principal,
     now_ms: int,
 ) -> ResolveRegexes:
-    """Return what the host is asked of a group's expressions."""
+    """Return the host query for a group's expressions."""
     regexes = tuple(sorted(state.regex_subscribers))
     return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics.version, now_ms)
 
@@ -154,12 +154,12 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
 
 
 def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
-    """Return whom a heartbeat is from: a member, or a new one that no record knows yet.
+    """Return the sender of a heartbeat, or a new member without records.
 
-    A static member that comes back under another id takes the place of the old one, which is written to ``draft``.
+    A static member that returns under another id replaces the old one, which is written to the draft.
 
     Raises:
-        RefusedError: it is nobody's, or not this one's.
+        RefusedError: the ids or the epoch are wrong.
     """
     member, takes_place = modern_identity.identify(
         draft.state,
@@ -182,7 +182,7 @@ def _is_assigned(member: ConsumerMember, owned: tuple[TopicPartitions, ...] | No
 
 
 def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
-    """Return somebody of whom nothing is known yet."""
+    """Return a member without records."""
     metadata = ConsumerGroupMemberMetadataRecord(
         state.group_id, member_id, None, None, "", "", subscribed_topic_regex=""
     )
@@ -204,12 +204,12 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> Consumer
 
 
 class Step(NamedTuple):
-    """What a member's request came to.
+    """Result of a member's request.
 
     Attributes:
-        member: the member as it is when the draft's records are durable.
-        looked_at_topics: the subscribed topics were compared with what the group knew of them.
-        wants_resolution: regular expressions are to be matched against the topics.
+        member: the member with the draft's records.
+        looked_at_topics: the subscribed topics were compared with the group's.
+        wants_resolution: regular expressions have to be resolved.
     """
 
     member: ConsumerMember
@@ -226,12 +226,12 @@ def handle_heartbeat(
     topics_changed: bool,
     now_ms: int,
 ) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
-    """Take a heartbeat of somebody who joins or stays.
+    """Handle a heartbeat of a member that joins or stays.
 
     Raises:
-        RefusedError: the request can't be granted; forget the draft.
+        RefusedError: the draft has to be rolled back.
     """
-    # Kafka's order: the size before the member id and its epoch, then what the member says of itself.
+    # Kafka's order: the group's size before member id and epoch, then the metadata.
     check_capacity(draft.state, request.instance_id, member_id, environment)
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
@@ -305,7 +305,7 @@ def move_on(
         environment.settings_of(draft.state.group_id).assignment_interval_ms, now_ms
     )
     if has_new_target:
-        # Kafka looks at the subscriptions anew only together with their topics.
+        # Kafka updates the subscription type only together with the topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
         _assign_target(draft, assignor, metadata, subscriptions, environment, now_ms)
     target = _target_of(draft, metadata, has_new_target=has_new_target)
@@ -385,9 +385,9 @@ def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, 
 
 
 def _targets_so_far(draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:
-    """Return the targets with which Kafka compares a new one: whoever has one that stays gets no record.
+    """Return the targets that Kafka compares a new target with; an equal one gets no record.
 
-    One that takes the place of a static member without a target is written an empty one, but has none for that.
+    A replacement of a static member without a target is written an empty one, but counts as without.
     """
     replaced_id, targets = draft.base.static_members.get(metadata.instance_id or ""), draft.state.targets
     if replaced_id is None or replaced_id in draft.base.targets or metadata.member_id not in targets:
@@ -415,7 +415,7 @@ def _assign_target(
         changed = changed_targets(
             environment.assignor(assignor),
             members,
-            # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
+            # Kafka has them in the order of arrival, which a restart forgets: its next target may differ.
             arrivals=sorted(members.keys() - {newcomer_id}),
             newcomer_id=newcomer_id,
             targets=_targets_so_far(draft, asker),
@@ -434,10 +434,10 @@ def _assign_target(
 def _target_of(
     draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool
 ) -> Partitions:
-    """Return what a member is to have in the end.
+    """Return a member's target assignment.
 
-    Kafka finds the target of a static member by its instance id: one that has just begun to use an id which nobody had
-    is to have nothing, until the next target is made (``ConsumerGroup.targetAssignment``).
+    Kafka finds the target of a static member by instance id. A member that begins to use a new one has an empty target
+    until the next assignment (``ConsumerGroup.targetAssignment``).
     """
     is_known = metadata.instance_id is None or metadata.instance_id in draft.base.static_members
     return draft.state.targets.get(metadata.member_id, {}) if is_known or has_new_target else {}
@@ -482,7 +482,7 @@ def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:
-    """Return whether a request says everything, as that of a client does that doesn't know where it stands."""
+    """Return whether a request has all fields, as after a lost response."""
     return request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -159,7 +159,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ requests that may write
 
     def meet_no_group(self, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Take a heartbeat that meets no consumer group: whoever joins makes one of a classic group."""
+        """Upgrade a classic group for a joining member, or fail the heartbeat."""
         group = self._context.groups.get(request.group_id)
         if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self.conversion.upgrade(group, request, token, now_ms)
@@ -177,13 +177,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             self.conversion.replace(group, request, token, now_ms)
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
-        """Remove members, whichever protocol they use; each entry has its own result."""
+        """Remove members of either protocol; each entry has its own result."""
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
-        """Return whether a request that has waited may be judged on top of a draft.
+        """Return whether a waiting request may continue in a draft.
 
-        A join that finds nobody ends the group, as does what is left of it when all use the classic protocol.
+        A join to an empty group ends it, as does a downgrade; then the request has to wait.
         """
         is_its_end = draft.downgrade is not None or (isinstance(request, JoinGroup) and not draft.state.members)
         return not is_its_end and super().shares_write(draft, request)
@@ -253,7 +253,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def _follow_step(
         self, group: ConsumerGroup, draft: ConsumerDraft, step: Step, principal: Principal, now_ms: int
     ) -> None:
-        """Do what follows from a request of a member besides its records."""
+        """Apply the effects of a member's request apart from its records."""
         if step.looked_at_topics:
             self.looked_at_topics(group)
         if step.wants_resolution and not group.is_resolving:
@@ -267,14 +267,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ writes
 
     def write(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
-        """Let the log have what was drafted, which may make another kind of group of this one."""
+        """Append a draft, which may convert the group to a classic one."""
         if draft.downgrade is not None:
             self.conversion.downgrade(group, draft)
         else:
             super().write(group, draft, now_ms)
 
     def adopt(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
-        """Let timers follow what was drafted. Members that have joined with the classic protocol are to sync next."""
+        """Set the timers of a durable draft; members that joined with the classic protocol have to sync next."""
         super().adopt(group, draft, now_ms)
         if draft.joined:
             for member_id in draft.joined:
@@ -284,10 +284,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ topics and regular expressions
 
     def found_out(self, resolved: ResolvedRegexes, now_ms: int) -> None:
-        """The host has matched a group's expressions.
+        """Apply resolved expressions.
 
-        That of a group which is about to be of another kind is lost, as in Kafka; if the log refuses that, the next
-        heartbeat asks again.
+        As in Kafka they are lost during a conversion; if that fails, the next heartbeat queries again.
         """
         group = self._context.groups.get(resolved.question.group_id)
         if not isinstance(group, ConsumerGroup):
@@ -324,7 +323,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
 
 
 def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMember | ErrorCode:
-    """Return whom an entry of a LeaveGroup means."""
+    """Return the member of a LeaveGroup entry, or its error."""
     try:
         if not entry.member_id and entry.group_instance_id is not None:
             return find_member(state, state.static_members.get(entry.group_instance_id, ""))

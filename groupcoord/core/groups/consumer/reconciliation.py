@@ -1,4 +1,4 @@
-"""How a member comes from what it has to what it should have: give up first, take over what others gave up then.
+"""Reconciliation of a member's assignment with its target: revocation first, then the partitions that others released.
 
 Source: KIP-848, and ``CurrentAssignmentBuilder`` of Kafka's group coordinator.
 """
@@ -25,14 +25,14 @@ NO_MEMBER_EPOCH = -1
 
 @plain_members
 class MemberState(IntEnum):
-    """Where a member stands on its way to its target assignment, by the numbers in Kafka's records."""
+    """Reconciliation state of a member, by the numbers in Kafka's records."""
 
     STABLE = 0
-    """It has what it should have."""
+    """The member has its target assignment."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions first, and has not said yet that it did."""
+    """The member has to revoke partitions, and has not confirmed it."""
     UNRELEASED_PARTITIONS = 2
-    """It gave up all that it had to, and waits for partitions that other members have not given up yet."""
+    """The member has revoked everything, and waits for partitions that other members have not released."""
     UNKNOWN = 127
     """A state that a newer broker has written."""
 
@@ -48,17 +48,16 @@ _KNOWN_STATES = {state.value: state for state in MemberState if state is not Mem
 @fast_init
 @frozen
 class MemberAssignment:
-    """What a member has: its record ConsumerGroupCurrentMemberAssignment (type 8) as a value.
+    """Assignment of a member: the value of its ConsumerGroupCurrentMemberAssignment record (type 8).
 
-    Two are equal if they have the same partitions, in whatever order.
+    Equality ignores the order of partitions.
 
     Attributes:
         member_epoch: the epoch of the target assignment that it has reached or is on the way to.
-        previous_member_epoch: its epoch before the last change, under which a request may come once more whose answer
-            was lost; -1 before the first.
-        state: where it stands.
+        previous_member_epoch: its epoch before the last change, which a repeated request may have; -1 before the first.
+        state: the reconciliation state.
         assigned: the partitions that it may consume.
-        pending_revocation: those that it has to give up, and that nobody else gets before it said that it did.
+        pending_revocation: the partitions that it has to revoke, which no other member gets before.
     """
 
     NEVER_CHANGES = True
@@ -70,7 +69,7 @@ class MemberAssignment:
     pending_revocation: PartitionEpochs = field(factory=dict)
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
-        """Return the partitions that it may consume, as members are told."""
+        """Return the assigned partitions as in responses."""
         return tuple([TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items()])
 
 
@@ -113,7 +112,7 @@ class _Step(NamedTuple):
     owner_epochs: Mapping[tuple[UUID, int], int]
 
     def may_have(self, revoked: PartitionEpochs) -> bool:
-        """Return whether the member has some of these partitions still, as far as it says."""
+        """Return whether the member may still own some of these partitions."""
         if self.owned is None:
             return True
         return any(
@@ -150,10 +149,9 @@ class _Step(NamedTuple):
         return self._moved(self.target_epoch, state, kept, {})
 
     def without_unsubscribed(self) -> MemberAssignment:
-        """Return the member without the topics that it does not subscribe to any more.
+        """Return the assignment without topics that the member no longer subscribes to.
 
-        These are taken away at once, at the same epoch, so that nothing is consumed that nobody asks for while the next
-        target assignment is still to come (Kafka 4.2).
+        They are revoked at once, at the same epoch, before the next target assignment (Kafka 4.2).
         """
         current = self.current
         kept = {topic_id: had for topic_id, had in current.assigned.items() if topic_id in self.subscribed}
@@ -174,7 +172,7 @@ class _Step(NamedTuple):
 
     def _free(self, topic_id: UUID, partitions: list[int]) -> list[int]:
         owners, released = self.owner_epochs, self.current.pending_revocation.get(topic_id, ())
-        # What the member itself gives back is not in its way (KAFKA-19449).
+        # Partitions that the member itself gives back do not block it (KAFKA-19449).
         return [partition for partition in partitions if (topic_id, partition) not in owners or partition in released]
 
     def _moved(

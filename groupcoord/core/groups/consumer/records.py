@@ -1,10 +1,9 @@
-"""The records of a consumer group (KIP-848) as values, without their bytes: types 3 to 8 and 16.
+"""Records of a consumer group (KIP-848) as values: types 3 to 8 and 16.
 
-Each record says one thing, and the last one with its key counts: a group is all of its records, a member those of types
-5, 7 and 8. Fields have the names of Kafka's schemas ``ConsumerGroup…Key/Value``. All are immutable and hashable.
+The last record with a key counts. Fields have the names of Kafka's schemas ``ConsumerGroup…Key/Value``. All are
+immutable and hashable.
 
-``raw_value`` of a record is the value's bytes as they stand in a log, if the fields alone would give others: it has
-tagged fields that this library does not know.
+``raw_value`` holds the original bytes of a value that has unknown tagged fields.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class AssignedTopicPartitions(NamedTuple):
 
 
 class ClassicProtocol(NamedTuple):
-    """What a member that uses the classic protocol sent for one assignor.
+    """Subscription of a classic member for one assignor.
 
     Attributes:
         name: the assignor's.
@@ -49,11 +48,11 @@ class ClassicProtocol(NamedTuple):
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """What is known besides of a member that still uses the classic protocol.
+    """Additional data of a member that still uses the classic protocol.
 
     Attributes:
-        session_timeout_ms: its session timeout, which the group's own settings don't concern.
-        supported_protocols: what it joined with, in its order.
+        session_timeout_ms: its session timeout, which the group's settings do not change.
+        supported_protocols: the protocols of its join, in its order.
     """
 
     session_timeout_ms: int
@@ -78,8 +77,8 @@ class TopicMetadata(NamedTuple):
     Attributes:
         topic_id: its id.
         topic_name: its name.
-        num_partitions: how many partitions it had.
-        partition_metadata: those of them whose racks were known.
+        num_partitions: its number of partitions.
+        partition_metadata: the partitions with known racks.
     """
 
     topic_id: UUID
@@ -91,10 +90,9 @@ class TopicMetadata(NamedTuple):
 @fast_init
 @frozen
 class ConsumerGroupMetadataRecord:
-    """The epoch of a group (record type 3): it grows with every change that concerns the assignment.
+    """Epoch of a group (record type 3), which every change of the assignment's inputs increases.
 
-    ``metadata_hash`` stands for the topics that the group subscribes to, as they were then (Kafka 4.1); 0 if it
-    subscribes to none.
+    ``metadata_hash`` is the hash of the subscribed topics (Kafka 4.1); 0 without any.
     """
 
     group_id: str
@@ -120,10 +118,10 @@ class ConsumerGroupPartitionMetadataRecord:
 @fast_init
 @frozen
 class ConsumerGroupMemberMetadataRecord(MemberRecord):
-    """What a member told of itself (record type 5).
+    """Metadata of a member (record type 5).
 
     ``classic_member_metadata`` is None for members that use the consumer protocol. ``subscribed_topic_regex`` and
-    ``server_assignor`` are None if the member never named any.
+    ``server_assignor`` are None if the member never set them.
     """
 
     group_id: str
@@ -161,7 +159,7 @@ class ConsumerGroupTargetAssignmentMetadataRecord:
 @fast_init
 @frozen
 class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
-    """What a member is to have in the end (record type 7)."""
+    """Target assignment of a member (record type 7)."""
 
     group_id: str
     member_id: str
@@ -174,10 +172,9 @@ class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
 @fast_init
 @frozen
 class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
-    """What a member has, and what it was told to give up (record type 8).
+    """Current assignment of a member, and partitions to revoke (record type 8).
 
-    ``state`` is 0 for STABLE, 1 for UNREVOKED_PARTITIONS, 2 for UNRELEASED_PARTITIONS; any other number is a state of
-    newer brokers.
+    ``state`` is 0 for STABLE, 1 for UNREVOKED_PARTITIONS, 2 for UNRELEASED_PARTITIONS; others are of newer brokers.
     """
 
     group_id: str
@@ -195,9 +192,9 @@ class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
 @fast_init
 @frozen
 class ConsumerGroupRegularExpressionRecord:
-    """The topics whose names matched a regular expression (record type 16).
+    """Topics whose names match a regular expression (record type 16).
 
-    ``version`` is that of the cluster's metadata at the time, ``timestamp_ms`` when it was asked.
+    ``version`` is that of the cluster's metadata, ``timestamp_ms`` the time of the query.
     """
 
     group_id: str

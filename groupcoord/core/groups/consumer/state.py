@@ -1,8 +1,8 @@
 """Durable state of a consumer group (KIP-848) as the fold of its records, its drafts, and the vote for an assignor.
 
-Members that name no assignor don't vote. Where votes are tied, the order of Kafka's maps decides, and Kafka asks two
-different maps. Sources: ``ConsumerGroup`` (``preferredServerAssignor``, ``computePreferredServerAssignor``) and the
-``replay`` methods of ``GroupMetadataManager`` in Apache Kafka 4.4.
+The order of Kafka's maps decides a tied vote, and two different maps are involved. Sources: ``ConsumerGroup``
+(``preferredServerAssignor``, ``computePreferredServerAssignor``) and the ``replay`` methods of ``GroupMetadataManager``
+in Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ from groupcoord.core.messages import JoinProtocol
 
 
 def preferred_assignor(votes: Mapping[str, int]) -> str | None:
-    """Return the name for which most members of a group vote, as administrators see it; None if nobody votes."""
+    """Return the name with most votes, as in descriptions; None without votes."""
     return _first_of_most(timeline_map_order(sorted(votes)), votes) if votes else None
 
 
 def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new_vote: str | None) -> str | None:
-    """Return the name for which most members vote once a member has changed its vote; None if nobody votes then.
+    """Return the name with most votes after one member's change, or None without votes.
 
-    This is what a target assignment is made with. Where votes are tied it can differ from :func:`preferred_assignor` of
-    the same votes.
+    Target assignments use this. For tied votes it may differ from :func:`preferred_assignor`.
     """
     if not votes and new_vote is None:
         return None
@@ -75,7 +74,7 @@ class ConsumerMember(ModernMember):
 
     Attributes:
         metadata: its record of type 5.
-        assignment: what its record of type 8 says.
+        assignment: the value of its record of type 8.
     """
 
     NEVER_CHANGES = True
@@ -105,19 +104,18 @@ class ConsumerMember(ModernMember):
 
 
 class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
-    """The facts about one consumer group.
+    """Durable state of one consumer group.
 
     Attributes:
         has_partition_metadata: a record of type 4 is in the log, which Kafka 4.1 and later remove.
-        resolved: regular expression → which topics match it.
-        name_subscribers: topic name → how many members name it.
-        regex_subscribers: regular expression → how many members use it.
-        votes: assignor → how many members ask for it.
-        classic_member_count: how many members joined with JoinGroup.
-        owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
-        seen_subscriptions: what Kafka found when it last looked whether all members subscribe to the same topics; None
-            if it would find now what there is. It looks when a member changes, and not when an expression is resolved
-            or forgotten. No record says it, so it is no fact.
+        resolved: regular expression → record of its matching topics.
+        name_subscribers: topic name → number of members that name it.
+        regex_subscribers: regular expression → number of members that use it.
+        votes: assignor → number of members that select it.
+        classic_member_count: number of members of the classic protocol.
+        owner_epochs: partition → epoch of the member that owns it or has not released it.
+        seen_subscriptions: Kafka's subscription type, which it updates for changed members and not for changed
+            expressions; None if it is current. Not in the log.
     """
 
     __slots__ = (
@@ -233,7 +231,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             self.owner_epochs.update(dict.fromkeys(after.partitions(), after.assignment.member_epoch))
 
     def _release(self, member: ConsumerMember) -> None:
-        """A member has its partitions no longer; those that another has got since are that one's."""
+        """Remove a member's partitions from the owners, except those that another member has got since."""
         epoch = member.assignment.member_epoch
         gone = [partition for partition in member.partitions() if self.owner_epochs.get(partition) == epoch]
         if gone:
@@ -250,14 +248,14 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return names if resolved is None else names.union(resolved.topics)
 
     def subscribed_topics(self) -> set[str]:
-        """Return the names of the topics that anybody subscribes to."""
+        """Return the names of all subscribed topics."""
         names = set(self.name_subscribers)
         for record in self.resolved.values():
             names.update(record.topics)
         return names
 
     def has_subscribers(self, topic: str) -> bool:
-        """Return whether anybody subscribes to a topic."""
+        """Return whether a member subscribes to a topic."""
         return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
 
     def subscription_type(self) -> SubscriptionType:
@@ -265,9 +263,9 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
 
     def last_seen_subscriptions(self) -> SubscriptionType:
-        """Return what Kafka found when it last looked whether all members subscribe to the same topics.
+        """Return the subscription type that Kafka computed last.
 
-        The topics of expressions count that nobody uses any more but whose tombstone comes after the member's
+        It includes expressions without members whose tombstone comes after the member's
         (``ConsumerGroup.subscriptionType``).
         """
         if self.seen_subscriptions is not None:
@@ -299,7 +297,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
 
 
 def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> PartitionEpochs:
-    """Return partitions with their assignment epochs; the member's epoch stands for those that nobody wrote."""
+    """Return partitions with their assignment epochs, by default the member's epoch."""
     found = {}
     for topic_id, partitions, epochs in topics:
         found[topic_id] = dict(zip(partitions, epochs or [member_epoch] * len(partitions), strict=True))
@@ -355,11 +353,11 @@ ConsumerState.FORGET = {
 
 @frozen
 class Downgrade:
-    """How a group goes on that is a classic one from now on.
+    """Continuation of a group as a classic one.
 
     Attributes:
-        trigger: why it has to rebalance; None if it need not.
-        protocols: what each member supports. The record has only what was chosen, and more is known until a restart.
+        trigger: the cause of its rebalance; None without one.
+        protocols: the protocols of each member; the record has only the chosen one.
     """
 
     trigger: Trigger | None

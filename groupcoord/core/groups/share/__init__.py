@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): members share the records of partitions, and whoever is free takes the next ones."""
+"""Share groups (KIP-932), whose members share the records of partitions."""

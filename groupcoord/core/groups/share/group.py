@@ -30,7 +30,7 @@ ShareGroupEnvironment = GroupEnvironment[ShareGroupSettings, Assignor]
 
 
 class ShareGroupState(Enum):
-    """Where a share group stands, by Kafka's names."""
+    """States of a share group by Kafka's names."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -38,11 +38,11 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup(ModernGroup[ShareState]):
-    """One group of one log partition.
+    """One share group of one log partition.
 
     Attributes:
-        changes: what the share coordinator was asked to do, and has not answered.
-        state_partitions_ms: when it was last written, or loaded, for which partitions there are states.
+        changes: unanswered queries to the share coordinator.
+        state_partitions_ms: time when the record of initialized partitions was written or loaded.
     """
 
     TYPE = GroupType.SHARE
@@ -51,7 +51,7 @@ class ShareGroup(ModernGroup[ShareState]):
     MEMBER_TIMERS = (TimerKind.SHARE_SESSION,)
 
     may_expire: ClassVar[bool] = False
-    """Kafka keeps share groups until somebody deletes them."""
+    """Kafka keeps share groups until they are deleted."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ShareGroup(ModernGroup[ShareState]):
 
     @property
     def group_state(self) -> ShareGroupState:
-        """Where the group stands."""
+        """State of the group."""
         if self.is_dead:
             return ShareGroupState.DEAD
         return ShareGroupState.STABLE if self.state.members else ShareGroupState.EMPTY

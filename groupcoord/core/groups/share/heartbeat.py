@@ -1,7 +1,7 @@
-"""The heartbeat of a member of a share group: join, stay, subscribe, leave; nothing is taken back with its consent.
+"""ShareGroupHeartbeat: join, subscription, assignment, leave (KIP-932).
 
-One pure function of a group's state, in Kafka's order of steps. Source:
-``GroupMetadataManager.shareGroupHeartbeat`` of Apache Kafka 4.4; KIP-932.
+Pure functions of a group's state, in Kafka's order of steps. Source: ``GroupMetadataManager.shareGroupHeartbeat`` of
+Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from groupcoord.core.messages.share_state import InitializeShareGroupState, Stat
 from groupcoord.errors import ErrorCode
 
 BY_POLICY_OFFSET = -1
-"""Where a group begins to read a partition is decided by its settings, when it begins."""
+"""Start offset of a new partition: the share coordinator's settings decide."""
 FIRST_OFFSET = 0
 """A group reads all of a partition that its topic has got after the group has begun to read it."""
 
@@ -49,10 +49,10 @@ def handle_heartbeat(
     written_ms: int,
     now_ms: int,
 ) -> tuple[ShareGroupHeartbeatResponse, ShareMember]:
-    """Take a heartbeat of somebody who joins or stays.
+    """Handle a heartbeat of a member that joins or stays.
 
     Raises:
-        RefusedError: the request can't be granted; forget the draft.
+        RefusedError: the draft has to be rolled back.
     """
     member = _identified(draft.state, request, environment)
     metadata = _update(member.metadata, request)
@@ -91,7 +91,7 @@ def handle_heartbeat(
 
 
 def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: ShareGroupEnvironment) -> ShareMember:
-    """Return whom a heartbeat is from: a member, or a new one, for whom there is room.
+    """Return the sender of a heartbeat, or a new member.
 
     Raises:
         RefusedError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
@@ -105,7 +105,7 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             return ShareMember(state.no_metadata(request.member_id))
         return find_member(state, request.member_id)
-    # It takes no part in what others may have, so it need not say what it has.
+    # Share members own nothing exclusively, so the previous epoch is always allowed.
     check_epoch(member, request.member_epoch, lambda _: True)
     return member
 
@@ -184,7 +184,7 @@ def _reconcile(
 
 
 def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_ms: int, now_ms: int) -> None:
-    """Let the share coordinator make states of partitions of which the group has none."""
+    """Draft the initialization of partitions at the share coordinator."""
     state = draft.state
     known = state.state_partitions
     waits = now_ms < written_ms + environment.config.group_share_initialize_retry_interval_ms

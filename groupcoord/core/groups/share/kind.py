@@ -1,7 +1,6 @@
 """Handlers of share groups (KIP-932): heartbeats, offsets, and queries to the share coordinator.
 
-A query to the share coordinator is written before it is asked, and its answer after that: a restart in between asks
-again.
+The intention of a query is written before it, and the result after it, so a restart in between repeats it.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class TopicGone:
 
 @frozen
 class StateChanged:
-    """The share coordinator has answered, or could not be asked."""
+    """Result of a query to the share coordinator."""
 
     change: StateChange
     error_codes: ErrorCodes
@@ -141,7 +140,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     # ------------------------------------------------------------ requests that may write
 
     def alter_offsets(self, request: AlterShareGroupOffsets, token: Token, now_ms: int) -> None:
-        """Let a group stand elsewhere; one that isn't there is made."""
+        """Alter a group's start offsets; create a missing group."""
         group = self._groups.get(request.group_id)
         if group is None:
             group = ShareGroup(request.group_id, self._context.partition, self._environment)
@@ -192,7 +191,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     # ------------------------------------------------------------ writes, and what the share coordinator is asked then
 
     def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
-        """Let an answer wait for the draft, and where that needs it for the share coordinator."""
+        """Hold a response for the draft, and for the share coordinator if it depends on it."""
         change = draft.changes[-1] if draft.changes else None
         if change is not None and change.is_awaited and change.response is None:
             assert isinstance(response, AwaitedResponse)
@@ -201,7 +200,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             super().hold(draft, token, response)
 
     def adopt(self, group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
-        """Let timers follow what was drafted, and ask the share coordinator."""
+        """Set the timers of a durable draft, and emit its queries to the share coordinator."""
         super().adopt(group, draft, now_ms)
         if any(isinstance(record, ShareGroupStatePartitionMetadataRecord) for record in draft.records):
             group.state_partitions_ms = now_ms
@@ -212,12 +211,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self._context.effects.questions.append(question)
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """What was drafted never was."""
+        """Discard a refused draft with its queries."""
         self._refuse_changes(written, error_code)
         super().on_failure(written, error_code, now_ms)
 
     def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """The log takes too long: whoever waits for its next word is told. The write stays until that comes."""
+        """Fail the requests that wait for an overdue write and its queries; the write stays in flight."""
         self._refuse_changes(written, error_code)
         super().on_overdue(written, error_code, now_ms)
 
@@ -228,7 +227,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     # ------------------------------------------------------------ what the share coordinator has answered
 
     def found_out(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """Take what the share coordinator has done, or that it could not be asked."""
+        """Apply a result of the share coordinator."""
         if isinstance(answer.question.purpose, OffsetsToDescribe):
             self.offsets.answered(answer, now_ms)
             return
@@ -274,7 +273,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         draft.write(left.to_record(draft.state.group_id))
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone: groups forget it with one write, as far as that is possible now (Kafka 4.4)."""
+        """Remove a deleted topic from all groups in one write, except groups with a write in flight (Kafka 4.4)."""
         records: list[Record] = []
         drafted: list[WhenDrafted] = []
         gone = TopicGone(topic_id)
@@ -306,7 +305,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         return True
 
     def revive(self, group: ShareGroup, now_ms: int) -> None:
-        """Start every member's session. What was asked of the share coordinator counts as asked now."""
+        """Start every member's session, and the retry interval of the share coordinator."""
         group.state_partitions_ms = now_ms
         for member in group.state.members.values():
             self._timers.start_session(group, member, now_ms)

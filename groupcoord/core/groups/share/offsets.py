@@ -63,10 +63,10 @@ class OffsetsToDescribe:
 
 
 class ShareOffsets:
-    """Tells where the share groups of one log partition stand.
+    """Describes the offsets of the share groups of one log partition.
 
     Attributes:
-        waiting: what was asked of the share coordinator, and it has not answered.
+        waiting: unanswered queries to the share coordinator.
     """
 
     NOT_COUNTED = ("waiting",)
@@ -121,7 +121,7 @@ class ShareOffsets:
         )
 
     def answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """The share coordinator has answered; whoever has asked may have been refused, as the log partition went."""
+        """Complete a description, unless it was refused when the log partition was unloaded."""
         purpose = answer.question.purpose
         if purpose not in self.waiting:
             return
@@ -179,11 +179,11 @@ def _refusals(waiting: list[OffsetsToDescribe], error_code: ErrorCode) -> list[R
 
 
 ErrorCodes = Mapping[tuple[UUID, int], ErrorCode]
-"""What the share coordinator has said of partitions."""
+"""Results of the share coordinator by partition."""
 
 
 def check_empty(draft: ShareDraft) -> None:
-    """Check that nobody is in a group.
+    """Check that a group has no members.
 
     Raises:
         RefusedError: NON_EMPTY_GROUP.
@@ -198,7 +198,7 @@ def check_empty(draft: ShareDraft) -> None:
 def draft_alteration(
     draft: ShareDraft, request: AlterShareGroupOffsets, topics: KnownTopics
 ) -> AlterShareGroupOffsetsResponse:
-    """Draft that a group is to stand elsewhere, and return what is answered if the share coordinator agrees.
+    """Draft new start offsets of a group; return the response on success.
 
     Raises:
         RefusedError: NON_EMPTY_GROUP.
@@ -237,7 +237,7 @@ def draft_alteration(
 
 
 def altered(response: AlterShareGroupOffsetsResponse, error_codes: ErrorCodes) -> AlterShareGroupOffsetsResponse:
-    """Return the answer with what the share coordinator has said."""
+    """Return the response with the results of the share coordinator."""
     topics = [
         topic._replace(
             partitions=tuple(
@@ -293,16 +293,16 @@ def draft_deletion(
 
 
 def forgotten(response: DeleteShareGroupOffsetsResponse, error_codes: ErrorCodes) -> DeleteShareGroupOffsetsResponse:
-    """Return the answer with what the share coordinator has said: of each topic its first error."""
+    """Return the response with the first error of each topic from the share coordinator."""
     errors = _errors_of_topics(error_codes)
     topics = [topic._replace(error_code=errors.get(topic.topic_id, topic.error_code)) for topic in response.responses]
     return evolve(response, responses=tuple(topics))
 
 
 def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareGroupState | None:
-    """Draft that a group stands nowhere any more; return what the share coordinator is asked, None if nothing.
+    """Draft the deletion of all share-partition states; return the request to the share coordinator, or None.
 
-    Where it stands nowhere since its offsets were deleted, it writes that once more, and asks for nothing (Kafka 4.4).
+    A group whose offsets were deleted before writes that once more without a query (Kafka 4.4).
     """
     known = draft.state.state_partitions
     partitions: dict[UUID, frozenset[int]] = {}
@@ -338,12 +338,12 @@ def _delete_request(group_id: str, partitions: PartitionsByTopic) -> DeleteShare
 
 
 def partitions_of(request: StateRequest) -> PartitionsByTopic:
-    """Return the partitions about which the share coordinator was asked."""
+    """Return the partitions of a query to the share coordinator."""
     return {topic_id: frozenset(entry.partition for entry in partitions) for topic_id, partitions in request.topics}
 
 
 def first_error(error_codes: ErrorCodes) -> ErrorCode:
-    """Return the first error that the share coordinator has told; NONE if there is none."""
+    """Return the first error of the share coordinator, or NONE."""
     return next((code for code in error_codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 

@@ -1,8 +1,7 @@
-"""The records of a share group (KIP-932) as values, without their bytes: types 10 to 15.
+"""Records of a share group (KIP-932) as values: types 10 to 15.
 
-Each record says one thing, and the last one with its key counts. Fields have the names of Kafka's schemas
-``ShareGroup…Key/Value``. All are immutable and hashable; ``raw_value`` is as in
-:mod:`groupcoord.core.groups.consumer.records`.
+The last record with a key counts. Fields have the names of Kafka's schemas ``ShareGroup…Key/Value``. All are immutable
+and hashable; ``raw_value`` is as in :mod:`groupcoord.core.groups.consumer.records`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class NamedTopic(NamedTuple):
 @fast_init
 @frozen
 class ShareGroupMemberMetadataRecord(MemberRecord):
-    """What a member told of itself (record type 10)."""
+    """Metadata of a member (record type 10)."""
 
     group_id: str
     member_id: str
@@ -84,7 +83,7 @@ class ShareGroupTargetAssignmentMetadataRecord:
 @fast_init
 @frozen
 class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
-    """What a member is to have (record type 13)."""
+    """Target assignment of a member (record type 13)."""
 
     group_id: str
     member_id: str
@@ -97,7 +96,7 @@ class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
 @fast_init
 @frozen
 class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
-    """What a member has (record type 14). ``state`` is 0 for STABLE; there is no other."""
+    """Current assignment of a member (record type 14). ``state`` is always 0 for STABLE."""
 
     group_id: str
     member_id: str
@@ -113,7 +112,9 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
 @fast_init
 @frozen
 class ShareGroupStatePartitionMetadataRecord:
-    """For which partitions the share coordinator has, is about to have, and is about to forget a state (type 15)."""
+    """Partitions whose states are being initialized, initialized, or being deleted at the share
+    coordinator (type 15).
+    """
 
     group_id: str
     initializing_topics: tuple[NamedTopicPartitions, ...] = ()

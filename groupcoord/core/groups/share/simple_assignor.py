@@ -1,8 +1,7 @@
-"""Kafka's assignor of share groups: partitions are spread evenly, and shared where there are more members than those.
+"""Kafka's assignor of share groups: partitions are spread evenly, and shared if there are more members.
 
-It keeps what members have as far as that is even. A topic of which a member has nothing left stays in its target,
-empty. Who gets what is decided by the order of Java's hash maps, which is followed here, but that a bucket of more than
-eight keys becomes a tree. Source: ``SimpleAssignor`` of Kafka 4.4.
+Assignments are kept as far as they are even. A topic without partitions left stays in a member's target, empty. The
+order of Java's hash maps decides, except that large buckets become no trees. Source: ``SimpleAssignor`` of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of each topic to the members that subscribe to it.
+    """Assign the partitions of each topic to its subscribers.
 
-    As in Kafka, members keep what they have of topics to which nobody subscribes, if anybody subscribes to others.
+    As in Kafka, members keep partitions of topics without subscribers if other topics have some.
     """
     members = group.visiting_order
     subscribers: dict[UUID, list[int]] = {}
@@ -87,12 +86,12 @@ def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
 
 
 class _Division(Generic[PlaceT]):
-    """Places that are divided among members, who have numbers in the order in which Java visits them.
+    """Division of places among numbered members, in Java's visiting order.
 
     Args:
-        places: what is divided.
+        places: the places.
         hash_of: Java's hash code of a place.
-        members: the numbers of those who get some.
+        members: numbers of the members that get some.
     """
 
     def __init__(self, places: Sequence[PlaceT], hash_of: Callable[[PlaceT], int], members: Sequence[int]) -> None:
@@ -106,7 +105,7 @@ class _Division(Generic[PlaceT]):
         self._held: dict[int, HashTable[PlaceT]] = {}
 
     def keep(self, member: int, places: Iterable[PlaceT]) -> None:
-        """Let a member have what it has had, be it one that gets some or not."""
+        """Keep a former place of a member, which may be one that gets no others."""
         held = self._held.setdefault(member, HashTable(self._hash_of))
         for place in places:
             self._holders_of(place).put(member)
@@ -136,9 +135,9 @@ class _Division(Generic[PlaceT]):
         self._holders[place].discard(member)
 
     def _fill(self) -> None:
-        """Give away what has too few members, to those in turn who have too few.
+        """Fill places that have too few members, in turn with members that have too few places.
 
-        As in Kafka, who has just been given a place may be given the same again, in vain, if nobody else is left.
+        As in Kafka a member may be given the same place twice, without effect, if no other is left.
         """
         ring = [member for member, count in sorted(self._wanted.items()) if len(self._held[member]) < count]
         turn, has_given = 0, False
@@ -147,7 +146,7 @@ class _Division(Generic[PlaceT]):
             missing = self._sharing - len(holders)
             while missing > 0:
                 if turn >= len(ring):
-                    if not (has_given and ring):  # Kafka fails if there is nobody any more
+                    if not (has_given and ring):  # Kafka fails without members
                         break
                     turn, has_given = 0, False
                 member = ring[turn]

@@ -36,7 +36,7 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
-"""What stands for the name of a topic that is gone."""
+"""Name of a deleted topic."""
 
 
 class NamedPartitions(NamedTuple):
@@ -53,13 +53,13 @@ PartitionsByTopic = Mapping[UUID, frozenset[int]]
 @fast_init
 @frozen
 class StatePartitions:
-    """Where the states of a group's partitions stand.
+    """Share-partition states of a group at the share coordinator.
 
     Attributes:
-        initializing: topic id → partitions for which the share coordinator was asked to make a state.
-        initialized: topic id → partitions for which it has one.
-        deleting: topic id → name of the topics whose states it was asked to forget.
-        is_written: the log has a record of it, if only one that says that there are none.
+        initializing: topic id → partitions whose initialization was requested.
+        initialized: topic id → partitions with a state.
+        deleting: topic id → name of topics whose deletion was requested.
+        is_written: the log has a record of it, maybe an empty one.
     """
 
     NEVER_CHANGES = True
@@ -71,7 +71,7 @@ class StatePartitions:
 
     @classmethod
     def of(cls, record: ShareGroupStatePartitionMetadataRecord) -> StatePartitions:
-        """Return what a record says."""
+        """Return the value of a record."""
         return cls(
             _by_topic(record.initializing_topics),
             _by_topic(record.initialized_topics),
@@ -79,7 +79,7 @@ class StatePartitions:
         )
 
     def to_record(self, group_id: str) -> ShareGroupStatePartitionMetadataRecord:
-        """Return the record that says it, in the order of Java's hash maps."""
+        """Return the record, in the order of Java's hash maps."""
         return ShareGroupStatePartitionMetadataRecord(
             group_id,
             _named_topics(self.initializing),
@@ -90,7 +90,7 @@ class StatePartitions:
     # ------------------------------------------------------------ changes
 
     def begin(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
-        """Return what is when the share coordinator is about to be asked to make states of these partitions."""
+        """Return the value with these partitions initializing."""
         return StatePartitions(
             _with(self.initializing, partitions, name_of),
             self.initialized,
@@ -108,7 +108,7 @@ class StatePartitions:
         return evolve(self, initializing=_without(self.initializing, partitions))
 
     def forgotten(self, topic_ids: Iterable[UUID]) -> StatePartitions:
-        """Return what is when it has forgotten what it was asked to forget."""
+        """Return the value without these deleted topics."""
         gone = set(topic_ids)
         return evolve(
             self, deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone}
@@ -134,7 +134,7 @@ class StatePartitions:
         return self.deleting.get(topic_id) or name_of(topic_id) or UNKNOWN_TOPIC_NAME
 
     def knows(self, topic_id: UUID) -> bool:
-        """Return whether there is a state of a topic, or is about to be."""
+        """Return whether a topic is initialized or initializing."""
         return topic_id in self.initialized or topic_id in self.initializing
 
     def missing(self, topic_id: UUID, partition_count: int, *, counts_initializing: bool) -> frozenset[int]:
@@ -192,7 +192,7 @@ STABLE = 0
 @fast_init
 @frozen
 class ShareAssignment:
-    """Where a member's assignment stands: what its record of type 14 says."""
+    """Assignment of a member: the value of its record of type 14."""
 
     member_epoch: int = NEW_MEMBER_EPOCH
     previous_member_epoch: int = NO_PREVIOUS_EPOCH
@@ -209,11 +209,11 @@ NEW_ASSIGNMENT = ShareAssignment()
 @fast_init
 @frozen
 class ShareMember(ModernMember):
-    """A member of a share group; whoever leaves is gone, and nobody is static.
+    """A member of a share group; there are no static ones.
 
     Attributes:
         metadata: its record of type 10.
-        assignment: what its record of type 14 says.
+        assignment: the value of its record of type 14.
     """
 
     NEVER_CHANGES = True
@@ -285,7 +285,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
     # ------------------------------------------------------------ questions
 
     def has_subscribers(self, topic: str) -> bool:
-        """Return whether anybody subscribes to a topic."""
+        """Return whether a member subscribes to a topic."""
         return topic in self.name_subscribers
 
     def subscription_type(self) -> SubscriptionType:
@@ -347,23 +347,23 @@ ShareState.FORGET = {
 
 
 StateRequest = InitializeShareGroupState | DeleteShareGroupState
-"""What the share coordinator is asked to do for a group."""
+"""Query to the share coordinator."""
 
 
 AwaitedResponse = AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse
-"""What is answered when the share coordinator has done it."""
+"""Response that waits for the share coordinator."""
 
 
 @define(eq=False)
 class StateChange:
-    """Something that the share coordinator is asked to do, after the group has written that it will be.
+    """Query to the share coordinator, sent after the group has written its intention.
 
     Attributes:
-        request: what it is asked.
-        is_awaited: the request that brings it about is answered after it.
-        token: of the request that waits for it; None if none does, or it was answered before, as that took too long.
-        response: what that one is answered if all goes well.
-        deletion: of the group, which goes on then; None if it isn't deleted.
+        request: the query.
+        is_awaited: a response waits for it.
+        token: of the waiting request; None without one, or after its timeout.
+        response: its response on success.
+        deletion: the deletion that continues then, or None.
     """
 
     request: StateRequest
@@ -378,7 +378,7 @@ class StateChange:
         return [] if token is None else [token]
 
     def refuse(self, error_code: ErrorCode) -> list[Reply]:
-        """Return what is told to whom waits for it, who waits no longer."""
+        """Return the error response of the waiting request."""
         if self.deletion is not None:
             return self.deletion.refuse(error_code)
         token, self.token = self.token, None
@@ -391,7 +391,7 @@ class ShareDraft(Draft[ShareState]):
     """A draft of a share group.
 
     Attributes:
-        changes: what the share coordinator is to be asked.
+        changes: queries to the share coordinator.
     """
 
     __slots__ = ("_marked_changes", "changes")
@@ -402,7 +402,7 @@ class ShareDraft(Draft[ShareState]):
         self._marked_changes = 0
 
     def mark(self) -> None:
-        """Let the next request build on what was drafted so far."""
+        """Set the mark for the next request."""
         super().mark()
         self._marked_changes = len(self.changes)
 

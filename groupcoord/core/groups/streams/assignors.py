@@ -1,7 +1,6 @@
-"""Server-side assignors of streams groups (KIP-1071): their interface, and sticky with Kafka's results.
+"""Server-side assignors of streams groups (KIP-1071): the interface, and ``sticky`` with Kafka's results.
 
-An assignor of your own is any object that has what :class:`TaskAssignor` names. Where several members are equally
-entitled Kafka's hash maps and heaps decide, so they are walked here as there.
+Ties depend on Kafka's hash maps and heaps, which are reproduced here.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ Tasks = Mapping[str, tuple[int, ...]]
 
 
 class TaskAssignorError(GroupcoordError):
-    """An assignor can't make an assignment. The request that asked for it fails, and nothing is written.
-
-    Kafka's name for it is ``TaskAssignorException``.
-    """
+    """No assignment is possible: the request fails, and nothing is written (Kafka's ``TaskAssignorException``)."""
 
 
 @frozen
@@ -54,11 +50,11 @@ class MemberTasks:
 
 @frozen
 class SubtopologySpec:
-    """One part of a topology that is divided by itself.
+    """One subtopology as an assignor sees it.
 
     Attributes:
-        task_count: how many tasks it has; they are numbered from 0.
-        is_stateful: its tasks keep state in changelog topics, of which there can be standby copies.
+        task_count: number of tasks, numbered from 0.
+        is_stateful: its tasks keep state in changelog topics, so they may have standby copies.
     """
 
     task_count: int
@@ -70,12 +66,12 @@ class StreamsMemberSpec:
     """One member, a thread of an instance of the application, as an assignor sees it.
 
     Attributes:
-        process_id: the instance; its members share what is on its disk.
-        running: the tasks that it has now, which makes an assignment sticky. They may be of a subtopology that is gone.
-        task_offsets: subtopology id → partition → how far its copy of a task's state is, as it said.
+        process_id: the instance; its members share a disk.
+        running: its current tasks, also of removed subtopologies, which make an assignment sticky.
+        task_offsets: subtopology id → partition → reported offset of its copy of a task's state.
         instance_id: of a static member.
-        rack_id: where it is, if it says so.
-        client_tags: what its user says of where it is.
+        rack_id: the member's rack, or None.
+        client_tags: tags of the member by key.
     """
 
     process_id: str
@@ -91,11 +87,11 @@ class StreamsGroupSpec:
     """One group as an assignor sees it.
 
     Attributes:
-        members: by member id. How the mapping was made says nothing.
+        members: by member id; the order of the mapping is irrelevant.
         subtopologies: the group's, by id.
-        standby_replicas: how many standby copies a stateful task is to have (``streams.num.standby.replicas``).
-        visiting_order: the member ids in the order in which Kafka's hash maps hand them to an assignor. Like a sorted
-            list it doesn't change in a restart.
+        standby_replicas: number of standby copies of a stateful task (``streams.num.standby.replicas``).
+        visiting_order: the member ids in the order in which Kafka's hash maps pass them to an assignor, which a restart
+            does not change.
     """
 
     members: Mapping[str, StreamsMemberSpec]
@@ -105,13 +101,13 @@ class StreamsGroupSpec:
 
 
 class TaskAssignor(Protocol):
-    """A way to divide tasks among the members of a streams group.
+    """Assignor of tasks to the members of a streams group.
 
-    It is a function of what it is given: it keeps nothing, and neither chance nor the order in which a set or a mapping
-    was filled shows in its answer, so that a restart makes no difference.
+    It must be a pure function: neither randomness nor the order of a set or mapping may affect the result, so that a
+    restart makes no difference.
 
     Attributes:
-        name: under which ``streams.assignor.name`` asks for it.
+        name: the name for ``streams.assignor.name``.
     """
 
     @property
@@ -133,10 +129,10 @@ Task = tuple[str, int]
 
 
 class StickyTaskAssignor:
-    """Gives as many tasks to each member as to any other, first to who runs them, then to who has their state.
+    """Balances tasks, first to members that run them, then to members with their state.
 
-    A process never has a task twice, so there are at most as many standby copies as there are other processes.
-    Racks, tags and instance ids don't count. Source: ``StickyTaskAssignor`` of Kafka's group coordinator.
+    A process never has a task twice, which limits standby copies. Racks, tags and instance ids are ignored. Source:
+    ``StickyTaskAssignor`` of Kafka's group coordinator.
     """
 
     name = "sticky"
@@ -190,12 +186,12 @@ def _load(process: _Process) -> float:
 
 @define
 class _Quota:
-    """How many tasks a member is to have: of those that are left, its share, rounded up.
+    """Quota of tasks of a member: its share of the remaining ones, rounded up.
 
     Attributes:
-        tasks: how many are left for those that have not reached it.
-        members: how many have not.
-        value: the quota; whoever reaches it is served, and lowers or keeps that of the others.
+        tasks: tasks of members below the quota.
+        members: number of members below the quota.
+        value: the quota, which may drop for the others when a member reaches it.
     """
 
     tasks: int
@@ -209,7 +205,7 @@ class _Quota:
         self.value = -(-self.tasks // self.members) if self.members else 0
 
     def given(self, count: int) -> None:
-        """A member has got a task and now has so many. One that has passed the quota before goes unnoticed."""
+        """Count a task of a member; members that exceeded the quota before are ignored."""
         if count == self.value:
             self.members -= 1
             self.tasks -= count
@@ -283,7 +279,7 @@ class _Assignment:
             queue.put(process)
 
     def _keep_active(self, task: Task, member: _Member | None) -> bool:
-        """Give a task to whoever ran it or has its state, within the quota."""
+        """Assign a task to a member that ran it or has its state, within the quota."""
         if member is None or member.count >= self._active_quota.value:
             return False
         self._give_active(task, member)
@@ -312,7 +308,7 @@ class _Assignment:
                     break
 
     def _keep_standby(self, task: Task) -> bool:
-        """Give a copy to whoever ran the task, or has its state, within the quota."""
+        """Assign a copy to a member that ran the task or has its state, within the quota."""
         owner = self._ran.get(task)
         owners = self._had_state.get(task, ())
         for member in (owner, _least([member for member in owners if task not in member.process.tasks])):
@@ -345,7 +341,7 @@ class _Assignment:
 
 
 def _least(members: Sequence[_Member]) -> _Member | None:
-    """Return the first, or a later one if both it and its process have less to do; None if there is nobody."""
+    """Return the first member, or a later one with less load in itself and its process; None without members."""
     best: _Member | None = None
     for member in members:
         if best is None or (member.process.load < best.process.load and member.count < best.count):

@@ -25,7 +25,7 @@ from groupcoord.core.timers import TimerKind
 
 
 class StreamsGroupState(Enum):
-    """Where a streams group stands, by Kafka's names."""
+    """States of a streams group by Kafka's names."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -61,7 +61,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     @property
     def group_state(self) -> StreamsGroupState:
-        """Where the group stands."""
+        """State of the group."""
         state = self.state
         if self.is_dead:
             return StreamsGroupState.DEAD
@@ -81,7 +81,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         return self.group_state not in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY)
 
     def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
-        """Return what tells since which epoch a member has the active task that reads a partition of a topic."""
+        """Return a function to the epoch since which a member has the active task that reads a partition, or None."""
         name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
         subtopology_id = self.state.readers.get(name or "")
         if subtopology_id is None:
@@ -214,11 +214,11 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
         return timer.deadline_ms is not None
 
     def begin_delay(self, group: StreamsGroup, until_ms: int) -> None:
-        """Let a group wait for more members."""
+        """Start the initial rebalance delay."""
         self._timers.arm(group.timer(TimerKind.ASSIGNMENT_DELAY, ""), until_ms)
 
     def take_delay(self, group: StreamsGroup) -> int | None:
-        """Let a group that is none yet wait no longer; return until when it would have waited, None if it didn't."""
+        """Cancel the delay of a group that was not created; return its deadline, or None."""
         timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
         until_ms = timer.deadline_ms
         self._timers.cancel(timer)

@@ -1,7 +1,7 @@
-"""StreamsGroupHeartbeat: join, stay, take and give back tasks, and the target assignment of tasks (KIP-1071).
+"""StreamsGroupHeartbeat: join, tasks, and the target assignment of tasks (KIP-1071), in Kafka's order of steps.
 
-In Kafka's order of steps. Sources: ``GroupMetadataManager`` (``streamsGroupHeartbeat``,
-``getOrMaybeCreate…StreamsGroupMember``, ``replaceStreamsMember``) and ``TargetAssignmentBuilder`` of Apache Kafka 4.4.
+Sources: ``GroupMetadataManager`` (``streamsGroupHeartbeat``, ``getOrMaybeCreate…StreamsGroupMember``,
+``replaceStreamsMember``) and ``TargetAssignmentBuilder`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from groupcoord.errors import ErrorCode
 
 
 def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
-    """Return the tasks that a member says it runs; None if it doesn't say."""
+    """Return the tasks that a member reports, or None."""
     if request.active_tasks is None:
         return None
     return HeldTasks(
@@ -67,17 +67,17 @@ def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
 
 
 def named_tasks(request: StreamsGroupHeartbeat) -> Iterable[TaskIds]:
-    """Return the tasks that a heartbeat names as its member's, in whatever role."""
+    """Return the tasks of a heartbeat in all roles."""
     return *(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())
 
 
 def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> StreamsMember:
-    """Return whom a heartbeat is from: a member, or a new one that no record knows yet.
+    """Return the sender of a heartbeat, or a new member without records.
 
-    A static member that comes back takes the place of what it was, which is written to ``draft``.
+    A static member that returns replaces the old one, which is written to the draft.
 
     Raises:
-        RefusedError: it is nobody's, or not this one's.
+        RefusedError: the ids or the epoch are wrong.
     """
 
     def lost_nothing(member: StreamsMember) -> bool:
@@ -86,7 +86,7 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
 
     holder_id = draft.state.static_members.get(request.instance_id or "")
     if holder_id is not None:
-        # So does Kafka before it looks whether the place is free, or whether anybody comes to take it.
+        # Kafka renames before it checks whether the place is free, and even without a replacement.
         memory.replace_member(holder_id, request.member_id)
     member, takes_place = identify(
         draft.state,
@@ -118,10 +118,9 @@ def assign_target(
     environment: StreamsGroupEnvironment,
     now_ms: int,
 ) -> Mapping[str, MemberTasks]:
-    """Work out who is to have what, write what is new of it, and return all of it.
+    """Compute and write the target assignment; return all of it.
 
-    As long as topics are not in order nobody is to have anything. What members run now counts, not what they were to
-    run: it is where state lies.
+    It is empty while topics are missing. Running tasks count, not former targets, because state is where they run.
 
     Raises:
         RefusedError: the assignor failed.
@@ -161,9 +160,9 @@ def assign_target(
 
 
 def _targets_so_far(draft: StreamsDraft) -> Mapping[str, MemberTasks]:
-    """Return the targets with which Kafka compares a new one: whoever has one that stays gets no record.
+    """Return the targets that Kafka compares a new target with; an equal one gets no record.
 
-    One that takes the place of a static member without a target is written an empty one, but has none for that.
+    A replacement of a static member without a target is written an empty one, but counts as without.
     """
     base, targets = draft.base, draft.state.targets
     written_empty = {
@@ -192,19 +191,19 @@ def _tasks(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
 
 TASK_OFFSETS_MAX = 10_000
-"""A member may tell how far it is with so many tasks; they are kept in memory."""
+"""Maximum number of task offsets of a member, which are kept in memory."""
 
 
 @frozen
 class Step:
-    """What a member's heartbeat came to.
+    """Result of a member's heartbeat.
 
     Attributes:
-        before: the member as it was, under the id that it has now.
-        member: the member as it is when the draft's records are durable.
-        configured: what the topology comes to in the cluster.
+        before: the member before, under its present id.
+        member: the member with the draft's records.
+        configured: the configured topology.
         is_stale: the member has an older topology than the group.
-        is_delayed: tasks will be assigned anew, but not yet.
+        is_delayed: a new target is due later.
     """
 
     before: StreamsMember
@@ -215,12 +214,12 @@ class Step:
 
     @property
     def has_changed_tasks(self) -> bool:
-        """Whether the member has other tasks than before, or has them since another epoch."""
+        """Whether the member's tasks or their epochs changed."""
         return self.member.assignment.assigned != self.before.assignment.assigned
 
     @property
     def has_changed_endpoint(self) -> bool:
-        """Whether what is told of the group's endpoints has changed with the member."""
+        """Whether the endpoint information of the group changed with the member."""
         endpoint = self.member.metadata.user_endpoint
         return endpoint != self.before.metadata.user_endpoint or (endpoint is not None and self.has_changed_tasks)
 
@@ -235,10 +234,10 @@ def handle_heartbeat(
     begins_delay: Callable[[], bool],
     now_ms: int,
 ) -> Step:
-    """Take a heartbeat of somebody who joins or stays.
+    """Handle a heartbeat of a member that joins or stays.
 
     Raises:
-        RefusedError: the request can't be granted; forget the draft.
+        RefusedError: the draft has to be rolled back.
     """
     check_capacity(draft, request, environment)
     before = resolve_member(draft, memory, request)
@@ -337,9 +336,9 @@ def _write_member(
     metadata: StreamsGroupMemberMetadataRecord,
     request: StreamsGroupHeartbeat,
 ) -> bool:
-    """Write what is new of a member, and return whether the group's epoch grows for it.
+    """Write changed metadata of a member, and return whether the group's epoch increases.
 
-    It does for anything new of a dynamic member, and as Kafka sees it the request tells whether it is one.
+    Any change of a dynamic member increases it; as in Kafka the request decides whether it is dynamic.
     """
     is_new = before.member_id not in draft.state.members
     if metadata is before.metadata and not is_new:
@@ -405,14 +404,14 @@ def _check_offsets(offsets: Sequence[TaskOffset] | None) -> None:
 
 
 def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupTopologyRecord:
-    """Return the group's topology: the first that anybody brought, which no other can replace (Kafka 4.4).
+    """Return the group's topology: the first one sent, which can't be replaced (Kafka 4.4).
 
     Raises:
-        RefusedError: the member brings another, or one that makes no sense.
+        RefusedError: the member sends another or an invalid one.
     """
     known, brought = draft.state.topology, request.topology
     if brought is None:
-        # A log that somebody has damaged may lack it.
+        # A damaged log may lack it.
         return known or StreamsGroupTopologyRecord(draft.state.group_id, NO_TOPOLOGY_EPOCH)
     ids = Counter(subtopology.subtopology_id for subtopology in brought.subtopologies)
     if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
@@ -465,10 +464,10 @@ def _look_at_topics(
 
 
 def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> None:
-    """Refuse a member that says it runs what is no task. Nobody looks before topics are in order.
+    """Check that reported tasks exist, once all topics are there.
 
     Raises:
-        RefusedError: it does.
+        RefusedError: INVALID_REQUEST.
     """
     if not configured.is_ready:
         return
@@ -532,10 +531,10 @@ def _wanted(target: MemberTasks) -> HeldTasks:
 
 
 def _has_target(state: StreamsState, member: StreamsMember) -> bool:
-    """Return whether a member has what it is to have by the log.
+    """Return whether a member has its logged target assignment.
 
-    If not, it has been told another target, which somebody was to have whose write was refused, or who asked for its
-    place. When the group has come to rest, the target of the log is used at the next epoch.
+    It may have another one after a refused write, or of a member that tried to replace it. Once the group is at rest,
+    the logged target is used with the next epoch.
     """
     wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
     return (wanted.active.keys(), wanted.standby, wanted.warmup) == (has.active.keys(), has.standby, has.warmup)

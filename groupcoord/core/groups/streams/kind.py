@@ -1,7 +1,7 @@
 """Handlers of streams groups (KIP-1071): heartbeats, leaves, timers, loads, and conversion of empty groups.
 
-Unlike a consumer group a streams group takes over no members of a classic group. Sources: ``GroupMetadataManager``
-(``streamsGroupLeave``, ``streamsGroupStaticMemberGroupLeave``, ``streamsGroupFenceMember``) of Apache Kafka 4.4.
+A streams group takes over no members of a classic group. Sources: ``GroupMetadataManager`` (``streamsGroupLeave``,
+``streamsGroupStaticMemberGroupLeave``, ``streamsGroupFenceMember``) of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def leave(
 def remove_members(
     draft: StreamsDraft, member_ids: Collection[str], cause: Cause, environment: StreamsGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch. Nobody looks at its topics for that."""
+    """Write that members are gone, and the group's next epoch, without a look at its topics."""
     state = draft.state
     group_id = state.group_id
     for member_id in member_ids:
@@ -122,7 +122,7 @@ class StreamsConversion(Conversion[StreamsGroup]):
         token: Token,
         response: StreamsGroupHeartbeatResponse,
     ) -> None:
-        """Make a streams group of a classic group in which nobody is."""
+        """Replace an empty classic group by a streams group."""
         written = WhenStreamsGroupConverted(
             classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
         )
@@ -136,7 +136,7 @@ class StreamsConversion(Conversion[StreamsGroup]):
 
 
 def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -> int | None:
-    """Return until when a heartbeat changes nothing: forever, unless topics are missing."""
+    """Return until when a heartbeat changes nothing: forever, or None while topics are missing."""
     configured = group.memory.configured
     return NEVER_MS if configured is not None and configured.is_ready else None
 
@@ -171,7 +171,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ requests
 
     def meet_no_group(self, request: StreamsGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Take a heartbeat that meets no streams group: whoever joins takes the place of an empty classic one."""
+        """Convert an empty classic group for a joining member, or fail the heartbeat."""
         group = self._context.groups.get(request.group_id)
         joins = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         if isinstance(group, GroupMetadata) and group.is_empty and joins:
@@ -270,7 +270,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             group.steady.clear()
 
     def _go_on_untold(self, group: StreamsGroup, step: Step, now_ms: int) -> None:
-        """What a heartbeat has brought about can't be told, and so is not written; its timers run all the same."""
+        """Set the timers of a heartbeat whose response failed and whose records are not written, as Kafka does."""
         if step.member.member_id in group.state.members and step.member.assignment != step.before.assignment:
             self._member_timers.follow_assignment(group, step.member, now_ms)
 
@@ -308,7 +308,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ internal topics
 
     def _ask_for_topics(self, group: StreamsGroup, step: Step, request: StreamsGroupHeartbeat, now_ms: int) -> str:
-        """Ask the host for the internal topics that are missing; return what there is to say of them."""
+        """Emit a query for missing internal topics; return the text of failed creations."""
         if not step.configured.missing:
             return ""
         interval_ms = self._environment.settings_of(group.group_id).heartbeat_interval_ms
@@ -329,10 +329,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ writes and timers
 
     def write(self, group: StreamsGroup, draft: StreamsDraft, now_ms: int) -> None:
-        """Let the log have what was drafted; a group for which that is nothing never was.
+        """Append a draft; a group without records is discarded.
 
-        What a member that goes has told of its tasks is forgotten with that, be it taken or refused, and also if it
-        comes back with it. So is the wish that all stop, with the last member.
+        Task offsets of leaving members are forgotten before the write, whatever its outcome, and also if the member
+        returns with it. So is a shutdown request, with the last member.
         """
         gone = gone_members(draft.records)
         for member_id in gone:
@@ -369,5 +369,5 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         return group.described(self._context.writer.last_durable)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
-        """Start every member's session, and the time of those that have to give tasks back."""
+        """Start every member's session, and the revocation timers."""
         self._member_timers.revive(group, now_ms)

@@ -1,4 +1,4 @@
-"""How a member comes from the tasks that it has to those that it should have: give up first, take over then.
+"""Reconciliation of a member's tasks with its target: revocation first, then the tasks that others released.
 
 Source: KIP-1071, and ``CurrentAssignmentBuilder`` of Kafka's streams groups.
 """
@@ -22,14 +22,14 @@ NEW_MEMBER_EPOCH = 0
 
 @plain_members
 class TaskState(IntEnum):
-    """Where a member stands on its way to its target assignment, by the numbers in Kafka's records."""
+    """Reconciliation state of a member, by the numbers in Kafka's records."""
 
     STABLE = 1
-    """It has what it should have."""
+    """The member has its target assignment."""
     UNREVOKED_TASKS = 2
-    """It has to give up tasks first, and has not said yet that it did."""
+    """The member has to revoke tasks, and has not confirmed it."""
     UNRELEASED_TASKS = 3
-    """It gave up all that it had to, and waits for tasks that others have not given up yet."""
+    """The member has revoked everything, and waits for tasks that other members have not released."""
     UNKNOWN = 127
     """A state that a newer broker has written."""
 
@@ -44,12 +44,12 @@ _KNOWN_STATES = {state.value: state for state in TaskState if state is not TaskS
 
 @frozen
 class HeldTasks:
-    """Tasks that somebody has, or says that it has, by what it does with them.
+    """Tasks of a member by role.
 
     Attributes:
-        active: with the member's epoch when it was given the task.
+        active: with the member's epoch at the assignment.
         standby: copies of state.
-        warmup: copies that are made to be active later.
+        warmup: copies that will become active.
     """
 
     NEVER_CHANGES = True
@@ -81,15 +81,14 @@ NO_TASKS = HeldTasks()
 
 @frozen
 class TaskAssignment:
-    """What a member has: its record StreamsGroupCurrentMemberAssignment (type 22) as a value.
+    """Assignment of a member: the value of its StreamsGroupCurrentMemberAssignment record (type 22).
 
     Attributes:
         member_epoch: the epoch of the target assignment that it has reached or is on the way to.
-        previous_member_epoch: its epoch before the last change, under which a request may come once more whose answer
-            was lost.
-        state: where it stands.
+        previous_member_epoch: its epoch before the last change, which a repeated request may have.
+        state: the reconciliation state.
         assigned: the tasks that it may run.
-        pending_revocation: those that it has to give up, and that nobody else gets before it said that it did.
+        pending_revocation: the tasks that it has to revoke, which no other member gets before.
     """
 
     NEVER_CHANGES = True
@@ -102,7 +101,7 @@ class TaskAssignment:
 
 
 class TaskProcesses(Protocol):
-    """Which processes have a task, be it assigned to a member of theirs or not given up yet."""
+    """Processes with a task, assigned or not released."""
 
     def active_at(self, task: Task) -> Collection[str]:
         """Return the processes that run a task."""
@@ -129,7 +128,7 @@ def reconcile(
         case TaskState.UNREVOKED_TASKS:
             if owned is None or owned.shares(current.pending_revocation):
                 return current
-            # What it gave up is one epoch, what it has to give up next another.
+            # Revoked tasks count for one epoch, the next ones to revoke for another.
             return step.next_assignment(current.member_epoch + 1)
         case TaskState.UNKNOWN if owned is None or owned:
             return ErrorCode.FENCED_MEMBER_EPOCH
@@ -183,7 +182,7 @@ class _Step:
         return self._moved(self.target_epoch, state, assigned, NO_TASKS)
 
     def _may_run(self, task: Task) -> bool:
-        """Return whether nobody runs a task, and no other member of this process has a copy."""
+        """Return whether no member runs a task, and no other member of this process has a copy."""
         return not (
             self.processes.active_at(task)
             or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)

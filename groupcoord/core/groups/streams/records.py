@@ -1,8 +1,7 @@
-"""The records of a streams group (KIP-1071) as values, without their bytes: types 17 and 19 to 23.
+"""Records of a streams group (KIP-1071) as values: types 17 and 19 to 23.
 
-Each record says one thing, and the last one with its key counts: a group is all of its records, a member those of types
-19, 21 and 22. Fields have the names of Kafka's schemas ``StreamsGroup…Key/Value``. All are immutable and hashable.
-``raw_value`` is that of a consumer group's records (:mod:`groupcoord.core.groups.consumer.records`).
+The last record with a key counts. Fields have the names of Kafka's schemas ``StreamsGroup…Key/Value``. All are
+immutable and hashable. ``raw_value`` is as in :mod:`groupcoord.core.groups.consumer.records`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class KeyValue(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a member answers interactive queries."""
+    """Host and port of a member for interactive queries."""
 
     host: str
     port: int
@@ -47,13 +46,13 @@ class TaskIds(NamedTuple):
 
 
 class AssignedTaskIds(NamedTuple):
-    """Tasks of one subtopology that a member has.
+    """Assigned tasks of one subtopology.
 
     Attributes:
         subtopology_id: the subtopology.
         partitions: of its source topics, a task each.
-        assignment_epochs: for each active task the member's epoch when it got it; empty if the log does not say, as for
-            standby and warm-up tasks. None, which the schema allows, means as much.
+        assignment_epochs: the member's epoch at the assignment of each active task; empty or None if unknown, as for
+            standby and warm-up tasks.
     """
 
     subtopology_id: str
@@ -119,15 +118,14 @@ class Subtopology(NamedTuple):
 @fast_init
 @frozen
 class StreamsGroupMetadataRecord:
-    """The epoch of a group (record type 17): it grows with every change that concerns the assignment.
+    """Epoch of a group (record type 17), which every change of the assignment's inputs increases.
 
     Attributes:
-        metadata_hash: stands for the topics of the topology as they were then; 0 if none existed.
-        validated_topology_epoch: the topology's epoch, if all its topics were in order; else -1.
-        last_assignment_configs: the settings that the assignment was to be made with, by their keys; null, which the
-            schema allows, means as much as none.
+        metadata_hash: hash of the topology's topics; 0 if none existed.
+        validated_topology_epoch: the topology's epoch if no topic was missing or wrong, otherwise -1.
+        last_assignment_configs: the settings of the assignment by key; None is as empty.
         stored_description_topology_epoch: the topology whose description a plugin has stored (KIP-1331); -1: none.
-        failed_description_topology_epoch: the one where it has failed to.
+        failed_description_topology_epoch: the one where that failed; -1: none.
     """
 
     group_id: str
@@ -145,7 +143,7 @@ class StreamsGroupMetadataRecord:
 @fast_init
 @frozen
 class StreamsGroupMemberMetadataRecord(MemberRecord):
-    """What a member told of itself (record type 19)."""
+    """Metadata of a member (record type 19)."""
 
     group_id: str
     member_id: str
@@ -182,7 +180,7 @@ class StreamsGroupTargetAssignmentMetadataRecord:
 @fast_init
 @frozen
 class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
-    """What a member is to have in the end (record type 21)."""
+    """Target assignment of a member (record type 21)."""
 
     group_id: str
     member_id: str
@@ -197,10 +195,9 @@ class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
 @fast_init
 @frozen
 class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
-    """What a member has, and what it was told to give up (record type 22).
+    """Current assignment of a member, and tasks to revoke (record type 22).
 
-    ``state`` is 1 for STABLE, 2 for UNREVOKED_TASKS, 3 for UNRELEASED_TASKS; any other number is a state of newer
-    brokers.
+    ``state`` is 1 for STABLE, 2 for UNREVOKED_TASKS, 3 for UNRELEASED_TASKS; others are of newer brokers.
     """
 
     group_id: str
@@ -222,7 +219,7 @@ class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
 @fast_init
 @frozen
 class StreamsGroupTopologyRecord:
-    """What the members of a group process (record type 23), as the first of them sent it."""
+    """Topology of a group (record type 23), as its first member sent it."""
 
     group_id: str
     epoch: int
@@ -243,9 +240,9 @@ class StreamsGroupTopologyRecord:
 
     @cached_property
     def readers(self) -> Mapping[str, str]:
-        """The topics that members commit offsets of, each with the id of the subtopology that reads it.
+        """Topics that members commit offsets of, each with the id of the subtopology that reads it.
 
-        Of several that read a topic it is the last one that Kafka meets in its hash map.
+        Of several readers the last one in Kafka's hash map counts.
         """
         by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
         return {

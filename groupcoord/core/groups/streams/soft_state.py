@@ -1,4 +1,4 @@
-"""Soft state of a streams group that a restart forgets, besides its timers; and the environment of streams groups."""
+"""Soft state of a streams group, and the environment of streams groups."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from groupcoord.core.messages import TaskOffset
 
 @define(eq=False)
 class StreamsGroupEnvironment(GroupEnvironment[StreamsGroupSettings, TaskAssignor]):
-    """The surroundings of all streams groups of one coordinator.
+    """Dependencies of all streams groups of one coordinator.
 
     Attributes:
-        internal_topics: which topics were asked for, and which could not be created.
+        internal_topics: requested topics, and failed creations.
     """
 
     internal_topics: InternalTopics = field(factory=InternalTopics)
@@ -27,11 +27,11 @@ class StreamsGroupEnvironment(GroupEnvironment[StreamsGroupSettings, TaskAssigno
 
 @define
 class MemberOffsets:
-    """How far a member has come, as it told last.
+    """Last reported offsets of a member's tasks.
 
     Attributes:
-        offsets: with the state of its tasks.
-        end_offsets: where these end.
+        offsets: offsets of its copies of state.
+        end_offsets: end offsets of the changelogs.
     """
 
     offsets: tuple[TaskOffset, ...] = ()
@@ -40,13 +40,13 @@ class MemberOffsets:
 
 @frozen
 class UsedTarget:
-    """The target that was used last.
+    """The target that was used last, until the epoch changes.
 
-    It stays as long as its epoch does: a member that leaves and comes back under it has its tasks again, although the
-    log has forgotten them (Kafka 4.4, which prepares warm-up tasks with it).
+    A member that leaves and returns under it gets its tasks back, although the log has forgotten them (Kafka 4.4, for
+    warm-up tasks).
 
     Attributes:
-        epoch: for which it was made.
+        epoch: the epoch of the target.
         tasks: by member id.
     """
 
@@ -111,7 +111,7 @@ class StreamsMemory:
         offsets: tuple[TaskOffset, ...] | None,
         end_offsets: tuple[TaskOffset, ...] | None,
     ) -> None:
-        """Keep what a member tells of its tasks; None: as it told last."""
+        """Set reported offsets; None keeps the last ones."""
         if offsets is None and end_offsets is None:
             return
         known = self.task_offsets.setdefault(member_id, MemberOffsets())
@@ -123,7 +123,7 @@ class StreamsMemory:
         return self.used_target is None or self.used_target.tasks == targets
 
     def replace_member(self, old_member_id: str, member_id: str) -> None:
-        """A static member goes on under another id, or would like to."""
+        """Rename a static member that another id replaces, or tries to."""
         if self.used_target is not None and old_member_id in self.used_target.tasks:
             tasks = dict(self.used_target.tasks)
             tasks[member_id] = tasks.pop(old_member_id)

@@ -33,7 +33,7 @@ from groupcoord.core.messages import EndpointPartitions, NamedTopicPartitions
 NO_TOPOLOGY_EPOCH = -1
 
 NUM_STANDBY_REPLICAS = "num.standby.replicas"
-"""The key of the setting that says how many standby copies a task is to have."""
+"""Key of the number of standby copies in an epoch record."""
 
 NEW_ASSIGNMENT = TaskAssignment()
 
@@ -50,7 +50,7 @@ class StreamsMember(ModernMember):
 
     Attributes:
         metadata: its record of type 19.
-        assignment: what its record of type 22 says.
+        assignment: the value of its record of type 22.
     """
 
     NEVER_CHANGES = True
@@ -60,14 +60,14 @@ class StreamsMember(ModernMember):
 
 
 class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
-    """The facts about one streams group.
+    """Durable state of one streams group.
 
     Attributes:
-        validated_topology_epoch: the topology's epoch if its topics were in order at the group's epoch; else -1.
-        assignment_configs: the settings with which the target was or is to be made, by key.
-        described_topology_epochs: of the topology whose description a plugin has stored, and has failed to (KIP-1331).
-        topology: what the members process; None if nobody has said it.
-        active, standby, warmup: task → the processes that have it in this role, or have not given it up yet.
+        validated_topology_epoch: the topology's epoch if its topics were valid at the group's epoch, otherwise -1.
+        assignment_configs: the settings of the target by key.
+        described_topology_epochs: topologies whose description a plugin has stored, and failed to store (KIP-1331).
+        topology: the topology, or None.
+        active, standby, warmup: task → the processes that have it in this role or have not released it.
     """
 
     __slots__ = (
@@ -137,10 +137,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.topology = None
 
     def tombstones(self) -> list[GroupTombstone]:
-        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
-
-        That of the topology comes last, after the group's own.
-        """
+        """Return the tombstones of everything but offsets, in Kafka's order: the topology's last."""
         keys = [
             *(StreamsGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
             *(StreamsGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in self.targets),
@@ -218,17 +215,17 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     @property
     def standby_replicas(self) -> int:
-        """How many standby copies a task is to have by the settings of the group's epoch."""
+        """Number of standby copies of a task, by the settings of the group's epoch."""
         return int(dict(self.assignment_configs).get(NUM_STANDBY_REPLICAS, "0"))
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a topology, and its topics were in order at the group's epoch."""
+        """Whether there is a topology whose topics were valid at the group's epoch."""
         return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether there are tasks, a target for the group's epoch, and everybody has come to it."""
+        """Whether there are tasks, the target is current, and all members have reached it."""
         return (
             self.is_ready and self.epoch == self.assignment_epoch and all(map(self.is_settled, self.members.values()))
         )
@@ -257,7 +254,7 @@ def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssi
 
 
 def _epochs_of(tasks: Iterable[AssignedTaskIds], member_epoch: int) -> dict[Task, int]:
-    """Return active tasks with their assignment epochs; the member's stands for those that nobody wrote, or not all."""
+    """Return active tasks with their assignment epochs, by default the member's epoch."""
     found = {}
     for subtopology_id, partitions, epochs in tasks:
         if epochs is None or len(epochs) != len(partitions):
@@ -316,7 +313,7 @@ def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, tuple[int, ...]
 
 
 def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
-    """Return tasks as members and administrators are told them."""
+    """Return tasks as in responses."""
     return tuple(TaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
 
 
@@ -337,7 +334,7 @@ def walk_tasks(tasks: Tasks) -> Iterator[Task]:
 
 
 def gone_members(records: Iterable[Record]) -> list[str]:
-    """Return the ids of members of which records say that they are gone, also if they come again with them."""
+    """Return the ids of members with tombstones among these records."""
     tombstones = (record.key for record in records if isinstance(record, GroupTombstone))
     return [
         member_id
@@ -347,7 +344,7 @@ def gone_members(records: Iterable[Record]) -> list[str]:
 
 
 def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
-    """Return whether nobody is in a group at some moment while records are applied."""
+    """Return whether a group is empty at some moment while records are applied."""
     left = set(members)
     for record in records:
         if isinstance(record, StreamsGroupMemberMetadataRecord):
@@ -384,7 +381,7 @@ class StreamsDraft(Draft[StreamsState]):
     __slots__ = ()
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> StreamsGroupMetadataRecord:
-        """Return the record of an epoch of the group in which nothing else is new."""
+        """Return the record of an epoch with otherwise unchanged fields."""
         state = self.state
         return StreamsGroupMetadataRecord(
             state.group_id,
@@ -397,11 +394,11 @@ class StreamsDraft(Draft[StreamsState]):
 
 
 class EndpointError(Exception):
-    """What lies behind an endpoint can't be told, as topics are missing: Kafka's request fails then."""
+    """Topics of an endpoint's tasks are missing: Kafka's request fails."""
 
 
 class Endpoints:
-    """What is told of members' endpoints; each is worked out once, as long as the member and the topology stay."""
+    """Cached endpoint information, valid as long as member and topology stay the same."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[StreamsMember, ConfiguredTopology, EndpointPartitions]] = {}
@@ -409,10 +406,10 @@ class Endpoints:
     def partitions(
         self, members: Mapping[str, StreamsMember], configured: ConfiguredTopology, topics: KnownTopics
     ) -> tuple[EndpointPartitions, ...]:
-        """Return an entry for each member that has an endpoint: what its active tasks read, and what its copies would.
+        """Return the partitions of active and standby tasks for each member with an endpoint.
 
         Raises:
-            EndpointError: it can't be told.
+            EndpointError: topics are missing.
         """
         found = {
             member.member_id: self._entry(member, configured, topics)

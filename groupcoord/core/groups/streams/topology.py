@@ -22,10 +22,10 @@ from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import GroupcoordError
 
 NAMED_TOPICS = 3
-"""So many topics are told by name, and of the others how many they are."""
+"""Maximum number of topic names in a message; the others are counted."""
 
 TASKS_MAX = 20_000
-"""So many tasks may a topology have in a cluster: all of them are assigned in one go."""
+"""Maximum number of tasks of a topology, which are assigned in one step."""
 
 BROKERS_DEFAULT = -1
 """The replication factor that the broker's settings give."""
@@ -33,7 +33,7 @@ BROKERS_DEFAULT = -1
 
 @plain_members
 class TopicProblemKind(IntEnum):
-    """What is wrong with the topics of a topology, by the number that members are told."""
+    """Problem with the topics of a topology, by its number in responses."""
 
     MISSING_SOURCE_TOPICS = 1
     INCORRECTLY_PARTITIONED_TOPICS = 2
@@ -54,7 +54,7 @@ class TopicProblem:
 
 
 class InvalidTopologyError(GroupcoordError):
-    """A topology makes no sense, whatever topics there are."""
+    """A topology is invalid, whatever topics exist."""
 
 
 class BrokenTopologyError(GroupcoordError):
@@ -81,14 +81,14 @@ class ConfiguredSubtopology:
 
 @frozen
 class ConfiguredTopology:
-    """A topology in a cluster.
+    """Topology with the partitions of the cluster's topics.
 
     Attributes:
-        epoch: that of the topology.
-        subtopologies: its parts by id, in Kafka's order of ids; None as long as numbers of partitions can't be told.
-        partition_counts: how many partitions each internal topic is to have.
-        problem: why there are no tasks; None if all is in order.
-        missing: the internal topics that have to be made, by name.
+        epoch: the topology's epoch.
+        subtopologies: by id, in Kafka's order of ids; None while partition counts are unknown.
+        partition_counts: partition counts of internal topics.
+        problem: the reason for no tasks, or None.
+        missing: internal topics to create, by name.
     """
 
     NEVER_CHANGES = True
@@ -191,10 +191,7 @@ def names_of_few(names: Sequence[str]) -> str:
 
 
 class _Decision:
-    """How many partitions each topic is to have.
-
-    A topic that exists has as many as it has. Of the others some are fixed by the topology, and the rest follow.
-    """
+    """Partition counts of topics: existing ones as they are, some fixed by the topology, the rest derived."""
 
     def __init__(self, subtopologies: Sequence[Subtopology], existing: Mapping[str, int]) -> None:
         self._subtopologies = subtopologies
@@ -209,16 +206,16 @@ class _Decision:
         self._decided = dict(self._fixed)
 
     def _count(self, name: str) -> int | None:
-        """Return how many partitions a topic has, or is to have as far as that is decided."""
+        """Return a topic's partition count as far as it is known."""
         return self._existing.get(name, self._decided.get(name))
 
     # ------------------------------------------------------------ repartition topics
 
     def follow_writers(self) -> None:
-        """Let each repartition topic have as many partitions as the largest topic that its writer reads.
+        """Give each repartition topic the largest partition count that its writer reads.
 
         Raises:
-            InvalidTopologyError: writers wait for each other, or nobody writes a topic.
+            InvalidTopologyError: writers depend on each other, or a topic has none.
         """
         readers: dict[str, list[int]] = defaultdict(list)
         for place, subtopology in enumerate(self._subtopologies):
@@ -253,7 +250,7 @@ class _Decision:
 
     @cached_property
     def _count_of_fixed(self) -> int | TopicProblem:
-        """How many partitions all topics have that the topology fixes. Copartition groups leave that as it is."""
+        """Common partition count of the topics with a fixed one, which copartition groups keep."""
         counts = {name: self._existing.get(name, count) for name, count in self._fixed.items()}
         count, *different = dict.fromkeys(counts.values())
         if different:
@@ -336,9 +333,10 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 INTERVALS = 2
-"""For so many intervals of heartbeats an error is remembered, and told; then the topic is asked for again.
+"""Number of heartbeat intervals for which a failed creation is reported before it is repeated.
 
-An answer that has not come by then never will: whoever was asked may be gone."""
+An answer that takes longer is not expected any more.
+"""
 
 
 @define
@@ -349,7 +347,7 @@ class _Asked:
 
 @define(eq=False)
 class InternalTopics:
-    """Remembers what was asked of the host, so that members that all miss a topic don't ask for it all the time."""
+    """Requested internal topics, so that members with the same missing topic cause one query."""
 
     NOT_COUNTED = ("_asked", "_swept_count")
 
@@ -359,7 +357,7 @@ class InternalTopics:
     def ask(
         self, topics: Iterable[InternalTopic], permissions: Permissions | None, heartbeat_interval_ms: int, now_ms: int
     ) -> tuple[tuple[InternalTopic, ...], str]:
-        """Return the topics that the host is to create now, and what members are told of all of them."""
+        """Return the topics that the host has to create now, and the text about failed ones."""
         missing = sorted(topics, key=lambda topic: topic.name)
         self._forget_old([topic.name for topic in missing], now_ms)
         refused = [] if permissions is None else _may_not_create(missing, permissions)
@@ -376,7 +374,7 @@ class InternalTopics:
         return new, f"; Creation failed: {names_of_few(failed)}." if failed else ""
 
     def _forget_old(self, names: Iterable[str], now_ms: int) -> None:
-        """Forget what is told no more of these topics, and of all if there are twice as many as were left then."""
+        """Remove outdated entries of these topics, and all outdated ones when their number has doubled."""
         is_large = len(self._asked) > 2 * self._swept_count
         for name in list(self._asked) if is_large else names:
             if name in self._asked and self._asked[name].until_ms <= now_ms:
@@ -398,7 +396,7 @@ class InternalTopics:
 
 
 def _may_not_create(topics: Iterable[InternalTopic], permissions: Permissions) -> list[str]:
-    """Return the names of the topics that somebody may not create who may not create all."""
+    """Return the names of topics that a client without CREATE on the cluster may not create."""
     if permissions.on_cluster(Operation.CREATE):
         return []
     return [topic.name for topic in topics if not permissions.on_topic(topic.name, Operation.CREATE)]
