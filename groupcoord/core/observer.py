@@ -1,4 +1,4 @@
-"""Where the core says what happens: events for whoever wants them, and counters."""
+"""Observer of groups: events while they are on, and counters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_TRIGGERS = 16
 
 
 class OpenRebalance(NamedTuple):
-    """A rebalance under way: when and in which generation it started, and why."""
+    """Rebalance in progress: its start, generation and causes."""
 
     started_ms: int
     generation_id: int
@@ -42,12 +42,12 @@ class OpenRebalance(NamedTuple):
 
 
 class Observer:
-    """Notes what happens to groups; the events only while somebody wants them.
+    """Records events of groups while they are on, and counters.
 
     Attributes:
         counters: totals.
-        events: what happened since they were taken last; None while they are off.
-        append_failures: log partition → its appends that failed since they were taken last.
+        events: events since the last call of ``take_events``; None while they are off.
+        append_failures: log partition → failed appends since the last call of ``take_append_failures``.
     """
 
     NOT_COUNTED = ("_open_rebalances", "append_failures", "counters", "events")
@@ -102,7 +102,7 @@ class Observer:
     def assignments_changed(
         self, before: ModernGroupState[Any, Any] | None, after: ModernGroupState[Any, Any], now_ms: int
     ) -> None:
-        """What members of a group have is durable."""
+        """Record new assignments of members."""
         if self.events is None or (before is not None and before.members is after.members):
             return
         for member_id, member in after.members.items():
@@ -151,7 +151,7 @@ class Observer:
             )
 
     def announce(self, group_id: str, group_type: str, drafted: Iterable[DraftedEvent], now_ms: int) -> None:
-        """What was drafted for a group is durable."""
+        """Record the events of a durable draft."""
         for event_class, facts in drafted:
             if event_class is MemberRemoved:
                 self.counters.session_expirations += facts[-1] is Cause.SESSION_EXPIRY
@@ -164,7 +164,7 @@ class Observer:
                     self._open(event)
 
     def look_at_rebalance(self, group: ModernGroup[Any], now_ms: int) -> None:
-        """What a group is has changed: its rebalance may have come to its end."""
+        """Complete a rebalance if the group has settled."""
         if group.group_id not in self._open_rebalances:
             return
         if not group.is_rebalancing:
@@ -185,12 +185,12 @@ class Observer:
         self.append_failures[partition] = AppendFailures(count, reason, next_log_offset)
 
     def forget_untold(self, is_meant: Callable[[Event], bool] = lambda event: True) -> None:
-        """What was not told by now may not be true any more, of all that is meant."""
+        """Discard undelivered events, which may no longer be true."""
         if self.events is not None:
             self.events = [event for event in self.events if not is_meant(event)]
 
     def ownership_lost(self, now_ms: int) -> None:
-        """The log is somebody else's."""
+        """Record that another process owns the log."""
         self.forget_untold()
         if self.events is not None:
             self.events.append(OwnershipLost("", now_ms))

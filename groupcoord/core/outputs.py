@@ -1,4 +1,4 @@
-"""What a handler leaves behind: answers that may go out now, and appends that the log store must take."""
+"""Outputs of handlers: replies, appends and host queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _make_reply = maker(Reply)
 
 
 class Continuation:
-    """Consequence of an append besides the answers that it holds (:attr:`Append.held`).
+    """Consequence of an append apart from the responses that it holds (:attr:`Append.held`).
 
     Small data, so that a core can be copied and printed. Its methods get the
     :class:`~groupcoord.core.handler_context.HandlerContext` of the log partition.
@@ -32,18 +32,18 @@ class Continuation:
         """Act on records that are in the log."""
 
     def on_refused(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
-        """Act on records that are not in the log and never will be; ``error_code`` is what clients see."""
+        """Handle an append that is not in the log; clients see ``error_code``."""
 
     def on_overdue(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
         """Act on an append that takes longer than ``offsets.commit.timeout.ms``; its outcome is still to come."""
 
     @property
     def suspended(self) -> Sequence[Group]:
-        """The groups whose requests and timers wait until the log has answered, and then go on."""
+        """Groups whose requests and timers wait for the log's answer."""
         return ()
 
     def concerns(self, group: Group) -> bool:
-        """Return whether the append is about a group: that it was begun says that the group is there."""
+        """Return whether the append concerns a group, which then exists."""
         return False
 
     def parked_tokens(self) -> list[Token]:
@@ -53,12 +53,11 @@ class Continuation:
 
 @define(eq=False)
 class Append:
-    """Please persist ``records`` together, in log partition ``partition``, as its append number ``number``.
+    """Append of ``records`` to log partition ``partition``, with its sequence number.
 
     Attributes:
-        continuation: what follows when the log store has answered.
-        held: the answers that leave when the records are durable. Refusals take their place when they are not, or when
-            that takes too long; nobody waits after that.
+        continuation: the consequence of the log store's answer.
+        held: responses that are sent when the records are durable; after a failure or timeout, errors replace them.
     """
 
     partition: int

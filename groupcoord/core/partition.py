@@ -25,21 +25,20 @@ from groupcoord.errors import ErrorCode, InvariantError
 
 
 class Partition:
-    """The coordinator of the groups of one log partition.
+    """Coordinator of the groups of one log partition.
 
-    Inputs are method calls that carry the time; outputs land in the ``effects`` given at construction. Load it
-    once, before anything else. No closures or handles live inside: ``copy.deepcopy`` of the whole (with its effects
-    and timers) is a full snapshot.
+    Inputs are method calls with the time; outputs go to the ``effects``. Load it once, before anything else. It holds
+    no closures or handles, so ``copy.deepcopy`` with effects and timers is a snapshot.
 
     Attributes:
         index: the number of the log partition.
         administration: lists, describes and deletes its groups.
-        append_timeouts: is told of each append that the log store answers later.
+        append_timeouts: timeouts of appends that the log store answers later.
         commits: offsets and transactions.
-        writer: the way to the log, and what the log says.
-        retention: expiry, and what follows when topics are deleted.
+        writer: appends in flight and hard state.
+        retention: expiry, and deleted topics.
         repeaters: class of a heartbeat → :meth:`.GroupKind.repeat_heartbeat`.
-        describers: class of a request that describes groups of one kind → :meth:`.GroupKind.describe`.
+        describers: class of a request that describes groups → :meth:`.GroupKind.describe`.
     """
 
     NOT_STATE = ("_writings", "index")  # "_writings": the context's
@@ -91,7 +90,7 @@ class Partition:
         handler(request, token, now_ms)
 
     def answered(self, answer: Found, now_ms: int) -> None:
-        """The host has found out what it was asked (see ``Effects.questions``)."""
+        """Handle the host's answer to a query (``Effects.questions``)."""
         self._answers[type(answer)](answer, now_ms)
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -100,7 +99,7 @@ class Partition:
             group.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: UUID, now_ms: int) -> None:
-        """A topic is gone from the cluster: nothing that was committed for it is kept, nor whatever else is known."""
+        """Delete all state of a deleted topic."""
         self.retention.forget_topic(name, topic_id)
         for kind in self._kinds.rows:
             kind.topic_deleted(topic_id, now_ms)
@@ -110,10 +109,7 @@ class Partition:
         return bool(self._context.kinds[type(group)].delete_external_state(group, deletion, now_ms))
 
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
-        """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
-
-        A classic group collects joins, as when its leader joins again; a group of another kind begins a new epoch.
-        """
+        """Start a rebalance without a cause, for tests of members; return False if that is impossible now."""
         group = self._context.groups.get(group_id)
         if group is None or group_id in self._writings:
             return False
@@ -167,10 +163,7 @@ class Partition:
             self._stop_waiting(append, now_ms)
 
     def _stop_waiting(self, append: Append, now_ms: int) -> None:
-        """Tell whoever waits for an append that it takes too long.
-
-        Its records may still come to the log, and then they count; only the answer has been given.
-        """
+        """Fail the responses of an overdue append, whose records may still become durable."""
         self._refuse_held(append, ErrorCode.REQUEST_TIMED_OUT)
         append.continuation.on_overdue(self._context, for_client(ErrorCode.REQUEST_TIMED_OUT), now_ms)
 
@@ -228,15 +221,15 @@ class Partition:
         return waiting
 
     def fail_appends(self, now_ms: int, error_code: ErrorCode) -> None:
-        """Nobody will hear any more what has become of the appends in flight.
+        """Fail all appends in flight, whose outcome will not be known.
 
-        Requests that wait for a write of their group are to be taken before.
+        Call :meth:`take_waiting` before.
         """
         for entry in list(self.writer.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
 
     def unload(self, now_ms: int) -> None:
-        """Stop coordinating, when no appends are in flight: what waits is told NOT_COORDINATOR."""
+        """Stop coordinating, without appends in flight: waiting requests fail with NOT_COORDINATOR."""
         for group in self._context.groups.values():
             self._context.disarm(group)
             self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)
@@ -257,7 +250,7 @@ class Partition:
 
     @property
     def hard(self) -> HardState:
-        """What a restart would know. For observers and tests: change nothing."""
+        """Hard state. For observers and tests: do not change it."""
         return self.writer.hard
 
     def offset_count(self) -> int:

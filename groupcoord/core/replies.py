@@ -1,4 +1,4 @@
-"""Who asked, and what they are answered: the smallest words that all handlers share."""
+"""Tokens and replies of requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from groupcoord.core.messages import Response
 from groupcoord.core.messages.request import GroupRequest
 
 Token = Any
-"""Whatever the caller gave with a request; it comes back with the answer, once."""
+"""The caller's handle of a request, returned once with the response."""
 
 
 class Waiting(NamedTuple):
@@ -19,7 +19,7 @@ class Waiting(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to the request that came with ``token``; None: Kafka never answers it, so nothing is sent."""
+    """Response to the request with ``token``; None if Kafka never answers it."""
 
     token: Token
     response: Response | None

@@ -1,9 +1,8 @@
-"""Keyed timers: one queue, lazily re-armed.
+"""Timer queue with lazy rearming.
 
-A heartbeat postpones its member's session; it should cost two numbers. So a timer's entry stays in the queue under
-its old deadline and moves only when it surfaces. Bringing a deadline forward, arming and cancelling do move the
-entry, so the queue never holds an entry without a timer. The order of equal deadlines is that of arming, wherever the
-entries lie: it must not depend on who looked at the queue in between.
+A heartbeat that postpones a session only assigns two numbers: the entry stays in the queue under its old deadline and
+moves when it comes first. Earlier deadlines, arming and cancelling move the entry, so no entry is without a timer.
+Equal deadlines fire in the order of arming, wherever their entries are.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ NEVER_MS = 2**63 - 1
 
 @plain_members
 class TimerKind(Enum):
-    """What timers are for. The table of :class:`~groupcoord.core.partition.Partition` has their handlers.
+    """Types of timers; :class:`~groupcoord.core.partition.Partition` has the table of handlers.
 
     Attributes:
-        cause: why a member is removed when its timer of this kind expires; None if no member is.
+        cause: the cause of the member's removal when it expires; None if it removes none.
     """
 
     def __init__(self, label: str, cause: Cause | None = None) -> None:
@@ -57,11 +56,11 @@ class TimerKind(Enum):
     APPEND = "append"
     """An append may be overdue."""
     EXPIRY = "expiry"
-    """Offsets and groups are looked through for what nobody uses any more."""
+    """Sweep for expired offsets and groups."""
 
 
 class TimerKey(NamedTuple):
-    """Whom a timer belongs to: what it is for, the log partition, the group and (for sessions) the member."""
+    """Owner of a timer: type, log partition, group and (for sessions) member."""
 
     kind: TimerKind
     partition: int
@@ -70,10 +69,10 @@ class TimerKey(NamedTuple):
 
 
 class Timer:
-    """A deadline of one owner. Create it unarmed; only :class:`TimerQueue` arms and cancels it.
+    """Deadline of one owner, created unarmed; :class:`TimerQueue` arms and cancels it.
 
     Attributes:
-        key: whom it belongs to.
+        key: the owner.
         deadline_ms: when it fires; None while it is not armed.
     """
 
@@ -97,7 +96,7 @@ class TimerQueue:
     All operations are O(log n); postponing an armed timer is O(1).
 
     Attributes:
-        advances: how often the next deadline has come nearer: while it stays, nobody need ask for that again.
+        advances: count of earlier next deadlines; while it is unchanged, the next deadline is no earlier.
     """
 
     NOT_COUNTED = ("_entries", "_next_ms", "_sequence", "advances")  # the armed timers of a group count
@@ -109,7 +108,7 @@ class TimerQueue:
         self.advances = 0
 
     def arm(self, timer: Timer, deadline_ms: int) -> None:
-        """Let ``timer`` fire at ``deadline_ms`` instead of whenever it was due before."""
+        """Set the deadline of a timer."""
         self._sequence = timer._sequence = self._sequence + 1
         timer.deadline_ms = deadline_ms
         entry = timer._entry
@@ -166,7 +165,7 @@ class TimerQueue:
             raise InvariantError(f"timer queue entry {self._entries.peekitem(0)[0]} lies before {self._next_ms}")
 
     def _settle(self) -> None:
-        """Move entries whose timer was postponed until the first one is true."""
+        """Move entries of postponed timers until the first entry is current."""
         while self._entries:
             entry, timer = self._entries.peekitem(0)
             if entry == (timer.deadline_ms, timer._sequence):

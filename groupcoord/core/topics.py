@@ -19,7 +19,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def illegal_name_reason(name: str) -> str | None:
-    """Return what is wrong with a topic's name by Kafka's rules (``Topic``); None if nothing is.
+    """Return why a topic name is illegal by Kafka's rules (``Topic``), or None.
 
     1 to 249 of ASCII letters, digits, dot, underscore and dash are allowed; not ``.`` or ``..``.
     """
@@ -64,16 +64,16 @@ class AnyTopic:
 
 
 class RegexResolver(Protocol):
-    """Matches regular expressions against the topics of a cluster: for members that subscribe by expression.
+    """Resolver of regular expressions that members subscribe by.
 
-    Expressions come from clients, in RE2 syntax: matching one has to take a time that is linear in the names.
+    Expressions come from clients, in RE2 syntax: matching has to take linear time in the names.
     """
 
     def problem(self, regex: str) -> str | None:
         """Return why an expression can't be used; None if it can."""
 
     def matching_topics(self, regex: str, principal: Any) -> Iterable[str]:
-        """Return the topics whose whole name an expression matches, as far as ``principal`` may describe them."""
+        """Return the topics whose whole name an expression matches and that ``principal`` may describe."""
 
 
 class NoRegexes:

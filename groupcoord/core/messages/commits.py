@@ -139,10 +139,9 @@ class OffsetCommitResponse:
 class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     """Commit offsets (API key 8).
 
-    ``generation_id`` is that of a classic group or the epoch of a member of a consumer group. It is negative for a
-    consumer outside group management, which may commit while the group has no members. ``retention_time_ms`` -1 is the
-    broker's retention (request versions 2 to 4 may have their own). With ``supports_member_epoch`` the number may be an
-    epoch (request versions from 9); members of the consumer protocol cannot commit otherwise.
+    ``generation_id`` is a generation or a member epoch, or negative outside group management, where a commit succeeds
+    while the group has no members. ``retention_time_ms`` -1 is the broker's retention (request versions 2 to 4 may set
+    it). ``supports_member_epoch`` (from version 9) is required for members of the consumer protocol.
     """
 
     group_id: str | None
@@ -170,7 +169,7 @@ class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
 
     ``verify_transaction`` of the coordinator decides whether the producer may commit. The offsets are invisible until
     :class:`CompleteTransaction` commits them. With ``adds_group`` the group need not be in the transaction yet
-    (KIP-890, request versions from 5). With ``supports_member_epoch`` errors are those of epochs (from 6; KIP-1319).
+    (KIP-890, request versions from 5). ``supports_member_epoch`` selects the errors of epochs (from 6; KIP-1319).
     """
 
     group_id: str
@@ -190,7 +189,7 @@ class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
 
 @frozen
 class CompleteTransactionResponse:
-    """NOT_LEADER_OR_FOLLOWER tells the transaction coordinator to look for the partition elsewhere."""
+    """On NOT_LEADER_OR_FOLLOWER the transaction coordinator looks the partition's leader up again."""
 
     error_code: ErrorCode
 
@@ -238,7 +237,7 @@ class OffsetDelete(GroupRequest[OffsetDeleteResponse]):
 
 @define
 class TopicToFetch:
-    """One topic whose offsets are wanted: by name, or (``name`` None, request version 10) by topic id."""
+    """One topic of a fetch: by name, or (``name`` None, request version 10) by topic id."""
 
     name: str | None
     partition_indexes: tuple[int, ...]
@@ -266,10 +265,10 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchedOffsets(Rows[FetchedOffset]):
-    """The committed offsets of one topic, as columns.
+    """Committed offsets of one topic, as columns.
 
     Attributes:
-        columns: the partitions in the order in which they were asked for, and what is committed for each.
+        columns: the partitions in the order of the request, with their offsets.
         error_codes: of each; None if there is no error.
     """
 
@@ -298,7 +297,7 @@ def fetched_offsets(partitions: Sequence[FetchedOffset]) -> FetchedOffsets:
 
 
 def without_offsets(partition_indexes: tuple[int, ...], error_code: ErrorCode) -> FetchedOffsets:
-    """Return the answer for partitions whose offsets are not told."""
+    """Return the result of partitions without their offsets."""
     nothing = (-1,) * len(partition_indexes)
     return FetchedOffsets(OffsetColumns(partition_indexes, nothing, nothing), (error_code,) * len(partition_indexes))
 
@@ -321,7 +320,7 @@ class FetchedGroup(NamedTuple):
 
 @define(unsafe_hash=True)
 class OffsetFetchResponse:
-    """One entry for each group asked for, a group named twice twice."""
+    """Results of the requested groups, one for each occurrence."""
 
     groups: tuple[FetchedGroup, ...]
 

@@ -82,7 +82,7 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
 
 
 class MemberType(IntEnum):
-    """Which protocol a member of a consumer group speaks (:class:`ConsumerGroupDescribe`, version 1)."""
+    """Protocol of a member of a consumer group (:class:`ConsumerGroupDescribe`, version 1)."""
 
     UNKNOWN = -1
     CLASSIC = 0
@@ -135,7 +135,7 @@ class DescribedConsumerGroup(NamedTuple):
 
 @frozen
 class ConsumerGroupDescribeResponse:
-    """One entry for each group asked for, a group named twice twice."""
+    """Descriptions of the requested groups, one for each occurrence."""
 
     groups: tuple[DescribedConsumerGroup, ...]
 

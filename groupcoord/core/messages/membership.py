@@ -74,7 +74,7 @@ class JoinGroup(GroupRequest[JoinGroupResponse]):
 
 
 class SyncAssignment(NamedTuple):
-    """What the leader gives one member."""
+    """Assignment of one member by the leader."""
 
     member_id: str
     assignment: bytes
@@ -111,14 +111,14 @@ class SyncGroup(GroupRequest[SyncGroupResponse]):
 
 @frozen
 class HeartbeatResponse:
-    """REBALANCE_IN_PROGRESS tells the member to rejoin."""
+    """On REBALANCE_IN_PROGRESS the member rejoins."""
 
     error_code: ErrorCode
 
 
 @define
 class Heartbeat(GroupRequest[HeartbeatResponse]):
-    """Say that a member is alive (API key 12)."""
+    """Renew a member's session (API key 12)."""
 
     group_id: str
     generation_id: int
@@ -138,7 +138,7 @@ class LeavingMember(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """What became of one entry of a :class:`LeaveGroup`; the ids are echoed as sent."""
+    """Result of one entry of a :class:`LeaveGroup`; the ids are echoed as sent."""
 
     member_id: str
     group_instance_id: str | None

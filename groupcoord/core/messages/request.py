@@ -32,8 +32,8 @@ class Request(Generic[R_co]):
         """Return the response that fails the whole request, as Kafka's ``AbstractRequest.getErrorResponse``.
 
         Args:
-            error_code: stands at the top, or at every entry that the request names where there is no top-level error.
-            message: stands beside the error where the response has a field for it.
+            error_code: the top-level error, or the error of every entry in responses without one.
+            message: the message, in responses that have a field for it.
         """
 
 
@@ -116,10 +116,10 @@ def _response_class(request_class: Any) -> type[Any]:
 
 
 def names_field(default: Any = NOTHING) -> Any:
-    """Return an attrs field of several names. A string, whose letters would be names, is a TypeError.
+    """Return an attrs field of several names; a string raises TypeError.
 
-    Its class needs ``@define(on_setattr=setters.NO_OP)``: else attrs validates assignments as well, which makes the
-    objects five times as slow to create.
+    Its class needs ``@define(on_setattr=setters.NO_OP)``, because validated assignments make creation five times as
+    slow.
     """
     return field(default=default, validator=_not_a_string)
 

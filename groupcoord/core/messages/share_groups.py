@@ -98,7 +98,7 @@ class DescribedShareGroup(NamedTuple):
 
 @frozen
 class ShareGroupDescribeResponse:
-    """One entry for each group asked for, a group named twice twice."""
+    """Descriptions of the requested groups, one for each occurrence."""
 
     groups: tuple[DescribedShareGroup, ...]
 
@@ -120,27 +120,27 @@ class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
 
 
 class ShareTopicToDescribe(NamedTuple):
-    """Partitions of a topic about which is asked."""
+    """Partitions of a topic whose offsets are requested."""
 
     topic_name: str
     partitions: tuple[int, ...]
 
 
 class ShareGroupToDescribe(NamedTuple):
-    """A group about whose offsets is asked; ``topics`` None: all that it has begun to read."""
+    """Group whose offsets are requested; ``topics`` None: all initialized ones."""
 
     group_id: str
     topics: tuple[ShareTopicToDescribe, ...] | None = None
 
 
 class DescribedShareOffset(NamedTuple):
-    """Where a group stands in a partition.
+    """Offset of a group in a partition.
 
     Attributes:
         partition_index: the partition.
-        start_offset: all before it is finished; -1 if the group has not begun, or it has not been decided where.
-        leader_epoch: in which its leader has last read that.
-        lag: how many records are not finished; -1 if that isn't known.
+        start_offset: first unfinished offset; -1 if reading has not begun.
+        leader_epoch: the leader epoch of the last read.
+        lag: number of unfinished records; -1 if unknown.
     """
 
     partition_index: int
@@ -152,7 +152,7 @@ class DescribedShareOffset(NamedTuple):
 
 
 class DescribedShareTopic(NamedTuple):
-    """Where a group stands in a topic."""
+    """Offsets of a group in a topic."""
 
     topic_name: str
     topic_id: UUID
@@ -160,7 +160,7 @@ class DescribedShareTopic(NamedTuple):
 
 
 class DescribedShareGroupOffsets(NamedTuple):
-    """Where a group stands."""
+    """Offsets of a group."""
 
     group_id: str
     topics: tuple[DescribedShareTopic, ...] = ()
@@ -170,14 +170,14 @@ class DescribedShareGroupOffsets(NamedTuple):
 
 @frozen
 class DescribeShareGroupOffsetsResponse:
-    """One entry for each group asked for."""
+    """Results of the requested groups."""
 
     groups: tuple[DescribedShareGroupOffsets, ...]
 
 
 @define
 class DescribeShareGroupOffsets(Request[DescribeShareGroupOffsetsResponse]):
-    """Ask where share groups stand (API key 90). Whether a group exists is not asked."""
+    """Fetch offsets of share groups (API key 90), also of groups that do not exist."""
 
     groups: tuple[ShareGroupToDescribe, ...]
 
@@ -205,7 +205,7 @@ class DescribeOneShareGroup(GroupRequest[DescribeOneShareGroupResponse]):
 
 
 class ShareOffsetToAlter(NamedTuple):
-    """Where a group is to stand in a partition; -1: where ``share.auto.offset.reset`` says."""
+    """New start offset in a partition; -1: by ``share.auto.offset.reset``."""
 
     partition_index: int
     start_offset: int
@@ -219,7 +219,7 @@ class ShareTopicToAlter(NamedTuple):
 
 
 class ShareOffsetResult(NamedTuple):
-    """What became of a partition."""
+    """Result of a partition."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -227,7 +227,7 @@ class ShareOffsetResult(NamedTuple):
 
 
 class AlteredShareTopic(NamedTuple):
-    """What became of the partitions of a topic."""
+    """Results of the partitions of a topic."""
 
     topic_name: str
     topic_id: UUID
@@ -264,7 +264,7 @@ class ShareTopicToForget(NamedTuple):
 
 
 class ForgottenShareTopic(NamedTuple):
-    """What became of a topic."""
+    """Result of a topic."""
 
     topic_name: str
     topic_id: UUID

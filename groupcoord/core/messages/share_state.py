@@ -1,6 +1,6 @@
-"""The share coordinator's requests and responses (KIP-932): what share groups have done with partitions of topics.
+"""Requests and responses of the share coordinator (KIP-932): states of share-partitions.
 
-Brokers send them to each other. One request is about partitions of one group; each has a result of its own.
+Brokers send them to each other. One request names partitions of one group; each has its own result.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StateRequest(Request[R_co]):
 
 
 class StateResult(NamedTuple):
-    """What became of a partition that was to be initialized, written or deleted."""
+    """Result of initializing, writing or deleting a state."""
 
     partition: int
     error_code: ErrorCode
@@ -75,7 +75,7 @@ class StateTopicResult(NamedTuple):
 
 
 class StateToInitialize(NamedTuple):
-    """A partition that a group begins to read, or begins anew."""
+    """Partition that a group begins to read."""
 
     partition: int
     state_epoch: int
@@ -98,7 +98,7 @@ class InitializeShareGroupStateResponse:
 
 @define
 class InitializeShareGroupState(StateRequest[InitializeShareGroupStateResponse]):
-    """Have a state for partitions, empty (API key 83)."""
+    """Create empty states (API key 83)."""
 
     RESULT = StateResult
     TOPIC_RESULT = StateTopicResult
@@ -110,7 +110,7 @@ class InitializeShareGroupState(StateRequest[InitializeShareGroupStateResponse])
 
 
 class StateToRead(NamedTuple):
-    """A partition whose state is wanted, by its leader in this epoch."""
+    """Partition whose leader requests its state."""
 
     partition: int
     leader_epoch: int
@@ -162,14 +162,14 @@ class ReadShareGroupState(StateRequest[ReadShareGroupStateResponse]):
 
 
 class StateToWrite(NamedTuple):
-    """What has become of a partition.
+    """Changed state of a partition.
 
     Attributes:
         partition: the partition.
-        state_epoch, leader_epoch: of whom writes.
-        start_offset: all before it is finished; -1: as before.
-        state_batches: what has changed.
-        delivery_complete_count: how many records at and behind the start offset are finished; -1 if that isn't known.
+        state_epoch, leader_epoch: epochs of the writer.
+        start_offset: first unfinished offset; -1: unchanged.
+        state_batches: changed batches.
+        delivery_complete_count: number of finished records from the start offset on; -1 if unknown.
     """
 
     partition: int
@@ -253,7 +253,7 @@ class StateSummary(NamedTuple):
 
     @property
     def has_lag(self) -> bool:
-        """False where nobody could say how many records are left, even who knows where they end."""
+        """False if the number of remaining records is unknown even with the end offset."""
         is_known = self.start_offset != NO_START_OFFSET and self.delivery_complete_count != UNKNOWN_COUNT
         return self.error_code is ErrorCode.NONE and is_known
 
@@ -292,7 +292,7 @@ ShareStateRequest = (
     | DeleteShareGroupState
     | ReadShareGroupStateSummary
 )
-"""Whatever a share coordinator is asked."""
+"""Request of a share coordinator."""
 
 ShareStateResponse = (
     InitializeShareGroupStateResponse
@@ -301,4 +301,4 @@ ShareStateResponse = (
     | DeleteShareGroupStateResponse
     | ReadShareGroupStateSummaryResponse
 )
-"""Whatever a share coordinator answers."""
+"""Response of a share coordinator."""

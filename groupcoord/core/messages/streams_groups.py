@@ -1,6 +1,6 @@
-"""Streams groups of KIP-1071: the heartbeat that does everything, their description, and that of a topology.
+"""Streams groups (KIP-1071): heartbeat, description, and topology description.
 
-In a heartbeat None means "as last time", which is not the same as empty.
+In a heartbeat None means "unchanged", which differs from empty.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from groupcoord.errors import ErrorCode
 
 
 class Topology(NamedTuple):
-    """What the members of a group process, as one of them knows it.
+    """Topology of an application, as a member sends it.
 
     Attributes:
-        epoch: which version of the application this is of.
+        epoch: version of the application.
         subtopologies: its parts.
     """
 
@@ -34,7 +34,7 @@ class Topology(NamedTuple):
 
 
 class TaskOffset(NamedTuple):
-    """How far a member has come with the state of a task.
+    """Offset of a member's copy of a task's state.
 
     Attributes:
         subtopology_id, partition: the task.
@@ -47,7 +47,7 @@ class TaskOffset(NamedTuple):
 
 
 class StreamsStatusCode(IntEnum):
-    """What an application should know of its group, by Kafka's numbers."""
+    """Status of a group in heartbeat responses, by Kafka's numbers."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -59,11 +59,11 @@ class StreamsStatusCode(IntEnum):
 
 
 class StreamsStatus(NamedTuple):
-    """Something that an application should know of its group.
+    """Status of a group.
 
     Attributes:
-        code: what it is.
-        detail: the same in words.
+        code: the status.
+        detail: a message.
     """
 
     code: StreamsStatusCode
@@ -78,10 +78,10 @@ class NamedTopicPartitions(NamedTuple):
 
 
 class EndpointPartitions(NamedTuple):
-    """Where interactive queries find which state.
+    """State behind an endpoint for interactive queries.
 
     Attributes:
-        user_endpoint: of the member that has it.
+        user_endpoint: the endpoint of the member.
         active_partitions: the partitions that its active tasks read.
         standby_partitions: those that its standby and warm-up tasks read.
     """
@@ -176,7 +176,7 @@ class StreamsGroupHeartbeat(GroupRequest[StreamsGroupHeartbeatResponse]):
 
 
 class TopologyDescriptionStatus(IntEnum):
-    """Whether a description of a topology comes with a group's (KIP-1331), by Kafka's numbers."""
+    """Availability of a topology description (KIP-1331), by Kafka's numbers."""
 
     NOT_REQUESTED = 0
     NOT_STORED = 1
@@ -214,13 +214,13 @@ class DescribedTasks(NamedTuple):
 
 
 class DescribedStreamsMember(NamedTuple):
-    """A member of a streams group as administrators see it.
+    """A member of a streams group in descriptions.
 
     Attributes:
-        task_offsets, task_end_offsets: what it told last of its tasks, sorted.
-        assignment: what the member has.
-        target_assignment: what it will have when the group has come to rest.
-        is_classic: it uses the classic protocol: never.
+        task_offsets, task_end_offsets: its last reported offsets, sorted.
+        assignment: its current tasks.
+        target_assignment: its target tasks.
+        is_classic: always False.
     """
 
     member_id: str
@@ -241,11 +241,11 @@ class DescribedStreamsMember(NamedTuple):
 
 
 class DescribedStreamsGroup(NamedTuple):
-    """One streams group; with an error all else is empty, the state too.
+    """Description of one streams group; empty apart from the error on errors.
 
     Attributes:
-        topology: what its members process; None on errors.
-        topology_description_status: 0 on errors, and if nobody asked.
+        topology: the topology; None on errors.
+        topology_description_status: 0 on errors, and if not requested.
         assignor_name: None on errors.
     """
 
@@ -264,7 +264,7 @@ class DescribedStreamsGroup(NamedTuple):
 
 @frozen
 class StreamsGroupDescribeResponse:
-    """One entry for each group asked for, a group named twice twice."""
+    """Descriptions of the requested groups, one for each occurrence."""
 
     groups: tuple[DescribedStreamsGroup, ...]
 
@@ -288,7 +288,7 @@ class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
 
 @frozen
 class StreamsGroupTopologyDescriptionUpdateResponse:
-    """Whether a description was stored."""
+    """Result of storing a description."""
 
     error_code: ErrorCode
     error_message: str | None = None

@@ -24,7 +24,7 @@ from groupcoord.errors import ErrorCode, InvariantError
 NO_COORDINATOR_EPOCH = -1
 
 TRACKED_PRODUCERS_MAX = 10_000
-"""So many producers are remembered for a log partition; Kafka forgets them by time (``producer.id.expiration.ms``)."""
+"""Maximum number of producers of a log partition; Kafka removes them by time (``producer.id.expiration.ms``)."""
 
 
 class ProducerEpochs(NamedTuple):
@@ -35,9 +35,9 @@ class ProducerEpochs(NamedTuple):
 
 
 class Producers:
-    """The producers of the latest transactional records and markers of a log partition.
+    """Epochs of the last producers with transactional records or markers in a log partition.
 
-    This is no hard state: compaction may take away what it was learnt from, and then nobody is refused for it.
+    Soft state: after a compaction, old epochs may be accepted again.
     """
 
     __slots__ = ("_epochs",)
@@ -73,15 +73,15 @@ LoggedCommit = tuple[int, OffsetCommitRecord]
 
 
 class DurableCommit:
-    """What is left of a commit of one topic: at least one partition, each once.
+    """Remaining offsets of a commit to one topic: at least one partition, once each.
 
-    Whoever commits the same partitions again puts the new columns in place of the old ones. When some of them are
-    committed or deleted, the others become commits of their own.
+    A commit of the same partitions replaces its columns. If some of them are committed or deleted, the others become
+    separate commits.
 
     Attributes:
-        kind: what the offsets have in common.
+        kind: common fields of the offsets.
         columns: the offsets.
-        log_offset: where the first of them lies in the log; the others lie behind it, one after the other.
+        log_offset: log offset of the first; the others follow.
     """
 
     NOT_COUNTED = ("_places",)
@@ -195,16 +195,16 @@ def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
 
 
 class OffsetCache:
-    """The offsets of all groups of one log partition.
+    """Offsets of all groups of one log partition.
 
-    ``committed`` and ``transactions`` are hard state: they change only in :meth:`apply`, :meth:`apply_tombstones` and
-    :meth:`apply_marker`, which are given records of the log in their order. ``pending`` is soft.
+    ``committed`` and ``transactions`` are hard state: only :meth:`apply`, :meth:`apply_tombstones` and
+    :meth:`apply_marker` change them, in the order of the log. ``pending`` is soft.
 
     Attributes:
-        committed: group id → topic → partition → the commit that has its offset.
+        committed: group id → topic → partition → the commit with its offset.
         transactions: producer id → (group id, topic, partition) → its last offset in the open transaction (KIP-98).
-        pending: append number → plain and transactional commits on their way to the log.
-        producers: who wrote transactional commits and markers; soft as well.
+        pending: append number → commits in flight.
+        producers: producers of transactional commits and markers; soft.
     """
 
     NOT_COUNTED = ("_open", "pending")
@@ -339,7 +339,7 @@ class OffsetCache:
         return keys
 
     def known_partitions(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Return those of these partitions that a deletion must cover, however many offsets the group has."""
+        """Return those of these partitions that a deletion has to cover."""
         committed = self.of_group(group_id).get(topic, {})
         pending = {index for name, index in self.pending_keys(group_id) if name == topic}
         return [

@@ -83,12 +83,12 @@ class WhenDeleted(Continuation):
         for group in self.groups:
             if context.is_seen(group):
                 context.groups[group.group_id] = group
-            else:  # no reader has seen a group of which the log has no record: that one is gone
+            else:  # no reader has seen it, and the log has no record of it
                 context.end(group, Cause.CREATION_FAILED, now_ms)
 
     @property
     def suspended(self) -> tuple[Group, ...]:
-        """The groups: whether they are there is the log's to say."""
+        """The groups, whose existence depends on the log."""
         return self.groups
 
     def concerns(self, group: Group) -> bool:
@@ -114,7 +114,7 @@ RECORD_BYTES_MIN = 40
 """No record of a commit is shorter in a batch of the log, the names of its group and topic left aside."""
 
 MANY_RECORDS = 1_000
-"""Of so many it is worth to count the names as well."""
+"""Number of records above which names count for the size as well."""
 
 
 class Commits:
@@ -135,9 +135,9 @@ class Commits:
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
     def commit(self, request: OffsetCommit, token: Token, now_ms: int) -> None:
-        """Commit offsets: the answer waits for the log. Partitions with too long metadata are refused on their own.
+        """Commit offsets; the response waits for the log. Partitions with too long metadata fail alone.
 
-        A group that nobody knew is made first, and stays even if all partitions are refused, as in Kafka 4.
+        An unknown group is created, also if all partitions fail, as in Kafka 4.
         """
         group_id, topics, retention_ms = request.group_id, request.topics, request.retention_time_ms
         assert group_id is not None
@@ -156,19 +156,18 @@ class Commits:
         self._write(group_id, token, committed, OffsetCommitResponse(results), now_ms)
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
-        """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker.
+        """Commit offsets as part of a transaction: durable with the response, but invisible until its marker.
 
-        The stations of such a commit (KIP-98, KIP-447, KIP-890):
+        The steps of such a commit (KIP-98, KIP-447, KIP-890):
 
-        1. The router asks whether the principal may write for the transactional id and read the group, and leaves out
-           topics that are not there.
+        1. The router checks the permissions, and omits unknown topics.
         2. The transaction coordinator verifies that the producer has this transaction open (``VerifyTransaction``).
-        3. The group says whether the member may commit (:meth:`.Group.transactional_commit_error`): here.
-        4. The records, which name the producer, are appended; until the log answers, the offsets are pending.
-        5. Durable, they are answered, and stay aside as the producer's (``OffsetCache.transactions``): a fetch that
-           requires stable offsets is told UNSTABLE_OFFSET_COMMIT for these partitions, and they don't expire.
-        6. The transaction ends: :meth:`complete_transaction` appends its marker. When that is durable, a commit makes
-           them the group's offsets where nothing newer was committed, and an abort drops them.
+        3. The group checks the member (:meth:`.Group.transactional_commit_error`).
+        4. The records with the producer's id are appended; until the log answers, the offsets are pending.
+        5. Durable offsets belong to the producer (``OffsetCache.transactions``). A fetch that requires stable offsets
+           fails with UNSTABLE_OFFSET_COMMIT for these partitions, and they do not expire.
+        6. :meth:`complete_transaction` appends the marker. A durable commit makes them the group's offsets unless there
+           are newer ones; an abort drops them.
         """
         group = self._groups.get(request.group_id)
         if not request.group_id:
@@ -199,12 +198,12 @@ class Commits:
         now_ms: int,
     ) -> None:
         held = _make_reply((token, response))
-        # Without the partitions whose metadata are too long: a pending entry for them would stay (KAFKA-16371).
+        # Without partitions with too long metadata, whose pending entries would stay forever (KAFKA-16371).
         records = CommitRecords(topics)
         count = records.record_count
         limit = self._config.message_max_bytes
         if count * RECORD_BYTES_MIN > limit or (count > MANY_RECORDS and _bytes_min(topics) > limit):
-            # No log takes so large a batch, so nobody need wait while it is made.
+            # No log accepts so large a batch, so the commit fails at once.
             self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
             return
         if group_id not in self._groups:
@@ -259,9 +258,9 @@ class Commits:
     # ------------------------------------------------------------ OffsetFetch
 
     def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
-        """Return a group's committed offsets; of a group that nobody knows, there are none.
+        """Return a group's committed offsets; none for an unknown group.
 
-        Topics are named, and carry the id that they were asked for with.
+        Topics keep the names and ids of the request.
         """
         assert wanted.group_id is not None
         group_id, offsets = wanted.group_id, self._offsets
@@ -302,7 +301,7 @@ def _error_without_group(request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
     """Return NONE if a request may commit to a group that does not exist."""
     if request.generation_id < 0:
         return NO_ERROR  # outside of group management every client may commit, which makes a simple group
-    # Kafka tells an absent group from a wrong generation only in versions with member epochs (KIP-848).
+    # Only versions with member epochs distinguish an absent group from a wrong generation (KIP-848).
     return ErrorCode.GROUP_ID_NOT_FOUND if request.supports_member_epoch else ErrorCode.ILLEGAL_GENERATION
 
 

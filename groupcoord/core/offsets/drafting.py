@@ -1,4 +1,4 @@
-"""What a commit writes: the offsets of the partitions that are accepted, and what each will be answered."""
+"""Records and results of a commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from groupcoord.errors import ErrorCode
 _make_result = maker(TopicResult)
 
 Draft = tuple[list[CommittedTopic], tuple[TopicResult, ...]]
-"""What is written, and the results, by topic."""
+"""Records and results by topic."""
 
 
 def draft_commit(
@@ -64,7 +64,7 @@ def draft_commit(
 
 
 def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, tuple[ErrorCode, ...] | None]:
-    """Return the offsets whose metadata aren't too long, and the errors of all; None if there is none."""
+    """Return the offsets without too long metadata, and the errors of all, or None without errors."""
     metadata = columns.metadata
     if metadata is None:
         return columns, None

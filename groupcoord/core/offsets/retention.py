@@ -1,4 +1,4 @@
-"""Expiry of offsets that nobody uses, and of groups that have nothing left (KIP-211)."""
+"""Expiry of unused offsets, and of groups without any (KIP-211)."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Retention:
         self.wake(now_ms)
 
     def wake(self, now_ms: int) -> None:
-        """Arm the next sweep, unless it is armed or there is no group that it could find anything in.
+        """Schedule the next sweep, if there are groups and none is scheduled.
 
-        When groups come after a pause, sweeps go on at the moments at which they would have come without it.
+        After a time without groups, sweeps continue in the original rhythm.
         """
         if self._context.groups and self.timer.deadline_ms is None:
             interval_ms = self._context.config.offsets_retention_check_interval_ms
@@ -82,7 +82,7 @@ class Retention:
         expired = _Expired(self._context.writer)
         for group in list(self._context.groups.values()):
             if group.group_id in self._context.writings:
-                # It is about to change its kind: only then it is known which topics its members subscribe to.
+                # During a conversion the subscriptions are unknown.
                 continue
             keys, nothing_left = self._due(group, now_ms)
             if nothing_left and group.may_expire and self._administration.may_delete(group):
@@ -93,11 +93,10 @@ class Retention:
         self.start(now_ms)
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
-        """A topic was deleted: so are its offsets, but not those of a newer topic of the same name.
+        """Delete the offsets of a deleted topic, but not those of a newer topic of the same name.
 
-        Offsets on their way to the log and those of open transactions count as well. Kafka writes a tombstone for each
-        transaction that has an offset of a partition, and one more if an offset is committed there
-        (``OffsetMetadataManager.onTopicsDeleted``).
+        Offsets in flight and in open transactions are included. Kafka writes a tombstone for each transaction with an
+        offset of a partition, and another for a committed offset (``OffsetMetadataManager.onTopicsDeleted``).
         """
         offsets = self._context.writer.hard.offsets
         found = [

@@ -1,1 +1,1 @@
-"""What a request meets before its group: permissions, topics, and the way to its log partition."""
+"""Router: checks of requests before their group, and the way to the log partition."""

@@ -1,4 +1,4 @@
-"""Who may do what: an injected decision, asked wherever Kafka asks its authorizer (KIP-11)."""
+"""Authorization (KIP-11): an injected authorizer, called where Kafka calls its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from groupcoord.errors import ErrorCode
 
 @plain_members
 class Operation(IntEnum):
-    """What somebody wants to do, by Kafka's numbers (``AclOperation``)."""
+    """Operation on a resource, by Kafka's numbers (``AclOperation``)."""
 
     READ = 3
     WRITE = 4
@@ -27,7 +27,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it is done to, by Kafka's numbers."""
+    """Type of a resource, by Kafka's numbers."""
 
     TOPIC = 2
     GROUP = 3
@@ -71,14 +71,14 @@ OPERATIONS_ON_THE_CLUSTER = (
 )
 
 Principal = Any
-"""Whoever a request speaks for; the coordinator only passes it on."""
+"""Principal of a request; the coordinator only passes it on."""
 
 Authorize = Callable[[Principal, Operation, Resource], bool]
 """Returns whether ``principal`` may do this. Called often: it should be quick, and must not raise."""
 
 
 class Permissions:
-    """What one principal may do; without a hook, everything.
+    """Permissions of one principal; without an authorizer, all.
 
     >>> Permissions(lambda principal, *_: principal == "User:alice", "User:bob").on_group("orders", Operation.READ)
     False
@@ -91,19 +91,19 @@ class Permissions:
         self.principal = principal
 
     def on_group(self, group_id: str | None, operation: Operation) -> bool:
-        """Tell whether this is allowed on a group."""
+        """Return whether an operation on a group is allowed."""
         return self._allows(operation, ResourceType.GROUP, group_id or "")
 
     def on_topic(self, topic: str, operation: Operation) -> bool:
-        """Tell whether this is allowed on a topic."""
+        """Return whether an operation on a topic is allowed."""
         return self._allows(operation, ResourceType.TOPIC, topic)
 
     def on_transactional_id(self, transactional_id: str, operation: Operation) -> bool:
-        """Tell whether this is allowed on a transactional id."""
+        """Return whether an operation on a transactional id is allowed."""
         return self._allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def on_cluster(self, operation: Operation) -> bool:
-        """Tell whether this is allowed on the cluster."""
+        """Return whether an operation on the cluster is allowed."""
         return self._allows(operation, *CLUSTER)
 
     def group_operations(self, group_id: str) -> int:

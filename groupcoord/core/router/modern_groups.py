@@ -51,10 +51,10 @@ from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode
 
 MEMBER_ID_UNITS_MAX = 36
-"""So many UTF-16 units has the text of a UUID; members send one."""
+"""UTF-16 length of a UUID, which members send."""
 
 TOPOLOGY_VALUES_MAX = 100_000
-"""So much may be said of a topology: all of it is looked at in one go. Some 10,000 subtopologies have room in that."""
+"""Maximum number of values in a topology, which is checked in one step; room for some 10,000 subtopologies."""
 
 _NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 
@@ -74,9 +74,9 @@ def _blank_field(*texts: str | None) -> str | None:
 
 
 def consumer_heartbeat_permission(permissions: Permissions, request: ConsumerGroupHeartbeat) -> ErrorCode:
-    """Return NONE if the asker may READ the group, and DESCRIBE each topic that it names.
+    """Return NONE if the client may READ the group, and DESCRIBE each topic that it names.
 
-    Topics that its regular expression finds are none of this: those that may not be described are left out later.
+    Topics of its regular expression are filtered later.
     """
     error_code = permissions.group_error(request.group_id, Operation.READ)
     if error_code is not ErrorCode.NONE:
@@ -91,7 +91,7 @@ def consumer_heartbeat_permission(permissions: Permissions, request: ConsumerGro
 def refuse_malformed_consumer_heartbeat(
     request: ConsumerGroupHeartbeat, assignors: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can."""
+    """Return the error response to an invalid heartbeat, or None."""
     message = _consumer_problem(request)
     if message is not None:
         return ConsumerGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
@@ -104,7 +104,7 @@ def refuse_malformed_consumer_heartbeat(
 
 
 def _consumer_problem(request: ConsumerGroupHeartbeat) -> str | None:
-    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    """Return the first problem of a heartbeat in Kafka's order, or None."""
     epoch = request.member_epoch
     needs_member_id = request.requires_member_id or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH
     member_id = request.member_id if needs_member_id else None
@@ -148,7 +148,7 @@ DESCRIBED_CONSUMER_GROUPS = DescribedKind(
 def refuse_malformed_share_heartbeat(
     request: ShareGroupHeartbeat, permissions: Permissions | None
 ) -> ShareGroupHeartbeatResponse | None:
-    """Return the refusal of a heartbeat that can't be meant, or names topics that the asker may not DESCRIBE."""
+    """Return the error response to an invalid heartbeat, or one with topics without DESCRIBE, or None."""
     units = len(request.member_id.encode("utf-16-le", "surrogatepass")) // 2
     if not 0 < units <= MEMBER_ID_UNITS_MAX:
         return ShareGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST)
@@ -161,7 +161,7 @@ def refuse_malformed_share_heartbeat(
 
 
 def _share_problem(request: ShareGroupHeartbeat) -> str | None:
-    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    """Return the first problem of a heartbeat in Kafka's order, or None."""
     blank = _blank_field(request.member_id, request.group_id, None, request.rack_id)
     if blank is not None:
         return blank
@@ -187,7 +187,7 @@ DESCRIBED_SHARE_GROUPS = DescribedKind(
 def readable_description(
     wanted: ShareGroupToDescribe, permissions: Permissions | None
 ) -> tuple[ShareGroupToDescribe, tuple[DescribedShareTopic, ...]]:
-    """Return what is asked about topics that the asker may DESCRIBE, and the refusals of the others."""
+    """Return the part of a request about topics with DESCRIBE, and errors for the others."""
     if permissions is None or wanted.topics is None:
         return wanted, ()
     allowed, refused = [], []
@@ -215,7 +215,7 @@ def complete_description(
 def readable_alteration(
     request: AlterShareGroupOffsets, permissions: Permissions | None
 ) -> tuple[AlterShareGroupOffsets, tuple[AlteredShareTopic, ...]]:
-    """Return what is to be altered of topics that the asker may READ, and the refusals of the others."""
+    """Return the part of a request about topics with READ, and errors for the others."""
     if permissions is None:
         return request, ()
     allowed, refused = [], []
@@ -231,7 +231,7 @@ def readable_alteration(
 def readable_deletion(
     request: DeleteShareGroupOffsets, permissions: Permissions | None
 ) -> tuple[DeleteShareGroupOffsets, tuple[ForgottenShareTopic, ...]]:
-    """Return what is to be forgotten of topics that the asker may READ, and the refusals of the others."""
+    """Return the part of a request about topics with READ, and errors for the others."""
     if permissions is None:
         return request, ()
     allowed, refused = [], []
@@ -249,10 +249,7 @@ def readable_deletion(
 def refuse_streams_topics(
     request: StreamsGroupHeartbeat, permissions: Permissions | None
 ) -> StreamsGroupHeartbeatResponse | None:
-    """Return the refusal of a heartbeat whose topology names topics that it can't, or that the asker may not DESCRIBE.
-
-    None if there is nothing to refuse.
-    """
+    """Return the error response to a topology with invalid topics, or topics without DESCRIBE, or None."""
     if request.topology is None:
         return None
     if says_more(request.topology, TOPOLOGY_VALUES_MAX):
@@ -280,7 +277,7 @@ def _topics_of_subtopologies(subtopologies: Iterable[Subtopology | DescribedSubt
 
 
 def refuse_malformed_streams_heartbeat(request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatResponse | None:
-    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can."""
+    """Return the error response to an invalid heartbeat, or None."""
     topology = request.topology
     if topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
         message: str | None = "Regular expressions for source topics are not supported yet."
@@ -302,7 +299,7 @@ def refuse_malformed_streams_heartbeat(request: StreamsGroupHeartbeat) -> Stream
 
 
 def _streams_problem(request: StreamsGroupHeartbeat) -> str | None:
-    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    """Return the first problem of a heartbeat in Kafka's order, or None."""
     blank = _blank_field(request.member_id, request.group_id, request.instance_id, request.rack_id)
     if blank is not None:
         return blank
@@ -348,7 +345,7 @@ DESCRIBED_STREAMS_GROUPS = DescribedKind(
 
 
 def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupDescribe) -> DescribedStreamsGroup:
-    """Return a description that says that none of the topology is stored, if that was asked for (KIP-1331)."""
+    """Return a description with the status that no topology description is stored, if requested (KIP-1331)."""
     if not request.include_topology_description or group.error_code is not ErrorCode.NONE:
         return group
     return group._replace(topology_description_status=TopologyDescriptionStatus.NOT_STORED)
@@ -357,7 +354,7 @@ def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupD
 def answer_description_update(
     request: StreamsGroupTopologyDescriptionUpdate, permissions: Permissions | None
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """Refuse to store the description of a topology: there are no plugins, so nobody could."""
+    """Return the error response to a topology description: there is no plugin that stores it."""
     if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
         return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_PLUGIN)

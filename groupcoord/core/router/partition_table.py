@@ -14,7 +14,7 @@ MAX_CACHED_ROUTES = 100_000
 
 
 class NumberedPartition(Protocol):
-    """What a coordinator makes of the records of a log partition."""
+    """Core of a log partition with its number."""
 
     index: int
 
@@ -24,7 +24,7 @@ PartitionT = TypeVar("PartitionT", bound=NumberedPartition)
 
 
 class PartitionStatus(Enum):
-    """Whether what is in a log partition is coordinated here."""
+    """Status of a log partition at this coordinator."""
 
     UNLOADED = "unloaded"
     LOADING = "loading"
@@ -82,7 +82,7 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         return self.active[self.index_of(key) if index is None else index]
 
     def refusal(self, index: int) -> ErrorCode:
-        """Return what requests for a partition are told that isn't served."""
+        """Return the error of requests for a partition that is not served."""
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
 
     def serve(self, partition: PartitionT) -> None:

@@ -42,7 +42,7 @@ _WITH_MEMBER_ID = (
 
 
 def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
-    """Return the response to a request whose log partition isn't served for ``error_code``."""
+    """Return the response to a request whose log partition is not served for ``error_code``."""
     error_code = _unserved_error(request, error_code, config)
     if isinstance(request, JoinGroup) and error_code in _WITH_MEMBER_ID:
         return JoinGroupResponse(error_code, request.member_id)
@@ -65,9 +65,9 @@ def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config
 
 
 def disowned(reply: Reply) -> Reply:
-    """Return what is said in place of an answer by who may not be the coordinator any more: look for it anew.
+    """Return the error response of a coordinator that may have lost its log, so that the client looks it up again.
 
-    Whether the request was carried out is left open, as it is after a connection breaks.
+    As after a broken connection, the request may have been carried out.
     """
     token, response = reply
     match response:
@@ -79,7 +79,9 @@ def disowned(reply: Reply) -> Reply:
                 for found in response.coordinators
             ]
             return Reply(token, FindCoordinatorResponse(tuple(unknown)))
-        case OffsetCommitResponse() | TxnOffsetCommitResponse():  # also what a group refuses: it may live elsewhere
+        case (
+            OffsetCommitResponse() | TxnOffsetCommitResponse()
+        ):  # also a group's errors, which another coordinator may not have
             return Reply(token, type(response)(tuple(_disowned_topic(topic) for topic in response.topics)))
         case OffsetFetchResponse():
             fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]

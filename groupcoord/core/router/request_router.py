@@ -1,4 +1,4 @@
-"""What a request meets before its group: permissions, topics, and the way to its log partition.
+"""Request router: permissions, topics, and the log partition of a group.
 
 Kafka does this in its request layer (``KafkaApis``) and ``GroupCoordinatorService``.
 """
@@ -122,17 +122,16 @@ DESCRIBED_KINDS: dict[type, DescribedKind] = {
     ShareGroupDescribe: DESCRIBED_SHARE_GROUPS,
     StreamsGroupDescribe: DESCRIBED_STREAMS_GROUPS,
 }
-"""How groups of each kind are described, by the request for it."""
+"""Descriptions of groups by request."""
 
 
 @frozen
 class Route:
-    """How the requests of one type are taken.
+    """Handling of requests of one type.
 
     Attributes:
-        permission: returns NONE, or why the asker may not make a request; None where it is asked for each of the things
-            that a request names.
-        handler: takes a request that may be made.
+        permission: returns NONE or an error; None if permissions are checked for each named resource.
+        handler: handles an allowed request.
     """
 
     permission: Callable[[Permissions, Any], ErrorCode] | None
@@ -141,10 +140,10 @@ class Route:
 
 @define(eq=False, kw_only=True)
 class RequestRouter:
-    """Takes requests to where they are answered.
+    """Routes requests to their handlers.
 
     Attributes:
-        served_protocols: the kinds of groups whose requests are served; those of others are UNSUPPORTED_VERSION.
+        served_protocols: types of groups whose requests are served; others fail with UNSUPPORTED_VERSION.
     """
 
     NOT_STATE = ("_assignors", "_authorize", "_verify_transaction", "served_protocols")
@@ -201,10 +200,7 @@ class RequestRouter:
         self.serve(served_protocols(self._config))
 
     def serve(self, protocols: frozenset[GroupType]) -> None:
-        """Serve the requests of these kinds of groups from now on, and no others.
-
-        Whatever has begun goes on: groups keep their members, as long as these keep their sessions.
-        """
+        """Serve the requests of these types of groups from now on; members of others stay for their session."""
         self.served_protocols = protocols
         self._routes = self._every_route | {
             kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
@@ -229,7 +225,7 @@ class RequestRouter:
         route.handler(request, token, permissions, now_ms)
 
     def refuse_unserved(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
-        """Refuse a request whose log partition isn't served, or no longer, for this reason."""
+        """Fail a request whose log partition is not served."""
         self._effects.reply(token, unserved(request, error_code, self._config))
 
     # ------------------------------------------------------------ requests for one group
@@ -289,7 +285,7 @@ class RequestRouter:
         return topics, token
 
     def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Have the producer verified, which is the last thing before the group is looked at."""
+        """Verify the producer, as the last check before the group's."""
         verify = self._verify_transaction
         if verify is None or not request.group_id or self._partitions.is_closed:
             return ErrorCode.NONE
@@ -357,7 +353,7 @@ class RequestRouter:
     def _describe_share_offsets(
         self, request: DescribeShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        """Describe each group by itself: its coordinator has to ask others."""
+        """Describe each group separately, because each queries the share coordinator."""
         groups: list[DescribedShareGroupOffsets | None] = []
         for wanted in request.groups:
             error_code = ErrorCode.NONE
@@ -428,7 +424,7 @@ class RequestRouter:
         request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe,
         permissions: Permissions | None,
     ) -> Any:
-        """Return of a description what the asker may see, with what it may do if it asks for that."""
+        """Return a description as the client may see it, with its operations if requested."""
         if permissions is not None:
             group = kind.hide(group, permissions)
         if request.include_authorized_operations:
@@ -443,7 +439,7 @@ class RequestRouter:
     def _partition_of(
         self, group_id: str | None, operation: Operation, permissions: Permissions | None
     ) -> Partition | ErrorCode:
-        """Return the log partition that serves a group, or what is said of the group instead."""
+        """Return the log partition that serves a group, or the error of the group."""
         if permissions is not None and not permissions.on_group(group_id, operation):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         if group_id is None:
@@ -456,7 +452,7 @@ class RequestRouter:
         self._effects.reply(token, OffsetFetchResponse(tuple(groups)))
 
     def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch, permissions: Permissions | None) -> FetchedGroup:
-        # As a rule all is allowed and served, and this is asked very often.
+        # Fast path of the usual case: allowed and served.
         partition = (
             None if permissions is not None or wanted.group_id is None else self._partitions.serving(wanted.group_id)
         )

@@ -32,25 +32,25 @@ from groupcoord.core.router.topics import merge_results
 from groupcoord.errors import ErrorCode
 
 Owner = Callable[[int], Node | None]
-"""Returns the node that coordinates a partition of ``__consumer_offsets``, or None while nobody does."""
+"""Returns the node that coordinates a partition of ``__consumer_offsets``, or None."""
 
 TransactionOwner = Callable[[str], Node | None]
-"""Returns the node that coordinates the transactions of a transactional id, or None while nobody does."""
+"""Returns the node that coordinates the transactions of a transactional id, or None."""
 
 ShareOwner = Callable[[str], Node | None]
-"""Returns the node that coordinates a share-partition, by its key, or None while nobody does."""
+"""Returns the node that coordinates a share-partition by its key, or None."""
 
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,9}", re.DOTALL)
 
 
 class Coordinators:
-    """The nodes, as far as FindCoordinator tells of them.
+    """Nodes for FindCoordinator.
 
     Attributes:
         node: this node.
-        owner: which node coordinates a log partition; None: this one coordinates all.
-        transaction_owner: which node coordinates a transactional id; None: this one coordinates all.
-        partition_count: how many log partitions there are.
+        owner: returns the node of a log partition; None: always this one.
+        transaction_owner: returns the node of a transactional id; None: always this one.
+        partition_count: number of log partitions.
     """
 
     NOT_STATE = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
@@ -72,25 +72,25 @@ class Coordinators:
         self.partition_count = partition_count
 
     def coordinator_of(self, group_id: str) -> Node | None:
-        """Return the node that coordinates a group, or None while nobody does."""
+        """Return the node that coordinates a group, or None."""
         return self.node if self.owner is None else self.owner(partition_for(group_id, self.partition_count))
 
     def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
-        """Return the node that coordinates a transactional id, or None while nobody does."""
+        """Return the node that coordinates a transactional id, or None."""
         return self.node if self.transaction_owner is None else self.transaction_owner(transactional_id)
 
     def share_coordinator_of(self, key: str) -> Node | None:
-        """Return the node that coordinates a share-partition, or None while nobody does."""
+        """Return the node that coordinates a share-partition, or None."""
         return None if self.share_owner is None else self.share_owner(key)
 
 
 def find_coordinator(
     request: FindCoordinator, key: str, cluster: Coordinators, refusal: ErrorCode = ErrorCode.NONE
 ) -> FoundCoordinator:
-    """Answer one key: a group's by its log partition, a transactional id's by itself.
+    """Return the coordinator of one key.
 
-    A well-formed key of a share-partition (KIP-932) is COORDINATOR_NOT_AVAILABLE where nobody coordinates those.
-    ``refusal``: the asker may not know.
+    A valid key of a share-partition (KIP-932) fails with COORDINATOR_NOT_AVAILABLE without share coordinators.
+    ``refusal`` is an error of the permissions.
     """
     node, error_code = None, refusal
     if refusal is ErrorCode.NONE:
@@ -109,13 +109,13 @@ def find_coordinator(
 
 @define(eq=False)
 class Gather:
-    """A request whose answer is put together from those of its parts.
+    """Request whose response is combined from its parts.
 
     Attributes:
         token: of the request.
-        results: by part; None for those that are not answered yet.
-        missing: the number of these.
-        combine: makes the answer of all results.
+        results: by part; None if unanswered.
+        missing: number of unanswered parts.
+        combine: makes the response of all results.
     """
 
     token: Token
@@ -154,7 +154,7 @@ class SplitRequests:
         self.awaited = 0
 
     def gather(self, token: Token, results: list[Any], combine: Callable[[Sequence[Any]], Response]) -> Gather:
-        """Return what gathers the results of a request; those that are None are still to come, at least one."""
+        """Return the gather of a request with at least one unanswered part (None)."""
         missing = results.count(None)
         self.awaited += missing
         return Gather(token, results, missing, combine)
@@ -181,7 +181,7 @@ class SplitRequests:
 
     @staticmethod
     def original_tokens(tokens: list[Token]) -> list[Token]:
-        """Return the callers' tokens behind those that the core knows, each request's once."""
+        """Return the callers' tokens of these tokens, once each."""
         gathers = dict.fromkeys(token.gather for token in tokens if isinstance(token, Part))
         return [token for token in tokens if not isinstance(token, Part)] + [gather.token for gather in gathers]
 
@@ -209,13 +209,13 @@ REFUSED_FIRST = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROU
 
 @frozen
 class DescribedKind:
-    """How groups of one kind are described.
+    """Descriptions of groups of one type.
 
     Attributes:
-        described: the class of one group in an answer.
-        response: the class of the answer.
-        topics_of: returns the topics that a group's description names.
-        hidden: what is said of a group with topics that the asker may not DESCRIBE.
+        described: the class of one group in a response.
+        response: the class of the response.
+        topics_of: returns the topics in a description.
+        hidden: the message for a group with topics without DESCRIBE.
     """
 
     described: type
@@ -229,12 +229,12 @@ class DescribedKind:
         return self.response(tuple(ordered))
 
     def hide(self, group: Any, permissions: Permissions) -> Any:
-        """Return a description, or its refusal if it names a topic that the asker may not DESCRIBE."""
+        """Return a description, or an error if it names a topic without DESCRIBE."""
         if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(set(self.topics_of(group)))):
             return group
         return self.described(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self.hidden)
 
 
 def with_operations(group: Any, operations: int) -> Any:
-    """Return a description that says what is allowed on the group; an error says nothing of it."""
+    """Return a description with the allowed operations, except for errors."""
     return group if group.error_code is not ErrorCode.NONE else group._replace(authorized_operations=operations)

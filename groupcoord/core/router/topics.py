@@ -1,7 +1,6 @@
-"""What stands between a request and the group: which topics exist, and what their ids are.
+"""Topics in requests: existence, ids and permissions, by a :class:`TopicResolver`.
 
-The coordinator itself knows no topics. A host that does passes a :class:`TopicResolver`; then offsets of unknown
-partitions are refused before the group sees them, and requests by topic id are understood. Kafka does this in its
+Offsets of unknown partitions fail before they reach the group, and topic ids are resolved. Kafka does this in its
 request layer.
 """
 
@@ -43,9 +42,9 @@ _cached_extremes = lru_cache(maxsize=1_024)(_extremes)
 def resolve_commit(
     topics: tuple[TopicToCommit, ...], resolver: TopicResolver, permissions: Permissions | None = None
 ) -> tuple[tuple[TopicToCommit, ...], tuple[TopicResult, ...]]:
-    """Split the topics of a commit into what the group may see and what is refused.
+    """Return the topics of a commit that the group handles, with names, and the errors of the others.
 
-    An unknown id comes first, then the permission to READ, then whether there is such a partition.
+    An unknown id comes first, then the permission to READ, then the existence of the partition.
     """
     accepted, refused = [], []
     for topic in topics:
@@ -102,9 +101,9 @@ def _unknown_partitions(indexes: tuple[int, ...], count: int) -> PartitionResult
 
 
 def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, ...]) -> tuple[TopicResult, ...]:
-    """Join a group's results to what was refused before it, as Kafka orders them.
+    """Return a group's results with earlier errors, in Kafka's order.
 
-    Refused topics come first. As soon as there is one, each topic is answered once, its refused partitions first.
+    Topics with errors come first. With any error, each topic is merged into one entry, its errors first.
     """
     if not refused:
         return results
@@ -131,9 +130,9 @@ _make_resolved = maker(ResolvedFetch)
 def resolve_fetch(
     wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
 ) -> ResolvedFetch:
-    """Name the topics that a fetch gives by id, and leave out those that the asker may not DESCRIBE.
+    """Return a fetch with topic names, without topics without DESCRIBE.
 
-    Names are not checked: offsets may outlive their topic for a while.
+    Names are not checked, because offsets may outlive their topic.
     """
     if wanted.topics is None:
         return _make_resolved((wanted, ()))
@@ -155,13 +154,13 @@ def resolve_fetch(
 
 
 def hide_topics(fetched: FetchedGroup, permissions: Permissions) -> FetchedGroup:
-    """Leave out of a fetch of everything the topics that the asker may not DESCRIBE."""
+    """Remove topics without DESCRIBE from a fetch of all topics."""
     shown = tuple(topic for topic in fetched.topics if permissions.on_topic(topic.name or "", Operation.DESCRIBE))
     return fetched._replace(topics=shown)
 
 
 def identify_topics(fetched: FetchedGroup, resolver: TopicResolver) -> FetchedGroup:
-    """Give the topics of a fetch of everything their ids; those that have none any more are left out."""
+    """Add ids to the topics of a fetch of all topics; deleted topics are removed."""
     topics = []
     for topic in fetched.topics:
         topic_id = resolver.topic_id(topic.name or "")

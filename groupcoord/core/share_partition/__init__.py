@@ -1,1 +1,1 @@
-"""A share-partition as its leader has it (KIP-932): which records are whose, for how long, and how often they were."""
+"""Share-partition at its leader (KIP-932): acquired records, locks and delivery counts."""

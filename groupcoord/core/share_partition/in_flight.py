@@ -1,8 +1,8 @@
-"""Records in flight of a share-partition: batches that were acquired, and which records a member acquires next.
+"""Records in flight of a share-partition: acquired batches, and the next records to acquire.
 
-A batch has one state for all of its records, or a state for each run of records where they differ. ``InFlightBatch`` of
-Apache Kafka 4.4 keeps one for each record; a batch may claim to have billions. Rules are those of
-``SharePartition.acquire``, with KIP-1206 (modes) and KIP-1240 (smaller portions of records that failed before).
+A batch has one state, or a state for each run of records where they differ. Kafka 4.4's ``InFlightBatch`` has one for
+each record; a batch may claim billions. Rules are those of ``SharePartition.acquire``, with KIP-1206 (modes) and
+KIP-1240 (smaller portions after failures).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from groupcoord.errors import ErrorCode
 
 NOBODY = ""
 FINISHED = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
-"""What is finished is never given out again, and the start offset moves over it."""
+"""States that are final; the start offset moves over them."""
 
 
 DELIVERIES_COUNTED = 2**15 - 1
-"""What is told has 16 bits."""
+"""Maximum delivery count in responses, which have 16 bits."""
 
 
 class RecordState:
-    """The state of a record, or of several.
+    """State of one or more records.
 
     Attributes:
-        state: where they are.
-        count: how often they were given out.
-        member_id: whose they are, if they are acquired.
-        locked_until_ms: until when, then.
-        pending: what they become when the log has it; None: nothing is being written.
-        is_rejected: somebody said that nobody should try again.
+        state: the delivery state.
+        count: the delivery count.
+        member_id: the member that acquired them.
+        locked_until_ms: end of the acquisition lock.
+        pending: the state that is being written, or None.
+        is_rejected: a member rejected them.
     """
 
     __slots__ = ("count", "is_rejected", "locked_until_ms", "member_id", "pending", "state")
@@ -52,12 +52,12 @@ class RecordState:
 
     @property
     def is_available(self) -> bool:
-        """True if somebody may have them."""
+        """True if a member may acquire them."""
         return self.state is DeliveryState.AVAILABLE and self.pending is None
 
     @property
     def outcome(self) -> DeliveryState:
-        """What they are when the log has what is being written."""
+        """State after the pending write."""
         return self.state if self.pending is None else self.pending
 
     def acquire(self, member_id: str, locked_until_ms: int) -> None:
@@ -68,7 +68,7 @@ class RecordState:
         self.locked_until_ms = locked_until_ms
 
     def become(self, state: DeliveryState) -> None:
-        """Be in another state, and nobody's."""
+        """Set a state without an owner."""
         self.state = state
         self.member_id = NOBODY
         self.pending = None
@@ -91,7 +91,7 @@ class Run(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets there are."""
+        """Number of offsets."""
         return self.last - self.first + 1
 
     def batch(self, state: DeliveryState) -> StateBatch:
@@ -122,11 +122,11 @@ class InFlightBatch:
 
     @property
     def size(self) -> int:
-        """How many offsets there are."""
+        """Number of offsets."""
         return self.last - self.first + 1
 
     def cut(self, first: int, last: int) -> Run:
-        """Let records that have one state, of which nothing is being written, have it apart from those around them."""
+        """Split a run without a pending write at these records."""
         if first > self.first:
             self._begin_at(first)
         if last < self.last:
@@ -141,7 +141,7 @@ class InFlightBatch:
             self._whole = None
 
     def runs(self, first: int, last: int) -> Iterator[Run]:
-        """Walk the states of the records between two offsets. What was told of may be cut meanwhile."""
+        """Yield the runs between two offsets, which may be split after they are yielded."""
         first, last = max(first, self.first), min(last, self.last)
         if first > last:
             return
@@ -183,7 +183,7 @@ class LogBatch(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that are somebody's now, for the how-manieth time."""
+    """Acquired records with their delivery count."""
 
     first: int
     last: int
@@ -192,13 +192,13 @@ class Acquired(NamedTuple):
 
 @frozen
 class Wanted:
-    """What somebody asks for.
+    """Records that a member requests.
 
     Attributes:
-        member_id: who.
-        max_records: at most so many; where ``is_limit`` is False, up to the end of the log's batch.
-        batch_size: more than so many records are divided, at borders of the log's batches.
-        is_limit: never more than ``max_records`` (KIP-1206).
+        member_id: the member.
+        max_records: maximum number; unless ``is_limit``, extended to the end of the log's batch.
+        batch_size: size above which records are divided at borders of the log's batches.
+        is_limit: ``max_records`` is strict (KIP-1206).
     """
 
     member_id: str
@@ -208,10 +208,10 @@ class Wanted:
 
 
 class DeliveryLimits(NamedTuple):
-    """How often records are given out.
+    """Limits of deliveries.
 
     Attributes:
-        count_limit: at most so often.
+        count_limit: maximum delivery count.
     """
 
     count_limit: int
@@ -222,7 +222,7 @@ class DeliveryLimits(NamedTuple):
         return max(2, -(-self.count_limit // 2))
 
     def portion(self, size: int, count: int) -> int:
-        """Return how many records of a batch of so many are given out, the first of which was so often."""
+        """Return the number of records to deliver of a batch of this size and delivery count."""
         return max(1, size >> (count - self.throttled_from + 1))
 
     def is_last(self, count: int) -> bool:
@@ -231,9 +231,9 @@ class DeliveryLimits(NamedTuple):
 
 
 def divide(first: int, last: int, batches: Sequence[LogBatch], batch_size: int) -> list[tuple[int, int]]:
-    """Return the ranges in which new records are given out.
+    """Return the ranges in which new records are acquired.
 
-    A range ends before the first batch of the log that begins ``batch_size`` or more behind the range's beginning.
+    A range ends before the first batch of the log at ``batch_size`` or more from its start.
     """
     ranges = []
     begin = first
@@ -246,7 +246,7 @@ def divide(first: int, last: int, batches: Sequence[LogBatch], batch_size: int) 
 
 
 def end_of_portion(first: int, last: int, batches: Sequence[LogBatch], count: int, *, is_limit: bool) -> int:
-    """Return the last of the new records that are given out, of which at most so many are wanted."""
+    """Return the last of the new records to acquire, of which at most this number is wanted."""
     if count > last - first:
         return last
     end = first + count - 1
@@ -257,17 +257,17 @@ def end_of_portion(first: int, last: int, batches: Sequence[LogBatch], count: in
 
 @plain_members
 class AcknowledgeType(IntEnum):
-    """What is to become of a record, by Kafka's numbers."""
+    """Acknowledgement of a record, by Kafka's numbers."""
 
     GAP = 0
     """There is no such record."""
     ACCEPT = 1
     RELEASE = 2
-    """Somebody else may try."""
+    """Make the record available again."""
     REJECT = 3
-    """Nobody should try again."""
+    """Archive the record."""
     RENEW = 4
-    """It takes longer (KIP-1222)."""
+    """Extend the lock (KIP-1222)."""
 
 
 class Acknowledgement(NamedTuple):
@@ -278,7 +278,7 @@ class Acknowledgement(NamedTuple):
     acknowledge_types: Sequence[int]
 
     def said(self, first: int, last: int) -> list[tuple[int, int, AcknowledgeType]]:
-        """Return what is said of records between two offsets that it is about: of which, up to which, and what."""
+        """Return the acknowledged ranges between two offsets, with their last offset and type."""
         types = self.acknowledge_types
         if len(types) == 1:
             return [(first, last, AcknowledgeType(types[0]))]
@@ -304,7 +304,7 @@ class RefusedAcknowledgementError(Exception):
 
 
 def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_renew: bool) -> None:
-    """Check the form of what a member says of the records of a partition.
+    """Check the form of a member's acknowledgements.
 
     Raises:
         RefusedAcknowledgementError: INVALID_REQUEST.

@@ -1,8 +1,8 @@
-"""A share-partition: what a share group has had of a partition, what is whose, and what is finished.
+"""Share-partition of a share group: acquired records, acknowledgements, and the start offset.
 
-Inputs are method calls that carry the time. What has to be durable comes back as a :class:`StateWrite`; the caller says
-with :meth:`SharePartition.written` or :meth:`SharePartition.refused` what the share coordinator has answered. Until
-then records are what they were, and nobody can do anything else with them.
+Inputs are method calls with the time. A :class:`StateWrite` has to become durable; the caller reports the share
+coordinator's response with :meth:`SharePartition.written` or :meth:`SharePartition.refused`. Until then the records
+keep their state, and can't be acknowledged again.
 
 Source: ``SharePartition`` of Apache Kafka 4.4, as recorded.
 """
@@ -36,26 +36,26 @@ from groupcoord.core.share_state.states import merge_batches
 from groupcoord.errors import ErrorCode, GroupcoordError, InvariantError
 
 KNOWN_STATES = {state.value: state for state in DeliveryState} | {DeliveryState.ACQUIRED.value: DeliveryState.AVAILABLE}
-"""By number, the state in which records are of which nobody has a lock. That they were acquired is never written."""
+"""Logged states by number; acquisitions are never logged."""
 
 STALE_LOCKS_LIMIT = 64
 PENDING_RETRY_MS = 1_000
-"""Whose lock is over while something is being written about it is looked at again after this time."""
+"""Time until an expired lock is checked again during a write of its records."""
 
 
 class UnknownStateError(GroupcoordError):
-    """Somebody has written a state of records that there isn't."""
+    """Unknown delivery state in the log."""
 
 
 @define(eq=False)
 class StateWrite:
-    """What the share coordinator shall write.
+    """Write to the share coordinator.
 
     Attributes:
-        start_offset: all before it is finished.
-        delivery_complete_count: how many records at and behind it are finished, with this write.
-        batches: what changes.
-        runs: the records that it is about.
+        start_offset: first unfinished offset.
+        delivery_complete_count: number of finished records from there on, with this write.
+        batches: changed batches.
+        runs: the records of the write.
     """
 
     start_offset: int
@@ -65,14 +65,14 @@ class StateWrite:
 
 
 class SharePartition:
-    """The records of one partition, for one share group.
+    """Records of one partition for one share group.
 
     Raises:
-        UnknownStateError: of some it is known that they are in a state that there isn't.
+        UnknownStateError: the log has an unknown delivery state.
 
     Attributes:
-        start_offset: all before it is finished.
-        end_offset: the last record that somebody has had; the start offset if there is none.
+        start_offset: first unfinished offset.
+        end_offset: last acquired offset; the start offset without any.
     """
 
     def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
@@ -103,11 +103,11 @@ class SharePartition:
 
     @property
     def in_flight_count(self) -> int:
-        """How many offsets there are from the first that isn't finished to the last that somebody has had."""
+        """Number of offsets from the first unfinished to the last acquired one."""
         return self.end_offset - self.start_offset + 1 if self._batches else 0
 
     def next_fetch_offset(self) -> int:
-        """Return the first offset that somebody could have: one that is available, or what nobody has had."""
+        """Return the first offset that is available or was never acquired."""
         if self._next_offset is None:
             self._next_offset = self._find_available()
         return self._next_offset
@@ -124,7 +124,7 @@ class SharePartition:
         return expected if self._batches else self.end_offset
 
     def can_acquire(self, settings: ShareGroupSettings) -> bool:
-        """Return whether somebody could have something, if it is in the log."""
+        """Return whether records could be acquired if they are in the log."""
         return self.in_flight_count < settings.partition_max_record_locks or self.next_fetch_offset() <= self.end_offset
 
     def delivery_complete_count(self) -> int:
@@ -134,9 +134,9 @@ class SharePartition:
     # ------------------------------------------------------------ acquiring
 
     def last_wanted(self, count: int) -> int:
-        """Return up to which offset there may be so many records that somebody could have; more need not be read.
+        """Return the offset up to which this number of records may be available.
 
-        What was given out together may be given out together again, so that counts to its end.
+        Batches that were acquired together may be acquired together again, so their ends count.
         """
         offset = self.next_fetch_offset()
         batches: Sequence[InFlightBatch] = self._batches.values()[max(self._batches.bisect_right(offset) - 1, 0) :]
@@ -178,7 +178,7 @@ class SharePartition:
         self._locks_limit = 2 * len(self._locks) + STALE_LOCKS_LIMIT
 
     def lock(self, first: int, until_ms: int) -> None:
-        """Have the lock of records looked at when it is over."""
+        """Schedule the expiry of a lock."""
         heappush(self._locks, (until_ms, first))
 
     # ------------------------------------------------------------ acknowledging
@@ -186,10 +186,10 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], settings: ShareGroupSettings, now_ms: int
     ) -> StateWrite | None:
-        """Take what a member says of its records, all of it or nothing.
+        """Apply a member's acknowledgements, all or none.
 
         Raises:
-            RefusedAcknowledgementError: they aren't the member's, or aren't there.
+            RefusedAcknowledgementError: the member does not own the records.
         """
         moved: list[tuple[Run, DeliveryState]] = []
         renewed: list[Run] = []
@@ -272,7 +272,7 @@ class SharePartition:
                     written.append(run)
         for run in written:
             self.lock(run.first, now_ms + PENDING_RETRY_MS)  # should that be refused
-        # At once, whatever the log says: who had them has not got them any more.
+        # At once, because acquisitions are not in the log.
         write = self._pend(expired) if expired else None
         if write is not None:
             for run, outcome in expired:
@@ -285,7 +285,7 @@ class SharePartition:
         self._next_offset = None
         for run, outcome in moved:
             run.state.pending = outcome
-        # With what other writes make finished: one may be durable before the other, and the last one says it all.
+        # Including other pending writes: the last one to become durable has the total.
         finished = sum([batch.outcome_count(FINISHED, self.start_offset) for batch in self._batches.values()])
         batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)
         return StateWrite(self.start_offset, finished, batches, [run for run, _ in moved])
@@ -293,7 +293,7 @@ class SharePartition:
     # ------------------------------------------------------------ what the share coordinator says
 
     def written(self, write: StateWrite) -> None:
-        """A write is durable: records are what it says, and the start offset moves over what is finished."""
+        """Apply a durable write, and move the start offset over finished records."""
         for run in write.runs:
             outcome = run.state.pending
             assert outcome is not None, "what is written waits for that"
@@ -316,7 +316,7 @@ class SharePartition:
         return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Records that somebody has just acquired are not to be seen (they were aborted): they are finished."""
+        """Finish acquired records of aborted transactions, which are not delivered."""
         for first, last in ranges:
             for batch in self._overlapping(first, last):
                 for run in batch.runs(first, last):
@@ -388,7 +388,7 @@ def _check_owner(state: RecordState, member_id: str) -> None:
 
 
 def _take_back(runs: Iterable[Run]) -> None:
-    """What was to become of records does not."""
+    """Remove the pending state of records."""
     for run in runs:
         run.state.pending = None
         if run.state.state is DeliveryState.ACQUIRED:
@@ -487,7 +487,7 @@ class _Acquisition:
         self._acquire_each(batch, first, last, limit)
 
     def _acquire_each(self, batch: InFlightBatch, first: int, last: int, limit: int) -> None:
-        """Acquire so many available records; those that follow each other and come equally often are one range."""
+        """Acquire this number of available records; neighbours with equal counts are one range."""
         begin = len(self._acquired)
         for found in batch.runs(first, last):
             if not limit:

@@ -1,6 +1,6 @@
-"""Log partition of ``__share_group_state``: what requests, time and the log do to its states.
+"""Log partition of ``__share_group_state``: requests, time and the log.
 
-Rules, their order and the texts are those of ``ShareCoordinatorShard`` of Apache Kafka 4.4, as recorded.
+Rules, their order and messages are those of ``ShareCoordinatorShard`` of Apache Kafka 4.4, as recorded.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from groupcoord.errors import ErrorCode, InvariantError
 StateEntry = StateToInitialize | StateToRead | StateToWrite | StateToDelete
 AnyResult = StateResult | ReadStateResult | StateSummary
 HasPartition = Callable[[SharePartitionKey], bool]
-"""Tells whether a topic has a partition."""
+"""Returns whether a topic has a partition."""
 
 BATCHES_MAX = 10_000
 """As many batches may one share-partition have: the most records that can be locked in one."""
 
 OVERDUE = for_client(ErrorCode.REQUEST_TIMED_OUT)
-"""What is told who has waited for the log for too long."""
+"""Message of requests that waited for the log too long."""
 
 SNAPSHOTS_AT_ONCE = 100
-"""So many old snapshots are written together."""
+"""Number of old snapshots in one append."""
 
 _NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 _NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
@@ -72,13 +72,13 @@ class StateRefusedError(Exception):
 
 
 class StateQuestion(NamedTuple):
-    """What is asked about one share-partition.
+    """Request about one share-partition.
 
     Attributes:
         key: the share-partition.
-        entry: what is to be done.
-        refusal: makes the result of an error: the class of results.
-        token: comes back with the result.
+        entry: the entry of the request.
+        refusal: the class of results, which makes that of an error.
+        token: returned with the result.
     """
 
     key: SharePartitionKey
@@ -100,12 +100,12 @@ class StateAnswer(NamedTuple):
 
 @define(eq=False)
 class StateAppend:
-    """Please persist ``records`` together, as append ``number`` of a log partition.
+    """Append of ``records`` to a log partition, with its sequence number.
 
     Attributes:
-        question: whose answer waits for it; None: nobody's, or not any longer.
-        result: that answer.
-        keys: the share-partitions that it is about.
+        question: the request that waits for it, or None.
+        result: its result.
+        keys: the share-partitions of the records.
     """
 
     partition: int
@@ -117,7 +117,7 @@ class StateAppend:
 
 
 class StateOutputs:
-    """What handlers leave behind: answers, and appends that the log store must take, in order."""
+    """Outputs of handlers in order: results and appends."""
 
     def __init__(self) -> None:
         self.answers: list[StateAnswer] = []
@@ -140,15 +140,15 @@ def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
 
 
 class StatePartition:
-    """The states of one log partition.
+    """States of one log partition.
 
-    Inputs are method calls that carry the time; outputs land in ``outputs``. An append builds only on what is durable:
-    a share-partition has one in flight, and questions about it wait until the log has answered, except for summaries.
+    Inputs are method calls with the time; outputs go to ``outputs``. An append builds only on durable state: a
+    share-partition has one in flight, and requests about it wait, except for summaries.
 
     Attributes:
-        hard: what the log says.
-        pruned_offset: what lies before it in the log was deleted, or is about to be.
-        writer: the way to the log: what that has not answered yet.
+        hard: the hard state.
+        pruned_offset: offset before which the log was deleted, or is being deleted.
+        writer: appends in flight.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class StatePartition:
         self._has_partition = has_partition
         self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}
         self._forgotten: set[SharePartitionKey] = set()  # as soon as the log has answered
-        self._overdue: set[SharePartitionKey] = set()  # of what was written, nobody waits for that any longer
+        self._overdue: set[SharePartitionKey] = set()  # writes that timed out
 
     # ------------------------------------------------------------ questions
 
@@ -335,10 +335,7 @@ class StatePartition:
     # ------------------------------------------------------------ time, and topics
 
     def snapshot_cold(self, now_ms: int) -> None:
-        """Write snapshots anew that are old, so that the log before them can go; not if all were written anew.
-
-        That was what is told by the two times of a snapshot.
-        """
+        """Rewrite old snapshots, so that the log before them can be deleted; none if all are recent."""
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
         snapshots = [state.snapshot for state in self.hard.states.values()]
         if all(snapshot.create_time_ms != snapshot.write_time_ms for snapshot in snapshots):
@@ -399,7 +396,7 @@ class StatePartition:
             self._go_on(append, now_ms)
 
     def append_overdue(self, number: int) -> None:
-        """The log takes too long for append ``number``, if it still does: whoever waits for it waits no longer."""
+        """Fail the request that waits for append ``number``, if it is still unanswered."""
         in_flight = self.writer.in_flight
         position = number - in_flight[0].number if in_flight else -1
         if position < 0:
@@ -450,7 +447,7 @@ class StatePartition:
         self.writer.next_log_offset = log_offset + 1
 
     def unload(self, error_code: ErrorCode) -> None:
-        """Stop: whoever waits is refused."""
+        """Stop, and fail waiting requests."""
         for append in self.writer.in_flight:
             self._refuse(append, error_code)
         for waiting in self._waiting.values():

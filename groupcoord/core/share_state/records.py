@@ -1,4 +1,4 @@
-"""What is durable of a share-partition, as values: snapshots of its state, and updates to the last one."""
+"""Records of share-partition states as values: snapshots, and updates of the last one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from attrs import frozen
 from groupcoord.core.fast_construct import plain_members
 
 NO_START_OFFSET = -1
-"""Where a group begins was not decided yet."""
+"""The start offset is not decided yet."""
 
 UNKNOWN_COUNT = -1
-"""How many records are finished at and behind the start offset was not said yet."""
+"""The number of finished records is unknown."""
 
 _UUID_TEXT_LENGTH = 22
 
 
 @plain_members
 class DeliveryState(IntEnum):
-    """Where a record is on its way to a share group, by Kafka's numbers (``RecordState``).
+    """Delivery state of a record, by Kafka's numbers (``RecordState``).
 
-    Acquired records are never written: who holds them is in the memory of the partition's leader.
+    Acquisitions are never logged: only the partition's leader knows them.
     """
 
     AVAILABLE = 0
@@ -58,7 +58,7 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How Kafka writes it, where a coordinator is looked for: the group, the topic's id in base 64, the number."""
+        """Kafka's text of the key for FindCoordinator: group, topic id in base 64, number."""
         encoded = urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
         return f"{self.group_id}:{encoded}:{self.partition}"
 
@@ -103,12 +103,12 @@ class ShareSnapshot:
 
 @frozen
 class ShareUpdate:
-    """What has changed of a share-partition since its last snapshot; see :class:`ShareSnapshot`.
+    """Changes of a share-partition since its last snapshot; see :class:`ShareSnapshot`.
 
     Attributes:
-        key, leader_epoch, start_offset, delivery_complete_count: see there; -1 as start offset: as it was.
-        snapshot_epoch: of that snapshot.
-        state_batches: what has changed.
+        key, leader_epoch, start_offset, delivery_complete_count: as there; start offset -1: unchanged.
+        snapshot_epoch: epoch of the snapshot.
+        state_batches: changed batches.
     """
 
     key: SharePartitionKey

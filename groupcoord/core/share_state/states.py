@@ -27,10 +27,9 @@ from groupcoord.core.share_state.records import (
 def merge_batches(
     known: Iterable[StateBatch], changed: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """Return the batches that two lists of them are together.
+    """Return the union of two lists of batches.
 
-    Where they overlap, the one with the higher delivery count holds, and at equal counts the one with the higher state:
-    what is accepted beats what is available, and a second delivery beats the end of the first.
+    Where they overlap, the higher delivery count wins, then the higher state: accepted over available.
     """
     pending = sorted(_cut([*known, *changed], start_offset))
     merged: list[StateBatch] = []
@@ -74,12 +73,12 @@ def _add(merged: list[StateBatch], batch: StateBatch) -> None:
 
 @frozen
 class ShareState:
-    """What is known of a share-partition; see :class:`~groupcoord.core.share_state.records.ShareSnapshot`.
+    """State of a share-partition; see :class:`~groupcoord.core.share_state.records.ShareSnapshot`.
 
     Attributes:
-        snapshot: the last snapshot, with all updates since then in it.
-        update_count: how many updates were written since then.
-        log_offset: where that snapshot lies: nothing before it is needed any more.
+        snapshot: the last snapshot with all later updates applied.
+        update_count: number of these updates.
+        log_offset: log offset of the snapshot, before which nothing is needed.
     """
 
     snapshot: ShareSnapshot
@@ -87,10 +86,10 @@ class ShareState:
     log_offset: int
 
     def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
-        """Return start offset and delivery complete count after somebody has told of others.
+        """Return start offset and delivery complete count after an update.
 
-        A start offset never goes back. The count belongs to the start offset: that of a later one replaces it, at the
-        same one the larger holds, and that of an earlier one is out of date.
+        A start offset never decreases. A count belongs to its start offset: a later one replaces it, at an equal one
+        the larger wins, and that of an earlier one is outdated.
         """
         known = self.snapshot
         if start_offset in (NO_START_OFFSET, known.start_offset):
@@ -113,7 +112,7 @@ class ShareStates:
 
     @property
     def states(self) -> Mapping[SharePartitionKey, ShareState]:
-        """By share-partition; one that is not there was never initialized, or is deleted."""
+        """By share-partition; missing if it was never initialized, or is deleted."""
         return MappingProxyType(self._states)
 
     @property
@@ -147,7 +146,7 @@ class ShareStates:
 
 
 def _unknown(update: ShareUpdate, log_offset: int) -> ShareState:
-    """Return what an update builds on whose snapshot isn't in the log."""
+    """Return the base of an update whose snapshot is not in the log."""
     nothing = ShareSnapshot(
         update.key, update.snapshot_epoch, 0, update.leader_epoch, NO_START_OFFSET, 0, 0, UNKNOWN_COUNT, ()
     )
