@@ -121,7 +121,6 @@ class Observer:
                 )
 
     def rebalance_started(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> None:
-        """A rebalance started, or started over."""
         if self.events is not None:
             started = RebalanceStarted(group.group_id, now_ms, group.generation_id, trigger)
             self.events.append(started)

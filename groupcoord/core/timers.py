@@ -108,7 +108,6 @@ class TimerQueue:
         self.advances = 0
 
     def arm(self, timer: Timer, deadline_ms: int) -> None:
-        """Set the deadline of a timer."""
         self._sequence = timer._sequence = self._sequence + 1
         timer.deadline_ms = deadline_ms
         entry = timer._entry

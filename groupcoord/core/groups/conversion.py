@@ -45,15 +45,12 @@ class WhenConverted(Continuation):
 
     @property
     def suspended(self) -> tuple[Group, ...]:
-        """The group, whose type depends on the log."""
         return (self.group,)
 
     def concerns(self, group: Group) -> bool:
-        """Return whether it is this group."""
         return self.group is group
 
     def parked_tokens(self) -> list[Token]:
-        """Return the token of the join that begins the new group."""
         return [] if self.joiner is None else [self.joiner.token]
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
@@ -121,7 +118,6 @@ class Conversion(Generic[GroupT]):
         context.observer.group_removed(group, Cause.CONVERSION, now_ms)
 
     def go_on_as_classic_group(self, written: Any, group: GroupMetadata, now_ms: int) -> None:
-        """The group is a classic one now."""
         if written.joiner is not None:
             request, token = written.joiner
             assert isinstance(request, JoinGroup)

@@ -26,5 +26,5 @@ class MemberRecord:
 
     @classmethod
     def key_of(cls, member_id: str) -> RecordKey:
-        """Return the key for a member."""
+        """Return the key of a member's records, for tombstones."""
         return cls.RECORD_TYPE, member_id

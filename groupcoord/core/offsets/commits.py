@@ -57,7 +57,6 @@ class WhenCommitted(Continuation):
         context.observer.counters.offset_commits += self.offset_count
 
     def concerns(self, group: Group) -> bool:
-        """Return whether the offsets are this group's."""
         return self.group_id == group.group_id
 
 
@@ -88,11 +87,9 @@ class WhenDeleted(Continuation):
 
     @property
     def suspended(self) -> tuple[Group, ...]:
-        """The groups, whose existence depends on the log."""
         return self.groups
 
     def concerns(self, group: Group) -> bool:
-        """Return whether this group is to be deleted."""
         return any(deleted is group for deleted in self.groups)
 
 

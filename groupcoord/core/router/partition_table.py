@@ -86,7 +86,6 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
 
     def serve(self, partition: PartitionT) -> None:
-        """Serve a partition, which is loaded."""
         self.active[partition.index] = partition
         self.status[partition.index] = PartitionStatus.ACTIVE
 

@@ -487,7 +487,6 @@ def part_of(request: ShareStateRequest, wanted: set[TopicIdPartition]) -> ShareS
 
 
 def results_of(response: ShareStateResponse) -> dict[TopicIdPartition, AnyResult]:
-    """Return the result of each partition."""
     return {(topic.topic_id, result.partition): result for topic in response.results for result in topic.partitions}
 
 

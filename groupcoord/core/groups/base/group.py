@@ -134,7 +134,6 @@ class ModernGroup(ABC, Generic[StateT]):
     # ------------------------------------------------------------ what waits for a write
 
     def take_waiting(self) -> list[Waiting]:
-        """Return the requests that wait for a write; nothing follows it any more but its own outcome."""
         waiting, self.waiting = self.waiting, []
         self.overdue.clear()
         self.answers.clear()
@@ -148,7 +147,6 @@ class ModernGroup(ABC, Generic[StateT]):
     # ------------------------------------------------------------ timers
 
     def timer(self, kind: TimerKind, member_id: str) -> Timer:
-        """Return the timer of this kind of a member."""
         timer = self._timers.get((kind, member_id))
         if timer is None:
             timer = Timer(TimerKey(kind, self._partition, self.group_id, member_id))
@@ -169,14 +167,12 @@ class ModernGroup(ABC, Generic[StateT]):
                 yield timer
 
     def timers(self) -> Iterator[Timer]:
-        """Return all timers of the group, armed or not."""
         yield from self._timers.values()
 
     # ------------------------------------------------------------ what is asked of any kind of group
 
     @property
     def is_empty(self) -> bool:
-        """True without members, if none is on its way."""
         return not self.state.members and self.writing is None
 
     def uses_topic(self, topic: str) -> bool:
@@ -193,37 +189,26 @@ class ModernGroup(ABC, Generic[StateT]):
         return list(self.state.tombstones())
 
     def listed(self) -> ListedGroup:
-        """Return the group as ListGroups shows it: these kinds are called like the protocols that they speak."""
         return ListedGroup(self.group_id, self.TYPE.value, self.group_state.value, self.TYPE.value)
 
     def end(self, now_ms: int) -> None:
-        """The group is gone from this coordinator."""
         self.is_dead = True
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return no refusal: members don't wait for each other."""
         return []
 
     # ------------------------------------------------------------ looking inside
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of all requests that wait in the group."""
         return [entry.token for entry in self.waiting]
 
     def member_ids(self) -> Collection[str]:
-        """Return the ids of all members."""
         return self.state.members.keys()
 
     def counted_size(self) -> int:
-        """Return how many members count for the limit of the group's size."""
         return len(self.state.members)
 
     def check(self) -> None:
-        """Prove the group's invariants.
-
-        Raises:
-            InvariantError: one does not hold.
-        """
         for rule, holds in self._invariants().items():
             if not holds:
                 raise InvariantError(f"group {self.group_id!r} in {self.group_state.value}: {rule}")
@@ -247,11 +232,6 @@ class ModernGroup(ABC, Generic[StateT]):
         }
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
-        """Check that the group equals its records.
-
-        Raises:
-            InvariantError: it does not.
-        """
         entries = (records or {}).values()
         log_offsets = [log_offset for log_offset, _ in entries]
         if self._proof is None or self._proof[0] != log_offsets:
@@ -306,7 +286,6 @@ class CommittingGroup(ModernGroup[StateT]):
         return self._epoch_error(member, request.generation_id, topics)
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if the request may commit in its producer's transaction. It need not name a member."""
         if request.generation_id < 0 and not self.state.members:
             return ErrorCode.NONE
         if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
@@ -348,11 +327,9 @@ class CommittingGroup(ModernGroup[StateT]):
         return ErrorCode.NONE if wanted.member_epoch == member.member_epoch else self._stale(member)
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE: what members use is known."""
         return ErrorCode.NONE
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the time of the commit, or None for topics in use, whose offsets do not expire."""
         return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
 
 

@@ -53,7 +53,6 @@ class WhenDrafted(Continuation):
     group: Any
 
     def concerns(self, group: Group) -> bool:
-        """Return whether it is this group's."""
         return self.group is group
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
@@ -120,7 +119,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._timers.follow(group, draft.records, now_ms)
 
     def hold(self, draft: DraftT, token: Token, response: Response) -> None:
-        """Hold a response until the draft is durable."""
         draft.held.append(Reply(token, response))
 
     def announce(self, draft: DraftT, now_ms: int) -> None:
@@ -232,7 +230,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
 
     def refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
-        """Fail a request with an error."""
         self._context.effects.reply(token, request.refused(error.error_code, error.message))
 
     # ------------------------------------------------------------ writes
@@ -346,7 +343,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             group.fencing.append(key)
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:
-        """Begin a new epoch though nothing has changed."""
         if group.writing is not None or group.is_empty:
             return False
         draft = self.draft_class(group.state)

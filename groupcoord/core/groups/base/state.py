@@ -57,7 +57,6 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         return self.below[key]
 
     def get(self, key: KeyT, default: Any = None) -> Any:
-        """Return the value of a key, or the default."""
         value = self._changes.get(key, _MISSING)
         if value is not _MISSING:
             return value
@@ -101,7 +100,6 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         return self._whole().items()
 
     def values(self) -> ValuesView[ValueT]:
-        """Return all values."""
         return self._whole().values()
 
     def __repr__(self) -> str:
@@ -136,13 +134,11 @@ class ModernMember:
 
     @property
     def member_id(self) -> str:
-        """Its id."""
         member_id: str = self.metadata.member_id
         return member_id
 
     @property
     def member_epoch(self) -> int:
-        """Epoch of the member."""
         member_epoch: int = self.assignment.member_epoch
         return member_epoch
 

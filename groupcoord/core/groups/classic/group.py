@@ -243,7 +243,6 @@ class GroupMetadata:
         return join
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of all waiting requests."""
         parked = [p for m in self.members.values() for p in (m.parked_join, m.parked_sync) if p is not None]
         return [p.token for p in parked]
 
@@ -322,7 +321,6 @@ class GroupMetadata:
 
     @property
     def is_empty(self) -> bool:
-        """True without members: also while an id that was handed out is awaited."""
         return self.state is GroupState.EMPTY
 
     def commit_error(
@@ -349,7 +347,6 @@ class GroupMetadata:
         return NO_ERROR
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if the request may commit. Unlike a plain commit, it need not name a member."""
         if _is_anonymous(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
             return ErrorCode.NONE
         member = self.identify(request.member_id, request.group_instance_id)
@@ -358,7 +355,6 @@ class GroupMetadata:
         return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        """Return NONE: classic groups do not check members of a fetch."""
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
@@ -389,7 +385,6 @@ class GroupMetadata:
         return None if commit.topic in topics else commit.commit_timestamp_ms
 
     def listed(self) -> ListedGroup:
-        """Return the group as ListGroups shows it."""
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, GroupType.CLASSIC.value)
 
     def described(self) -> DescribedGroup:
@@ -404,20 +399,16 @@ class GroupMetadata:
         )
 
     def tombstones(self) -> list[Record]:
-        """Return the tombstone of the group's one record."""
         return [GroupTombstone(self.group_id)]
 
     def end(self, now_ms: int) -> None:
-        """The group is gone from this coordinator, and so are ids that were handed out."""
         self.pending_members.clear()
         self.to(GroupState.DEAD, now_ms)
 
     def take_waiting(self) -> list[Waiting]:
-        """Return no request: joins and syncs wait for members or are held by an append."""
         return []
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return error responses for all waiting joins and syncs."""
         replies = []
         for member in self.members.values():
             join = self.take_join(member)
@@ -433,14 +424,12 @@ class GroupMetadata:
         """Members look at their topics themselves."""
 
     def timers(self) -> Iterator[Timer]:
-        """Return all timers of the group, armed or not."""
         yield self.join_timer
         yield self.sync_timer
         yield from self.pending_members.values()
         yield from (member.session_timer for member in self.members.values())
 
     def member_ids(self) -> Collection[str]:
-        """Return the ids of all members."""
         return self.members.keys()
 
     def counted_size(self) -> int:
@@ -453,28 +442,17 @@ class GroupMetadata:
         return max(self.waiting_joins, len(self.members) - len(self.static_members))
 
     def max_size(self, config: Config) -> int:
-        """Return ``group.max.size``."""
         return config.group_max_size
 
     # ------------------------------------------------------------ checks
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
-        """Prove that the log has the generation of a Stable group.
-
-        Raises:
-            InvariantError: it does not.
-        """
         _, record = (records or {}).get(CLASSIC_GROUP_KEY, (None, None))
         is_durable = isinstance(record, GroupMetadataRecord) and record.generation_id == self.generation_id
         if self.state is GroupState.STABLE and not is_durable:
             raise InvariantError(f"{self!r} is Stable, but the log has {record!r}")
 
     def check(self) -> None:
-        """Prove the group's invariants.
-
-        Raises:
-            InvariantError: one does not hold.
-        """
         for rule, holds in self._invariants().items():
             if not holds:
                 raise InvariantError(f"group {self.group_id!r} in {self.state.value}: {rule}")

@@ -57,7 +57,6 @@ class ClassicGroups(GroupKind):
         }
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """Return a group as DescribeGroups shows it."""
         group = self._context.visible(group_id)
         if isinstance(group, GroupMetadata):
             return group.described()
@@ -65,7 +64,6 @@ class ClassicGroups(GroupKind):
         return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
 
     def begin_rebalance(self, group: Group, now_ms: int) -> bool:
-        """Collect joins, as when the group's leader joins again."""
         assert isinstance(group, GroupMetadata)
         if group.is_empty or group.state not in CAN_REBALANCE:
             return False

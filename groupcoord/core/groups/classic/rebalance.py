@@ -25,7 +25,6 @@ class WhenGroupWritten(Continuation):
     group: GroupMetadata
 
     def concerns(self, group: Group) -> bool:
-        """Return whether it is this group's."""
         return self.group is group
 
 

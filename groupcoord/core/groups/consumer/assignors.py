@@ -181,7 +181,6 @@ class HeterogeneousAssignment:
         self._owners = {topic_id: [NOBODY] * group.partition_count(topic_id) for topic_id in self._subscribers}
 
     def build(self) -> GroupAssignment:
-        """Return the assignment."""
         if not self._subscribers:
             return {}
         self._keep_assigned()

@@ -325,7 +325,6 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         self.begin(written, draft.records, draft.held)
 
     def go_on_as_classic_group(self, written: WhenConsumerGroupConverted, group: GroupMetadata, now_ms: int) -> None:
-        """The group is a classic one now, with the members that it had."""
         self._announce_members_of(group, now_ms)
         if group.state is GroupState.STABLE:
             self._context.observer.members_assigned(group, now_ms)
@@ -334,7 +333,6 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         super().go_on_as_classic_group(written, group, now_ms)
 
     def go_on_as_modern_group(self, written: WhenConsumerGroupConverted, group: ConsumerGroup, now_ms: int) -> None:
-        """Continue as a consumer group: announce its former members, then the one that joined."""
         before, observer = written.group, self._context.observer
         assert isinstance(before, GroupMetadata)
         self._announce_members_of(before, now_ms)

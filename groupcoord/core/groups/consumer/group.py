@@ -86,7 +86,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
     @property
     def group_state(self) -> ConsumerGroupState:
-        """State of the group."""
         state = self.state
         if self.is_dead:
             return ConsumerGroupState.DEAD
@@ -100,11 +99,9 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
     @property
     def is_rebalancing(self) -> bool:
-        """True as long as members have not got what they are to have."""
         return self.group_state not in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
 
     def uses_classic_protocol(self, member: ConsumerMember) -> bool:
-        """Return whether a member speaks the classic protocol, and so has a generation."""
         return member.uses_classic_protocol
 
     def held_since(self, member: ConsumerMember, topic: TopicToCommit) -> Callable[[int], int | None]:
@@ -149,7 +146,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         return described_partitions(partitions, self._environment.topics)
 
     def max_size(self, config: Config) -> int:
-        """Return ``group.consumer.max.size``."""
         return config.group_consumer_max_size
 
     def _invariants(self) -> dict[str, bool]:
@@ -196,7 +192,6 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self._time_revocation(group, member, now_ms)
 
     def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        """A member is alive."""
         classic = member.metadata.classic_member_metadata
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         if classic is not None:

@@ -159,7 +159,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ requests that may write
 
     def meet_no_group(self, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Upgrade a classic group for a joining member, or fail the heartbeat."""
         group = self._context.groups.get(request.group_id)
         if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self.conversion.upgrade(group, request, token, now_ms)
@@ -267,7 +266,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ writes
 
     def write(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
-        """Append a draft, which may convert the group to a classic one."""
         if draft.downgrade is not None:
             self.conversion.downgrade(group, draft)
         else:

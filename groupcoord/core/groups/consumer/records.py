@@ -206,12 +206,10 @@ class ConsumerGroupRegularExpressionRecord:
 
     @property
     def key(self) -> RecordKey:
-        """The key of the records about this regular expression."""
         return 16, self.regular_expression
 
     @staticmethod
     def key_of(regular_expression: str) -> RecordKey:
-        """Return the key for a regular expression."""
         return 16, regular_expression
 
 

@@ -196,7 +196,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     # ------------------------------------------------------------ what follows from them
 
     def no_metadata(self, member_id: str) -> ConsumerGroupMemberMetadataRecord:
-        """Stand in for a member's record of type 5 that is not there, or not yet."""
         return ConsumerGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
 
     def _assignment_of(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> MemberAssignment:
@@ -248,14 +247,12 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return names if resolved is None else names.union(resolved.topics)
 
     def subscribed_topics(self) -> set[str]:
-        """Return the names of all subscribed topics."""
         names = set(self.name_subscribers)
         for record in self.resolved.values():
             names.update(record.topics)
         return names
 
     def has_subscribers(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic."""
         return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
 
     def subscription_type(self) -> SubscriptionType:
@@ -307,7 +304,6 @@ def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> 
 def assignment_record(
     group_id: str, member_id: str, assignment: MemberAssignment
 ) -> ConsumerGroupCurrentMemberAssignmentRecord:
-    """Return the record of what a member has."""
     return ConsumerGroupCurrentMemberAssignmentRecord(
         group_id,
         member_id,
@@ -380,10 +376,8 @@ class ConsumerDraft(Draft[ConsumerState]):
         self.downgrade: Downgrade | None = None
 
     def roll_back(self) -> None:
-        """Forget what was drafted since the mark."""
         super().roll_back()
         self.downgrade = None
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ConsumerGroupMetadataRecord:
-        """Return the record of an epoch of the group."""
         return ConsumerGroupMetadataRecord(self.state.group_id, epoch, metadata_hash)

@@ -67,14 +67,12 @@ class ShareGroup(ModernGroup[ShareState]):
 
     @property
     def group_state(self) -> ShareGroupState:
-        """State of the group."""
         if self.is_dead:
             return ShareGroupState.DEAD
         return ShareGroupState.STABLE if self.state.members else ShareGroupState.EMPTY
 
     @property
     def is_rebalancing(self) -> bool:
-        """True as long as members have not got what they are to have."""
         state = self.state
         return state.epoch > state.assignment_epoch or any(
             member.member_epoch != state.assignment_epoch for member in state.members.values()
@@ -85,23 +83,18 @@ class ShareGroup(ModernGroup[ShareState]):
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return that this is no group with committed offsets."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return that this is no group with committed offsets."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        """Return NONE: there is nothing to see."""
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Return that this is no group with committed offsets."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the moment of the commit, which was made before there was this group."""
         return commit.commit_timestamp_ms
 
     # ------------------------------------------------------------ administration
@@ -139,11 +132,9 @@ class ShareGroup(ModernGroup[ShareState]):
         )
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return the refusals of requests that wait for the share coordinator."""
         return [reply for change in self.changes for reply in change.refuse(error_code)]
 
     def max_size(self, config: Config) -> int:
-        """Return ``group.share.max.size``."""
         return config.group_share_max_size
 
     def parked_tokens(self) -> list[Token]:

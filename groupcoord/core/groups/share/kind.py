@@ -65,7 +65,6 @@ class WhenTopicForgotten(Continuation):
     drafted: tuple[WhenDrafted, ...]
 
     def concerns(self, group: Group) -> bool:
-        """Return whether it is one of these groups."""
         return any(each.concerns(group) for each in self.drafted)
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
@@ -191,7 +190,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     # ------------------------------------------------------------ writes, and what the share coordinator is asked then
 
     def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
-        """Hold a response for the draft, and for the share coordinator if it depends on it."""
         change = draft.changes[-1] if draft.changes else None
         if change is not None and change.is_awaited and change.response is None:
             assert isinstance(response, AwaitedResponse)
@@ -200,7 +198,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             super().hold(draft, token, response)
 
     def adopt(self, group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
-        """Set the timers of a durable draft, and emit its queries to the share coordinator."""
         super().adopt(group, draft, now_ms)
         if any(isinstance(record, ShareGroupStatePartitionMetadataRecord) for record in draft.records):
             group.state_partitions_ms = now_ms
@@ -211,12 +208,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self._context.effects.questions.append(question)
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """Discard a refused draft with its queries."""
         self._refuse_changes(written, error_code)
         super().on_failure(written, error_code, now_ms)
 
     def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """Fail the requests that wait for an overdue write and its queries; the write stays in flight."""
         self._refuse_changes(written, error_code)
         super().on_overdue(written, error_code, now_ms)
 
@@ -227,7 +222,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     # ------------------------------------------------------------ what the share coordinator has answered
 
     def found_out(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """Apply a result of the share coordinator."""
         if isinstance(answer.question.purpose, OffsetsToDescribe):
             self.offsets.answered(answer, now_ms)
             return
@@ -305,17 +299,14 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         return True
 
     def revive(self, group: ShareGroup, now_ms: int) -> None:
-        """Start every member's session, and the retry interval of the share coordinator."""
         group.state_partitions_ms = now_ms
         for member in group.state.members.values():
             self._timers.start_session(group, member, now_ms)
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of requests that wait for others, and not in a group."""
         return [purpose.token for purpose in self.offsets.waiting]
 
     def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
-        """Return the refusals of these requests, which are not answered any more."""
         return self.offsets.refuse(error_code)
 
     def join(self, group: ShareGroup, request: JoinGroup, token: Token, now_ms: int) -> None:

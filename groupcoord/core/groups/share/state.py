@@ -272,7 +272,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
     # ------------------------------------------------------------ what follows from them
 
     def no_metadata(self, member_id: str) -> ShareGroupMemberMetadataRecord:
-        """Stand in for a member's record of type 10 that is not there, or not yet."""
         return ShareGroupMemberMetadataRecord(self.group_id, member_id, None, "", "")
 
     def _assignment_of(self, record: ShareGroupCurrentMemberAssignmentRecord) -> ShareAssignment:
@@ -285,7 +284,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
     # ------------------------------------------------------------ questions
 
     def has_subscribers(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic."""
         return topic in self.name_subscribers
 
     def subscription_type(self) -> SubscriptionType:
@@ -316,7 +314,6 @@ def topic_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
 def assignment_record(
     group_id: str, member_id: str, assignment: ShareAssignment
 ) -> ShareGroupCurrentMemberAssignmentRecord:
-    """Return the record of what a member has."""
     return ShareGroupCurrentMemberAssignmentRecord(
         group_id,
         member_id,
@@ -402,15 +399,12 @@ class ShareDraft(Draft[ShareState]):
         self._marked_changes = 0
 
     def mark(self) -> None:
-        """Set the mark for the next request."""
         super().mark()
         self._marked_changes = len(self.changes)
 
     def roll_back(self) -> None:
-        """Forget what was drafted since the mark."""
         super().roll_back()
         del self.changes[self._marked_changes :]
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupMetadataRecord:
-        """Return the record of an epoch of the group."""
         return ShareGroupMetadataRecord(self.state.group_id, epoch, metadata_hash)

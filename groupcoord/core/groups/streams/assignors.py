@@ -255,7 +255,6 @@ class _Assignment:
         }
 
     def build(self) -> dict[str, MemberTasks]:
-        """Return the assignment."""
         self._assign_active()
         if self._group.standby_replicas > 0:
             self._assign_standby()

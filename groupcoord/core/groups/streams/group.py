@@ -61,7 +61,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     @property
     def group_state(self) -> StreamsGroupState:
-        """State of the group."""
         state = self.state
         if self.is_dead:
             return StreamsGroupState.DEAD
@@ -77,7 +76,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     @property
     def is_rebalancing(self) -> bool:
-        """True as long as members have not got what they are to have."""
         return self.group_state not in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY)
 
     def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
@@ -146,7 +144,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         )
 
     def max_size(self, config: Config) -> int:
-        """Return ``group.streams.max.size``."""
         return config.group_streams_max_size
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -158,7 +155,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
     # ------------------------------------------------------------ looking inside
 
     def _invariants(self) -> dict[str, bool]:
-        """Return what must hold, and whether it does."""
         held = self.state.active.values()
         return super()._invariants() | {
             "a task is active at one process at a time": all(len(processes) == 1 for processes in held),
@@ -194,7 +190,6 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     __slots__ = ()
 
     def follow_assignment(self, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
-        """A member has to give tasks back, or not."""
         if member.assignment.state is TaskState.UNREVOKED_TASKS:
             self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
         else:

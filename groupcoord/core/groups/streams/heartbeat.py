@@ -67,7 +67,6 @@ def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
 
 
 def named_tasks(request: StreamsGroupHeartbeat) -> Iterable[TaskIds]:
-    """Return the tasks of a heartbeat in all roles."""
     return *(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())
 
 

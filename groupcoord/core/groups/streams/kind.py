@@ -122,14 +122,12 @@ class StreamsConversion(Conversion[StreamsGroup]):
         token: Token,
         response: StreamsGroupHeartbeatResponse,
     ) -> None:
-        """Replace an empty classic group by a streams group."""
         written = WhenStreamsGroupConverted(
             classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
         )
         self.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
-        """The group is a streams group now, and may wait for more members."""
         super().go_on_as_modern_group(written, group, now_ms)
         if written.delay_until_ms is not None:
             self._streams_timers.begin_delay(group, written.delay_until_ms)
@@ -171,7 +169,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ requests
 
     def meet_no_group(self, request: StreamsGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Convert an empty classic group for a joining member, or fail the heartbeat."""
         group = self._context.groups.get(request.group_id)
         joins = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         if isinstance(group, GroupMetadata) and group.is_empty and joins:
@@ -322,7 +319,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         return detail
 
     def found_out(self, answer: InternalTopicsCreated, now_ms: int) -> None:
-        """The host has created topics, or could not. That they are there shows when they are seen."""
         interval_ms = self._environment.settings_of(answer.question.group_id).heartbeat_interval_ms
         self._environment.internal_topics.created(answer, interval_ms, now_ms)
 
@@ -350,7 +346,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
                 group.memory.revert(self._context.writer.last_durable)
 
     def fence(self, group: StreamsGroup, draft: StreamsDraft, key: TimerKey, now_ms: int) -> None:
-        """A timer has fired: of a member, or of the group, which has waited for more members."""
         if key.kind is not TimerKind.ASSIGNMENT_DELAY:
             super().fence(group, draft, key, now_ms)
             return
@@ -365,9 +360,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ groups as they are read and loaded
 
     def described(self, group: StreamsGroup) -> DescribedStreamsGroup:
-        """Return a group as administrators see it."""
         return group.described(self._context.writer.last_durable)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
-        """Start every member's session, and the revocation timers."""
         self._member_timers.revive(group, now_ms)

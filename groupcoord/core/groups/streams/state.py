@@ -151,7 +151,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
     # ------------------------------------------------------------ what follows from them
 
     def no_metadata(self, member_id: str) -> StreamsGroupMemberMetadataRecord:
-        """Stand in for a member's record of type 19 that is not there, or not yet."""
         return StreamsGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
 
     def _assignment_of(self, record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
@@ -205,7 +204,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return {} if self.topology is None else self.topology.readers
 
     def has_subscribers(self, topic: str) -> bool:
-        """Return whether members read a topic, so that they commit offsets of it."""
         return bool(self.members) and topic in self.readers
 
     def is_settled(self, member: StreamsMember) -> bool:
@@ -264,7 +262,6 @@ def _epochs_of(tasks: Iterable[AssignedTaskIds], member_epoch: int) -> dict[Task
 
 
 def task_set(tasks: Iterable[TaskIds | AssignedTaskIds] | None) -> frozenset[Task]:
-    """Return tasks one by one."""
     return frozenset((ids.subtopology_id, partition) for ids in tasks or () for partition in ids.partitions)
 
 
@@ -275,7 +272,6 @@ def _tasks_of(tasks: Iterable[TaskIds]) -> Tasks:
 def assignment_record(
     group_id: str, member_id: str, assignment: TaskAssignment
 ) -> StreamsGroupCurrentMemberAssignmentRecord:
-    """Return the record of what a member has."""
     assigned, pending = assignment.assigned, assignment.pending_revocation
     return StreamsGroupCurrentMemberAssignmentRecord(
         group_id,
@@ -381,7 +377,6 @@ class StreamsDraft(Draft[StreamsState]):
     __slots__ = ()
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> StreamsGroupMetadataRecord:
-        """Return the record of an epoch with otherwise unchanged fields."""
         state = self.state
         return StreamsGroupMetadataRecord(
             state.group_id,

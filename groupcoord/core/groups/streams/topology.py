@@ -105,7 +105,6 @@ class ConfiguredTopology:
         return self.problem is None
 
     def has_task(self, subtopology_id: str, partition: int) -> bool:
-        """Return whether a task is one of the topology."""
         subtopology = (self.subtopologies or {}).get(subtopology_id)
         return subtopology is not None and 0 <= partition < subtopology.task_count
 
