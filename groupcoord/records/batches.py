@@ -1,8 +1,11 @@
-"""Record batches: written as Kafka 4.4's coordinator does, read as any broker may write them.
+"""Record batches: written as Kafka 4.4's coordinator writes them, read as any broker may write them.
 
-A batch of message format v2 is a header of 61 bytes and its records, which may be compressed together. A CRC-32C covers
-everything from the attributes on. The header is big-endian; records are made of zig-zag varints (KIP-98;
-``docs/records.md``). The messages of formats v0 and v1 are read as batches too (:mod:`.legacy`).
+A batch of message format v2 has a header of 61 bytes and records, which may be compressed together. A CRC-32C covers
+everything from the attributes on. The header is big-endian; records consist of zig-zag varints (KIP-98;
+``docs/records.md``). Messages of formats v0 and v1 are read as batches (:mod:`.legacy`).
+
+Compaction leaves batches with fewer records than offset slots, and sets a delete horizon where records will be removed
+later. Remaining records keep their bytes. Sources: ``MemoryRecords.filterTo`` of Apache Kafka 4.4, KIP-534.
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ DECOMPRESSED_BYTES_MAX = 104_857_600
 MAGIC_V2 = 2
 
 RECORD_BYTES_MIN = 7
-"""A record of format v2 with neither key nor value nor headers: seven fields of a byte."""
+"""Size of a record of format v2 without key, value and headers: seven fields of a byte."""
 
-LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does not count
+LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does not include
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LENGTH_MAX = BATCH_BYTES_MAX - LOG_OVERHEAD_BYTES
 MAGIC_POSITION = 16
@@ -56,8 +59,8 @@ class InvalidBatchError(GroupcoordError, ValueError):
     """A batch can't be read.
 
     Attributes:
-        position: where it starts, in bytes from the beginning of the buffer or file.
-        reason: what is wrong with it.
+        position: its position, in bytes from the beginning of the buffer or file.
+        reason: the problem.
     """
 
     def __init__(self, position: int, reason: str) -> None:
@@ -67,11 +70,13 @@ class InvalidBatchError(GroupcoordError, ValueError):
 
 
 class CorruptBatchError(InvalidBatchError):
-    """A batch's bytes contradict themselves: a wrong CRC, an impossible length, records that don't fit."""
+    """A batch has a wrong CRC, an impossible length, or records that do not fit."""
 
 
 class TruncatedBatchError(InvalidBatchError):
-    """The bytes end in the middle of a batch. ``size_bytes`` is how long it would be, as far as it is known."""
+    """The bytes end in the middle of a batch. ``size_bytes`` is the size of the batch, or the least
+    size that is known.
+    """
 
     def __init__(self, position: int, size_bytes: int, available_bytes: int) -> None:
         super().__init__(position, f"it needs {size_bytes} bytes and only {available_bytes} are left")
@@ -82,26 +87,23 @@ class TruncatedBatchError(InvalidBatchError):
 
 
 VARINTS = tuple(write_varint(value) for value in range(8_192))
-"""Those of the numbers that nearly all are; made once, for all who write or read records."""
+"""Varints of small numbers, created once."""
 
 _SMALL = len(VARINTS)
 _NULL = write_varint(-1)
 
 
 def sized(content: bytes | None) -> bytes:
-    """Return bytes behind their length, as keys, values and headers stand in a record; or null."""
+    """Return bytes after their length, as keys, values and headers are encoded in a record; None is null."""
     return _NULL if content is None else write_varint(len(content)) + content
 
 
 RECORD_STARTS = tuple(b"\x00\x00" + encoded for encoded in VARINTS)
-"""How nearly every record starts behind its length: attributes, no time since the first, its place in the batch.
-
-The place takes one byte for the first 64 records, and two for the rest.
-"""
+"""The usual first bytes of a record after its length: attributes, timestamp delta 0, offset delta."""
 
 
 def record_starts(first: int, count: int) -> Sequence[bytes]:
-    """Return how so many records start that are a batch's from the one at the place ``first`` on."""
+    """Return the first bytes of ``count`` records from the offset delta ``first`` on."""
     if first + count <= _SMALL:
         return RECORD_STARTS[first : first + count]
     return [b"\x00\x00" + write_varint(place) for place in range(first, first + count)]
@@ -123,12 +125,11 @@ def encode_batch(
     Args:
         base_offset: offset of the first record; the others follow without gaps.
         records: at least one, as ``(key, value, timestamp in milliseconds)``.
-        leader_epoch: of the log partition's leader.
-        producer_id: of a transactional batch or marker, else -1.
-        producer_epoch: goes with ``producer_id``.
-        is_transactional: the records belong to a transaction (markers too).
-        is_control: the records are transaction markers.
-        base_sequence: by default what Kafka's coordinator writes: 0, or -1 for markers.
+        leader_epoch: epoch of the log partition's leader.
+        producer_id, producer_epoch: those of a transactional batch or marker, or -1.
+        is_transactional: whether the records belong to a transaction (markers do).
+        is_control: whether the records are transaction markers.
+        base_sequence: default: as Kafka's coordinator, 0, or -1 for markers.
 
     Raises:
         ValueError: there is no record.
@@ -185,18 +186,17 @@ def frame_records(
     max_timestamp_ms: int | None = None,
     base_sequence: int = 0,
 ) -> bytes:
-    """Return the batch of records that are encoded already.
+    """Return the batch of encoded records.
 
     Args:
         base_offset: offset of the first record.
-        parts: the records, each with its length before it, in any pieces.
-        record_count: how many they are.
-        timestamp_ms: what their times are relative to.
-        leader_epoch: of the log partition's leader.
-        producer_id: of a transactional batch, else -1.
-        producer_epoch: goes with ``producer_id``.
-        max_timestamp_ms: the latest of their times; None: all have the same one.
-        base_sequence: the producer's number for the first; 0 is what Kafka's coordinator writes.
+        parts: the records, each after its length, in any pieces.
+        record_count: the number of records.
+        timestamp_ms: the base timestamp.
+        leader_epoch: epoch of the log partition's leader.
+        producer_id, producer_epoch: those of a transactional batch, or -1.
+        max_timestamp_ms: the largest timestamp; None: all are ``timestamp_ms``.
+        base_sequence: sequence number of the first record; Kafka's coordinator writes 0.
     """
     attributes = TRANSACTIONAL if producer_id >= 0 else 0
     latest_ms = timestamp_ms if max_timestamp_ms is None else max_timestamp_ms
@@ -207,7 +207,7 @@ def frame_records(
 
 
 def seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
-    """Return a whole batch: what the CRC doesn't cover, and the CRC, before what it covers."""
+    """Return a batch of the bytes that the CRC covers: add base offset, length, leader epoch, magic and CRC."""
     length = len(covered) + _CRC_START - LOG_OVERHEAD_BYTES
     return _pack_uncovered(base_offset, length, leader_epoch, MAGIC_V2, crc32c(covered)) + covered
 
@@ -216,13 +216,13 @@ def seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
 
 
 class Batch:
-    """One batch of a buffer; its records are decoded when asked for.
+    """One batch of a buffer; its records are decoded on demand.
 
     Attributes:
-        position: where it starts in the buffer or file; ``size_bytes`` is its whole length.
+        position: its position in the buffer or file; ``size_bytes`` is its whole size.
         base_offset: offset of its first slot; ``next_offset`` is the one after its last.
-        base_timestamp_ms: what the timestamps of its records are relative to; the delete horizon if bit 6 is set.
-        record_count: how many records it holds; compaction leaves fewer than slots, and none in an emptied batch.
+        base_timestamp_ms: base of the timestamps of its records; the delete horizon if bit 6 is set.
+        record_count: the number of records; after compaction less than the slots, 0 in an emptied batch.
     """
 
     __slots__ = (
@@ -280,7 +280,7 @@ class Batch:
 
     @property
     def buffered(self) -> memoryview:
-        """What the buffer holds from its beginning on: less than all of it, or what comes behind it as well."""
+        """The buffer from the beginning of the batch on, which may end before or after the batch."""
         return memoryview(self._buffer)[self._start :]
 
     @property
@@ -315,12 +315,12 @@ class Batch:
 
         Raises:
             CorruptBatchError: the codec is unknown.
-            DecompressionError: they can't be decompressed, or it gets too much.
+            DecompressionError: they can't be decompressed, or exceed the limit.
         """
         return b"".join(self.payload_parts(decompressed_bytes_max))
 
     def payload_parts(self, decompressed_bytes_max: int) -> Iterator[bytes]:
-        """Yield the bytes of the records, decompressed bit by bit; raises as :meth:`payload` does."""
+        """Yield the bytes of the records, decompressed in parts; raises as :meth:`payload` does."""
         start = self._start + BATCH_HEADER_BYTES
         payload = bytes(self._buffer[start : self._start + self.size_bytes])
         if self.attributes & CODEC_MASK:
@@ -331,7 +331,8 @@ class Batch:
         """Return ``(offset, timestamp_ms, key, value)`` of each record, in order.
 
         Raises:
-            CorruptBatchError: the records don't fit the header or their own lengths, or decompress to too much.
+            CorruptBatchError: the records do not fit the header or their lengths, or exceed the limit when
+                decompressed.
         """
         try:
             payload = self.payload(decompressed_bytes_max)
@@ -348,16 +349,16 @@ class Batch:
             raise CorruptBatchError(self.position, str(error)) from None
 
     def to_bytes(self) -> bytes:
-        """Return the whole batch as it stands in the buffer."""
+        """Return the bytes of the batch."""
         return bytes(self._buffer[self._start : self._start + self.size_bytes])
 
     def check_crc(self) -> None:
-        """Make sure that the bytes are those that were written.
+        """Compare the CRC.
 
         Raises:
-            CorruptBatchError: they are not.
+            CorruptBatchError: the CRC is wrong.
         """
-        # A copy: for batches of the usual size that is less work than a view.
+        # A copy takes less time than a view for batches of the usual size.
         actual = crc32c(self._buffer[self._start + _CRC_START : self._start + self.size_bytes])
         if actual != self.crc:
             raise CorruptBatchError(self.position, f"its CRC is {actual:#010x}, the header says {self.crc:#010x}")
@@ -370,9 +371,9 @@ class Batch:
 
 
 class LegacyBatch(Batch):
-    """A message of format v0 or v1, as a batch of its own; a compressed one holds several records.
+    """A message of format v0 or v1 as a batch; a compressed one holds several records.
 
-    It has neither producer nor leader epoch: they are -1, and nothing in it is transactional.
+    Producer and leader epoch are -1, and no message is transactional.
     """
 
     __slots__ = ("_actual_crc", "_records")
@@ -406,16 +407,11 @@ class LegacyBatch(Batch):
         """Return ``(offset, timestamp_ms, key, value)`` of each record; the timestamp is -1 in format v0.
 
         Args:
-            decompressed_bytes_max: without effect, since they were decompressed to find the first one's offset.
+            decompressed_bytes_max: ignored: the records were decompressed to find the first offset.
         """
         return iter(self._records)
 
     def check_crc(self) -> None:
-        """Make sure that the bytes are those that were written.
-
-        Raises:
-            CorruptBatchError: they are not.
-        """
         if self._actual_crc != self.crc:
             raise CorruptBatchError(
                 self.position, f"its CRC is {self._actual_crc:#010x}, the header says {self.crc:#010x}"
@@ -423,16 +419,16 @@ class LegacyBatch(Batch):
 
 
 def iter_batches(buffer: Buffer, *, base_position: int = 0, check_crc: bool = True) -> Iterator[Batch]:
-    """Yield the batches of ``buffer`` in order.
+    """Yield the batches of a buffer in order.
 
     Args:
-        buffer: batches back to back, as in a segment file.
-        base_position: of the buffer's first byte in its file; positions of batches and errors count from there.
-        check_crc: compare every batch with its checksum.
+        buffer: adjacent batches, as in a segment file.
+        base_position: position of the buffer in its file; positions of batches and errors are relative to the file.
+        check_crc: whether to compare the CRC of every batch.
 
     Raises:
-        TruncatedBatchError: the buffer ends inside a batch; those before it were yielded.
-        CorruptBatchError: a batch is broken.
+        TruncatedBatchError: the buffer ends inside a batch; the batches before it were yielded.
+        CorruptBatchError: a batch is corrupt.
     """
     start, end = 0, len(buffer)
     while start < end:
@@ -467,7 +463,7 @@ def iter_batches(buffer: Buffer, *, base_position: int = 0, check_crc: bool = Tr
 def _decode_records(
     payload: bytes, count: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
 ) -> list[BatchRecord]:
-    # The hottest loop of loading: varints of one and two bytes are read in place.
+    # The hottest loop of loading: varints of one and two bytes are read inline.
     position, end = 0, len(payload)
     records: list[BatchRecord] = []
     append = records.append
@@ -487,7 +483,7 @@ def _decode_records(
         if size & 1 or record_end > end:
             raise MalformedError(f"a record of {size >> 1} bytes, {end - position} left")
         timestamp_ms = base_timestamp_ms
-        raw = payload[position + 1]  # behind the record's attributes, of which none is defined
+        raw = payload[position + 1]  # after the attributes of the record, none of which is defined
         position += 2
         if raw:
             if raw > 0x7F:
@@ -499,7 +495,7 @@ def _decode_records(
             raw, position = read_uvarlong(payload, position - 1)
         offset = base_offset + ((raw >> 1) ^ -(raw & 1))
         raw = payload[position]
-        if raw & 0x81:  # null, or 64 bytes and more
+        if raw & 0x81:  # null, or at least 64 bytes
             key, position = _sized(payload, position)
         else:
             start = position + 1
@@ -525,7 +521,7 @@ def _decode_records(
 
 
 def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
-    """Return bytes behind their length, or None, and the position after them (which the caller checks)."""
+    """Return bytes after their length, or None, and the position after them, which the caller checks."""
     raw = payload[position]
     position += 1
     if raw > 0x7F:
@@ -553,14 +549,14 @@ NO_TIMESTAMP = -1
 
 
 class RawRecord(NamedTuple):
-    """A record of a batch whose value and headers were not looked at.
+    """A record of a batch; value and headers are not parsed.
 
     Attributes:
-        offset_delta: its offset, from the batch's base offset on.
-        timestamp_delta_ms: its time, from the batch's base timestamp on.
-        key: None if it has none.
-        has_value: False: it is a tombstone, if it has a key.
-        body: what stands behind the offset: key, value and headers.
+        offset_delta: its offset relative to the batch's base offset.
+        timestamp_delta_ms: its timestamp relative to the batch's base timestamp.
+        key: the key or None.
+        has_value: False for a tombstone.
+        body: key, value and headers.
     """
 
     offset_delta: int
@@ -575,10 +571,10 @@ def raw_records(batch: Batch, payload: bytes) -> Iterator[RawRecord]:
 
     Args:
         batch: the batch.
-        payload: the bytes of its records, decompressed; one of message format v0 or v1 needs none.
+        payload: the decompressed bytes of its records; unused for message formats v0 and v1.
 
     Raises:
-        CorruptBatchError: they don't fit the header or their own lengths.
+        CorruptBatchError: the records do not fit the header or their lengths.
     """
     if batch.magic != MAGIC_V2:
         for offset, timestamp_ms, key, value in batch.records():
@@ -599,7 +595,9 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
     for _ in range(count):
         size, start = read_varint(payload, position)
         end = start + size
-        delta_ms, behind = read_varint(payload, start + 1)  # behind the record's attributes, of which none is defined
+        delta_ms, behind = read_varint(
+            payload, start + 1
+        )  # after the attributes of the record, none of which is defined
         offset_delta, body_start = read_varint(payload, behind)
         key_size, key_start = read_varint(payload, body_start)
         key_end = key_start + max(key_size, 0)
@@ -616,18 +614,20 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
 
 
 def delete_horizon_ms(batch: Batch) -> int | None:
-    """Return from when on a batch's tombstones and markers may go; None if compaction has not set that yet."""
+    """Return the time from which tombstones and markers of a batch may be removed; None if compaction has not set it
+    yet.
+    """
     return batch.base_timestamp_ms if _attributes(batch) & DELETE_HORIZON else None
 
 
 def rewritten(batch: Batch, kept: Sequence[RawRecord], new_horizon_ms: int | None = None) -> bytes:
-    """Return ``batch`` with some of its records alone, at their offsets, in the same offset slots.
+    """Return a batch with some of its records, at their offsets, in the same offset slots.
 
     Args:
-        batch: whose offsets, leader epoch, producer, kind and codec are kept. One of message format v0 or v1 becomes
-            one of v2, not compressed.
-        kept: those of its records that stay, in order; at least one.
-        new_horizon_ms: the delete horizon to set; by default the batch keeps the one that it has, if any.
+        batch: the batch. Its offsets, leader epoch, producer, type and codec are kept; message formats v0 and v1 become
+            an uncompressed batch of v2.
+        kept: the remaining records, in order; at least one.
+        new_horizon_ms: the delete horizon to set; None keeps the current one.
     """
     attributes = _attributes(batch)
     times_ms = [batch.base_timestamp_ms + record.timestamp_delta_ms for record in kept]
@@ -651,13 +651,13 @@ def rewritten(batch: Batch, kept: Sequence[RawRecord], new_horizon_ms: int | Non
 
 
 def emptied(batch: Batch) -> bytes:
-    """Return ``batch`` without records: who wrote it, and how far the log reaches, can still be told from it."""
+    """Return a batch without records, which keeps its producer and the end of the log."""
     attributes = _attributes(batch) & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     return _sealed(batch, attributes, NO_TIMESTAMP, batch.max_timestamp_ms, 0, b"")
 
 
 def _attributes(batch: Batch) -> int:
-    """Return the attributes that a batch has as one of message format v2."""
+    """Return the attributes of a batch in message format v2."""
     return batch.attributes if batch.magic == MAGIC_V2 else batch.attributes & LOG_APPEND_TIME
 
 

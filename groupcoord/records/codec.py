@@ -1,11 +1,10 @@
 """Keys and values of ``__consumer_offsets`` records, byte-exact in both directions.
 
-A key starts with an int16 that says what the record is; a value starts with an int16 that says its version. Kafka 4.4
-writes version 4 of a committed offset (version 1 when it carries its own expiry) and version 3 of a classic group.
+A key starts with an int16, the record type; a value starts with an int16, its version. Kafka 4.4 writes version 4 of a
+committed offset (version 1 if it has an expiry) and version 3 of a classic group.
 
-Decoding never raises: what this module does not know or cannot parse becomes an :class:`OpaqueRecord`. Sources: Kafka's
-``OffsetCommitKey/Value``, ``LegacyOffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98, KIP-211,
-KIP-915.
+Decoding never raises: unknown and malformed records become :class:`OpaqueRecord`. Sources: Kafka's schemas of group
+coordinator records, KIP-98, KIP-211, KIP-915.
 """
 
 from __future__ import annotations
@@ -91,20 +90,23 @@ _marker_value = Struct(">hi")
 
 
 class RecordEncodingError(GroupcoordError, ValueError):
-    """A record can't be put into bytes: a string is longer than 32,767 bytes, a number too large, a version unknown."""
+    """A record does not fit its schema: a string is longer than 32,767 bytes, a number too large, a version unknown."""
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """Return the key and the value that Kafka 4.4 writes for ``record``; the value is None for a tombstone.
+    """Return the key and the value that Kafka 4.4 writes for a record; the value is None for a tombstone.
 
-    A record's ``value_version``, if set, is the version to write, and its ``raw_value``, if set, is what is written.
-    Fields that a version lacks are dropped, as Kafka does: a value with an expiry (version 1) has neither leader epoch
+    Fields that the version lacks are dropped, as in Kafka: a value with an expiry (version 1) has neither leader epoch
     nor topic id.
 
+    Args:
+        record: the record. Its ``value_version``, if set, is the version to write; its ``raw_value``, if set, is the
+            value.
+
     Raises:
-        RecordEncodingError: a string is longer than 32,767 bytes (a group id, say), a number does not fit its field, or
-            ``value_version`` is unknown.
-        TypeError: ``record`` is none of the record classes.
+        RecordEncodingError: a string is longer than 32,767 bytes, a number does not fit its field, or ``value_version``
+            is unknown.
+        TypeError: ``record`` is not of a record class.
     """
     encode = _ENCODERS.get(type(record))
     if encode is None:
@@ -118,16 +120,15 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
 def decode_record(
     key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID, producer_epoch: int = -1
 ) -> Record:
-    """Return the record that a key and a value stand for; an :class:`OpaqueRecord` if they are unknown or malformed.
+    """Return the record of a key and a value; an :class:`OpaqueRecord` if they are unknown or malformed.
+
+    ``encode_record`` returns the same bytes: ``value_version`` is set if the version is not the one that is written by
+    default, ``raw_value`` if the fields do not determine the bytes.
 
     Args:
-        key: the key's bytes.
-        value: the value's bytes; None for a tombstone.
-        producer_id: of the batch, if it is transactional; -1 otherwise.
-        producer_epoch: goes with ``producer_id``.
-
-    The result's ``value_version`` is set only where the version is not the one that a writer would choose, and
-    ``raw_value`` only where the fields don't tell all: ``encode_record`` always gives back what was decoded.
+        key: the bytes of the key.
+        value: the bytes of the value; None for a tombstone.
+        producer_id, producer_epoch: those of a transactional batch; -1 otherwise.
     """
     try:
         if key[:2] == b"\x00\x01":
@@ -143,10 +144,10 @@ def decode_record(
 
 
 def decode_control(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
-    """Return the marker that a control record stands for; an :class:`OpaqueRecord` for control records of other types.
+    """Return the marker of a control record; an :class:`OpaqueRecord` for control records of other types.
 
-    A newer version of key or value is read like version 0, which is what Kafka does (KIP-98). Markers are the one kind
-    of record whose encoding may differ from what was decoded: it is of version 0.
+    Newer versions of key and value are read as version 0, as in Kafka (KIP-98). Encoding a marker writes version 0, so
+    its bytes may differ from those that were decoded.
     """
     if len(key) >= 4 and value is not None and len(value) >= 6:
         key_version, marker_type = _marker_key.unpack_from(key)
@@ -207,7 +208,7 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_key_names(group_id: str, topic: str) -> bytes:
-    """Return an offset's key up to the number of the partition.
+    """Return an offset's key up to the partition number.
 
     Raises:
         RecordEncodingError: a name is longer than 32,767 bytes.
@@ -221,7 +222,7 @@ def _offset_key_names(group_id: str, topic: str) -> bytes:
     return _OFFSET_KEY_START + _key_form(RecordType.OFFSET_COMMIT).write((group_id, topic))
 
 
-# Long names stay out of the cache, so that its memory is bounded whatever clients send.
+# Long names are not cached, so that clients can't make the cache large.
 _cached_offset_key_names = lru_cache(_CACHED_NAMES_MAX)(_offset_key_names)
 
 
@@ -242,7 +243,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
     if value is None:
         return OffsetTombstone(group_id, topic, partition)
     size = len(value)
-    # The common shapes without a Reader: version 4 with a topic id and metadata of less than 127 bytes, mostly none.
+    # Fast path, without the schema engine: version 4 with a topic id and metadata of less than 127 bytes.
     if 42 <= size < 168 and value[14] == size - 41 and value[:2] == b"\x00\x04":
         if size == 42:
             _, offset, leader_epoch, _, timestamp_ms, tags, topic_id = _offset_value_with_topic_id.unpack(value)
@@ -270,7 +271,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
 
 
 def _decode_legacy_offset_commit(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
-    """The key of brokers before 0.9, whose values are of version 0 only."""
+    """Decode a record with the key of brokers before 0.9 and a value of version 0."""
     group_id, topic = offset_key_strings(key[:-4])
     (partition,) = _unpack_int32_from(key, len(key) - 4)
     if value is None:
@@ -295,12 +296,10 @@ def _read_offset_commit(
 
 
 def offset_key_strings(names: bytes) -> tuple[str, str]:
-    """Return group and topic of an offset key without its last four bytes: the inverse of :func:`offset_key_names`.
+    """Return group and topic of an offset key without its last four bytes, the inverse of :func:`offset_key_names`.
 
     Raises:
-        MalformedError: a name is missing, or they are longer or shorter than the bytes.
-        struct.error: the bytes end early.
-        UnicodeDecodeError: a name is not in UTF-8.
+        MalformedError, struct.error, UnicodeDecodeError: the bytes are malformed.
     """
     return _cached_names(names) if len(names) <= 2 * _CACHED_NAME_LENGTH_MAX else _names(names)
 
@@ -334,7 +333,7 @@ def _group_key(group_id: str) -> bytes:
 
 
 def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
-    """A member of version 0 has no rebalance timeout: it is -1 then, and the session timeout stands for it."""
+    """Decode a classic group. The rebalance timeout of members in version 0 is -1: their session timeout is used."""
     (group_id,) = read_whole(_key_form(RecordType.GROUP_METADATA).read, key, 2)
     if value is None:
         return GroupTombstone(group_id)
@@ -381,7 +380,7 @@ RECORD_CLASSES: dict[RecordType, type] = {
 
 
 class ReadValue(NamedTuple):
-    """A value's version and fields; ``raw_value``: its bytes, if the fields alone would give others."""
+    """Version and fields of a value; ``raw_value``: its bytes, if the fields do not determine them."""
 
     version: int
     fields: tuple[Any, ...]
@@ -389,7 +388,7 @@ class ReadValue(NamedTuple):
 
 
 def read_value(record_type: RecordType, value: bytes) -> ReadValue:
-    """Return what is in a value; what its version lacks has its default.
+    """Return version and fields of a value; fields that the version lacks have their defaults.
 
     Raises:
         MalformedError, IndexError, struct.error, UnicodeDecodeError: no broker would read it.
@@ -409,12 +408,10 @@ def read_value(record_type: RecordType, value: bytes) -> ReadValue:
 
 @cache
 def value_writer(record_type: RecordType, version: int) -> Writer:
-    """Return what writes the value of a record of this type in a version.
-
-    It raises ``MalformedError``, ``struct.error`` or ``UnicodeEncodeError`` if a field does not fit.
+    """Return the writer of values of a record type in a version.
 
     Raises:
-        MalformedError: there is no such version.
+        MalformedError: the version is unknown.
     """
     is_flexible = _is_flexible(record_type, version)
     key, value = SCHEMAS[record_type][:2]
@@ -442,7 +439,7 @@ def _is_flexible(record_type: RecordType, version: int) -> bool:
 TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > RecordType.GROUP_METADATA)
 
 KEY_STARTS = frozenset(record_type.to_bytes(2, "big") for record_type in TYPES)
-"""The first two bytes of a key tell the type."""
+"""Record types as the first two bytes of a key."""
 
 VALUE_VERSION = 0
 
@@ -463,13 +460,13 @@ class _KeyForm(NamedTuple):
 def _key_form(record_type: int) -> _KeyForm:
     if record_type not in RECORD_CLASSES:
         raise MalformedError(f"no group has records of type {record_type}")
-    # An offset's key up to the number of the partition: all of a topic's share that.
+    # Of offsets, the key up to the partition number, which the records of a topic share.
     key = GROUP_AND_TOPIC if record_type == RecordType.OFFSET_COMMIT else SCHEMAS[RecordType(record_type)].key
     return _KeyForm(len(key.fields) > 1, writer_of(key, 0, False, MADE), reader_of(key, 0, False, MADE))
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
-    """Return key and value of a record that isn't a tombstone.
+    """Return key and value of a record that is not a tombstone.
 
     Raises:
         MalformedError, struct.error, UnicodeEncodeError: a field does not fit.
@@ -484,8 +481,8 @@ def group_record_key(group_id: str, record_key: RecordKey) -> bytes:
     """Return the bytes of a key.
 
     Raises:
-        MalformedError: no group has such records, or a name is too long.
-        UnicodeEncodeError: a name can't be written.
+        MalformedError: the record type is unknown, or a name is too long.
+        UnicodeEncodeError: a name can't be encoded.
     """
     if len(group_id) + len(record_key[1]) > _CACHED_NAMES_LENGTH_MAX:
         return _group_record_key(group_id, record_key)
@@ -500,15 +497,14 @@ def _group_record_key(group_id: str, record_key: RecordKey) -> bytes:
     return record_type.to_bytes(2, "big") + form.write((group_id, name))
 
 
-# Long names stay out of the cache, so that its memory is bounded whatever clients send.
 _cached_group_record_key = lru_cache(_CACHED_KEYS_MAX)(_group_record_key)
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupTombstone:
-    """Return the record that a key of one of these types and a value stand for.
+    """Return the record of a key and a value of these types.
 
     Raises:
-        MalformedError, IndexError, struct.error, UnicodeDecodeError: they stand for none.
+        MalformedError, IndexError, struct.error, UnicodeDecodeError: the bytes are malformed.
     """
     record_type, names = _read_key(key)
     if value is None:
@@ -520,7 +516,7 @@ def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupT
 
 @lru_cache(_KEYS_MAX)
 def _read_key(key: bytes) -> tuple[RecordType, tuple[str, ...]]:
-    """Return the type of the record and what the key names, the group first. A log has most keys several times."""
+    """Return the record type and the names in a key, the group first. Cached, since most keys of a log repeat."""
     number = int.from_bytes(key[:2], "big")
     form = _key_form(number)
     return RecordType(number), read_whole(form.read, key, 2)

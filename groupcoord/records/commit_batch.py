@@ -1,9 +1,10 @@
-"""Batches of commits, written and read column by column: what brokers write most often, and so what must be quick.
+"""Batches of commits and of offset tombstones, written and read by columns: most of what a coordinator writes and
+loads.
 
 The bytes are those of :func:`~groupcoord.records.codec.encode_record` and
-:func:`~groupcoord.records.batches.encode_batch`, put together from pieces that the records of a commit share. When a
-log is loaded, nearly every batch is a commit or some: then where everything is follows from the first record, and what
-must be the same in all of them is compared at once. Anything else is left to the usual way.
+:func:`~groupcoord.records.batches.encode_batch`, joined from parts that the records of a commit share. When a log is
+loaded, the layout of a batch follows from its first record, and the parts that all records share are compared at once.
+Other batches take the general path.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
 
     Args:
         base_offset: offset of the first record.
-        commit: what is appended together.
-        timestamp_ms: of all of them.
-        leader_epoch: of the log partition's leader.
+        commit: the records of the batch.
+        timestamp_ms: timestamp of all records.
+        leader_epoch: epoch of the log partition's leader.
 
     Returns:
-        None if a value has a form of its own, or a name can't be written: these take the usual way.
+        None if a value has another version or an expiry, or a name can't be encoded: then use ``encode_batch``.
 
     Raises:
         struct.error: a number does not fit its field.
@@ -94,20 +95,22 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             parts.append(_records_of_topic(group_id, topic, columns, _tail(commit_timestamp_ms, topic_id.int), count))
             count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
-        return None  # the usual way has the right error for it
+        return None  # encode_record raises the error with the name of the field
     return frame_records(base_offset, parts, count, timestamp_ms, leader_epoch, producer_id, producer_epoch)
 
 
 @lru_cache(maxsize=256)
 def _tail(timestamp_ms: int, topic_id: int) -> bytes:
-    """Return a value behind metadata, and that there are no headers. Many commits come in the same millisecond."""
+    """Return a value after its metadata, and the number of headers, 0. Cached, since many commits share their
+    millisecond.
+    """
     if topic_id:
         return _pack_tail_with_id(timestamp_ms, _TOPIC_ID_TAG, topic_id.to_bytes(16, "big"))
     return _pack_tail(timestamp_ms)
 
 
 def _records_of_topic(group_id: str, topic: str, columns: OffsetColumns, tail: bytes, position: int) -> bytes:
-    """Return a topic's records, the first of which is the batch's ``position``-th."""
+    """Return a topic's records; ``position`` is the offset delta of the first."""
     indexes, offsets, leader_epochs, metadata = columns
     count = len(offsets)
     is_small = count <= _CACHED_STARTS_MAX and len(group_id) + len(topic) <= _CACHED_NAMES_LENGTH_MAX
@@ -141,10 +144,11 @@ def _metadata_length(length: int) -> bytes:
 def _frame(
     group_id: str, topic: str, tail_bytes: int, position: int, indexes: tuple[int, ...], widths: Widths | None
 ) -> tuple[list[bytes], Callable[..., bytes]]:
-    """Return each record up to its offset, and what packs these, offset, leader epoch, metadata and the rest of each.
+    """Return each record up to its offset, and a ``Struct.pack`` of these parts, offset, leader epoch, metadata and
+    tail.
 
-    It starts with its length, the key, and the value's length and version. Metadata are packed behind their lengths;
-    without widths they are part of the rest.
+    The part before the offset holds the length, the key, and the value's length and version. ``widths`` None: the
+    metadata are empty, and part of the tail.
     """
     names = offset_key_names(group_id, topic)
     head = write_varint(len(names) + 4) + names
@@ -166,27 +170,27 @@ def _frame(
 
 
 def _packer(layout: str) -> Callable[..., bytes]:
-    """Return what packs by a layout."""
+    """Return ``Struct.pack`` of a layout."""
     return Struct(layout).pack
 
 
 _shared_packer = lru_cache(maxsize=256)(_packer)
-"""Groups whose names are equally long share one, which is larger than what it packs."""
+"""Groups with names of equal length share a packer, which is larger than the records."""
 
 _cached_frame = lru_cache(maxsize=1_024)(_frame)
-"""A consumer commits its partitions again and again."""
+"""Cached, since a consumer commits the same partitions repeatedly."""
 
 
 # ---------------------------------------------------------------- reading
 
 
 class _Form:
-    """One of the ways to write a value.
+    """Version and layout of a value.
 
     Args:
         value_version: its version.
-        tags: what stands behind the timestamp, as a pattern.
-        layout: of timestamp and tags, giving the timestamp and, if it is there, the topic's id.
+        tags: pattern of the bytes after the timestamp.
+        layout: struct layout of timestamp and tags, which returns the timestamp and, if present, the topic id.
     """
 
     def __init__(self, value_version: int, tags: bytes, layout: str) -> None:
@@ -206,27 +210,25 @@ _METADATA_LENGTH_MAX = 0x7E
 _ALIKE_MAX = 256
 _LAYOUTS_MAX = 2_048
 _SLOTS = {encoded: slot for slot, encoded in enumerate(VARINTS)}
-"""A batch that holds records further from its base offset is left alone."""
+"""Offset deltas by their varints. Batches with larger ones take the general path."""
 
 _FORMS = (
     _Form(4, rb"\x01\x00\x10(?!\x00{16}).{16}", "q3x16s"),
-    _Form(4, rb"\x00", "qx"),  # the topic's id wasn't known
+    _Form(4, rb"\x00", "qx"),  # without a topic id
     _Form(3, b"", "q"),  # Kafka 2.1 to 4.0
 )
 
 
 class FoundCommit(NamedTuple):
-    """Commits of one topic that lie side by side in a batch and are alike, not decoded yet.
+    """Adjacent commits of one topic with the same layout, not decoded yet.
 
     Attributes:
-        log_offset: where the first one lies.
-        names: the group and the topic.
-        partition_indexes: the partitions.
-        offsets: of each.
-        leader_epochs: of each offset.
-        metadata: of each, ASCII and equally long.
-        rest: of the value, behind the metadata, as it stands there.
-        form: how the value is written.
+        log_offset: offset of the first one in the log.
+        names: group and topic.
+        partition_indexes, offsets, leader_epochs: one for each commit.
+        metadata: one for each commit, ASCII of equal length.
+        rest: the value after the metadata.
+        form: the layout of the value.
     """
 
     log_offset: int
@@ -239,7 +241,7 @@ class FoundCommit(NamedTuple):
     form: _Form
 
     def to_topic(self) -> CommittedTopic:
-        """Return what they stand for."""
+        """Return the decoded commits."""
         _, (group_id, topic), indexes, offsets, leader_epochs, texts, rest, form = self
         timestamp_ms, *topic_ids = form.read_rest(rest)
         topic_id = topic_id_of(topic_ids[0]) if topic_ids else ZERO_UUID
@@ -263,20 +265,20 @@ _make_found = maker(FoundCommit)
 
 
 class _Layout:
-    """Records of one form, each part of which is equally long in all of them.
+    """Layout of records with parts of equal lengths.
 
     Args:
-        size: how long a record is without the length before it.
-        slot_bytes: how long its place in the batch is.
-        key_bytes: how long the key is.
-        text_length: how long the metadata are.
-        form: of the value.
+        size: bytes of a record without its length.
+        slot_bytes: bytes of the offset delta.
+        key_bytes: bytes of the key.
+        text_length: bytes of the metadata.
+        form: layout of the value.
 
     Attributes:
-        size_bytes: of a record, with its length.
-        match: matches such a record and those behind it that have the same group, topic and rest of the value, and
-            gives group and topic with their lengths, and that rest.
-        columns: takes so many of them apart.
+        size_bytes: bytes of a record with its length.
+        match: matches such a record and the following ones with the same group, topic and rest of the value; the groups
+            of the match are group and topic with their lengths, and the rest.
+        columns: returns an unpacker of several records.
     """
 
     __slots__ = ("_record", "form", "match", "size_bytes")
@@ -291,7 +293,7 @@ class _Layout:
         text_start = bytes([text_length + 1]) if form.length_bytes == 1 else text_length.to_bytes(2, "big")
         head, names_head = length + b"\x00", key_length + _KEY_VERSION
         slot = rb"[\x00-\x7f]" if slot_bytes == 1 else rb"[\x80-\xff][\x00-\x7f]"
-        start = re.escape(head) + rb"[\x00-\x7f]" + slot + re.escape(names_head)  # the time takes one byte
+        start = re.escape(head) + rb"[\x00-\x7f]" + slot + re.escape(names_head)  # the timestamp delta has one byte
         value = b".{4}" + re.escape(value_start) + b".{12}" + re.escape(text_start)
         value += rb"[\x00-\x7f]{%d}" % text_length
         first = start + b"(.{%d})" % names_bytes + value + b"(" + form.rest + b")"
@@ -304,21 +306,17 @@ class _Layout:
 
     @lru_cache(maxsize=_ALIKE_MAX)  # noqa: B019 - layouts are remembered anyway
     def columns(self, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
-        """Return what gives slot, partition, offset, leader epoch and metadata of each of so many records."""
+        """Return an unpacker of offset delta, partition, offset, leader epoch and metadata of ``count`` records."""
         return Struct(">" + self._record * count).unpack_from
 
 
 _cached_layout = lru_cache(_LAYOUTS_MAX)(_Layout)
 _layouts: dict[bytes, _Layout] = {}
-"""By a record's length: the layout of the last one that was so long."""
+"""The last layout by the varint of the record length."""
 
 
 def read_commits(batch: Batch) -> list[FoundCommit] | None:
-    """Find the commits of a batch without decoding them.
-
-    Returns:
-        Them in order; None if the batch holds anything else, or may do so.
-    """
+    """Return the commits of a batch without decoding them, in order; None if the batch may hold anything else."""
     if batch.magic != MAGIC_V2 or batch.attributes & ~DELETE_HORIZON:
         return None
     data = batch.to_bytes()
@@ -346,13 +344,13 @@ def read_commits(batch: Batch) -> list[FoundCommit] | None:
 
 
 def _find_layout(data: bytes, position: int) -> _Layout:
-    """Return where everything is in a record, if it is a commit.
+    """Return the layout of a record.
 
     Raises:
-        MalformedError, IndexError: it is none, or not of a usual form.
+        MalformedError, IndexError: it is not a commit of a known form.
     """
     size, start = _small_varint(data, position)
-    slot = start + 2  # behind attributes and a time of one byte
+    slot = start + 2  # after attributes and a timestamp delta of one byte
     _, key_length = _small_varint(data, slot)
     key_bytes, key = _small_varint(data, key_length)
     value_bytes, version = _small_varint(data, key + key_bytes)
@@ -369,7 +367,7 @@ def _find_layout(data: bytes, position: int) -> _Layout:
 
 
 def _small_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a number that isn't negative and takes one or two bytes, and the position behind it."""
+    """Return a non-negative number of one or two bytes, and the position after it."""
     raw, end = data[position], position + 1
     if raw > 0x7F:
         raw, end = raw & 0x7F | data[end] << 7, end + 1
@@ -381,10 +379,10 @@ def _small_varint(data: bytes, position: int) -> tuple[int, int]:
 def _collect(
     base_offset: int, layout: _Layout, match: re.Match[bytes], fields: tuple[Any, ...], found: list[FoundCommit]
 ) -> None:
-    """Add commits that are alike: all together if they lie side by side, as they do where nothing was compacted.
+    """Add commits of one layout: at once if they are adjacent, as in logs that were not compacted.
 
     Raises:
-        MalformedError, KeyError, UnicodeDecodeError: they are none.
+        MalformedError, KeyError, UnicodeDecodeError: they are not commits.
     """
     slots, indexes, offsets, leader_epochs, texts = fields[0::5], fields[1::5], fields[2::5], fields[3::5], fields[4::5]
     names, rest = match.groups()
@@ -403,26 +401,28 @@ def _collect(
 _pack_length = Struct(">h").pack
 _PARTITION_BYTES, _SMALL = 4, len(VARINTS)
 _END = write_varint(-1) + b"\x00"
-"""No value, and no headers."""
+"""A null value and no headers."""
 
 
 def encode_tombstone_batch(
     base_offset: int, records: Sequence[Record], timestamp_ms: int, leader_epoch: int
 ) -> bytes | None:
-    """Return the batch of tombstones of offsets, among which there may be tombstones of groups.
+    """Return the batch of tombstones of offsets and groups.
+
+    A deletion may write 30,000 of them, so the parts that a topic's tombstones share are encoded once.
 
     Args:
         base_offset: offset of the first record.
-        records: what is appended together.
-        timestamp_ms: of all of them.
-        leader_epoch: of the log partition's leader.
+        records: the records of the batch.
+        timestamp_ms: timestamp of all records.
+        leader_epoch: epoch of the log partition's leader.
 
     Returns:
-        None if there are other records, or a name can't be written: these take the usual way.
+        None if there are other records, or a name can't be encoded: then use ``encode_batch``.
 
     Raises:
         struct.error: a number does not fit its field.
-        RecordEncodingError: the name of a group can't be written.
+        RecordEncodingError: a group id can't be encoded.
     """
     parts: list[bytes] = []
     group_id = topic = None
@@ -449,7 +449,7 @@ def encode_tombstone_batch(
             size = len(body)
             parts += (VARINTS[size] if size < _SMALL else write_varint(size), body)
     except (MalformedError, UnicodeEncodeError):
-        return None  # the usual way has the right error for it
+        return None  # encode_record raises the error with the name of the field
     return frame_records(
         base_offset,
         parts,

@@ -1,7 +1,7 @@
-"""The compression codecs of record batches; what is decompressed has a bound.
+"""Compression codecs of record batches, with bounded decompression.
 
-Kafka's framings: gzip as is; snappy in the blocks of the Java library "xerial" (a raw snappy block is read as well, as
-Kafka does); lz4 and zstd in their standard frame formats.
+Kafka's framings: gzip as is; snappy in the blocks of the Java library "xerial" (a raw block is read too, as in Kafka);
+lz4 and zstd in their standard frame formats.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _UINT32 = 0xFFFF_FFFF
 
 
 PART_BYTES_MAX = 1_048_576
-"""So much is decompressed at a time."""
+"""Bytes that are decompressed at a time."""
 
 GZIP_EMPTY_MEMBERS_MAX = 10_000
-"""So many members of a gzip file may hold nothing. Kafka 4.4 reads 8,000 of them, and fails at 12,000."""
+"""Largest number of empty members of a gzip file. Kafka 4.4 reads 8,000 of them, and fails at 12,000."""
 
 
 class Compression(IntEnum):
-    """Bits 0 to 2 of a batch's attributes."""
+    """Codecs, bits 0 to 2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -58,23 +58,23 @@ class Compression(IntEnum):
 
 
 class DecompressionError(GroupcoordError, ValueError):
-    """The compressed bytes are broken, or more comes out than allowed."""
+    """The compressed bytes are malformed, or decompress to more than the limit."""
 
 
 def decompress(codec: Compression, data: bytes, bytes_max: int) -> bytes:
-    """Return what ``data`` holds, never allocating much more than ``bytes_max`` bytes.
+    """Return the decompressed data, without allocating much more than ``bytes_max`` bytes.
 
     Raises:
-        DecompressionError: the bytes are not of this codec, end early, or hold more than ``bytes_max`` bytes.
+        DecompressionError: the data is malformed, ends early, or decompresses to more than ``bytes_max`` bytes.
     """
     return data if codec is Compression.NONE else b"".join(decompressed_parts(codec, data, bytes_max))
 
 
 def decompressed_parts(codec: Compression, data: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yield what compressed ``data`` holds bit by bit, for those who have other things to do in between.
+    """Yield the decompressed data in parts, so that the caller can do other work between them.
 
-    Between two parts, of which any may be empty, there is little work: what comes out is at most ``PART_BYTES_MAX`` of
-    gzip, a block of snappy; lz4 and zstd, which are quick, give all in one.
+    A part, which may be empty, is at most ``PART_BYTES_MAX`` of gzip or a block of snappy; lz4 and zstd, which are
+    fast, yield one part.
 
     Raises:
         DecompressionError: as :func:`decompress`.
@@ -83,9 +83,9 @@ def decompressed_parts(codec: Compression, data: bytes, bytes_max: int) -> Itera
 
 
 def repair_lz4_header(data: bytes) -> bytes:
-    """Return an LZ4 frame with the right checksum in its header, or the data as it is if it is no such frame.
+    """Return an LZ4 frame with the right checksum in its header; other data unchanged.
 
-    Kafka's writers of message format v0 took the frame's magic number into the checksum (KAFKA-3160).
+    Kafka's writers of message format v0 included the magic number in the checksum (KAFKA-3160).
     """
     if len(data) < 7 or data[:4] != _LZ4_MAGIC:
         return data
@@ -95,7 +95,7 @@ def repair_lz4_header(data: bytes) -> bytes:
 
 
 def xxh32_short(data: bytes) -> int:
-    """Return the xxHash32 (seed 0) of less than 16 bytes, as its public specification has it."""
+    """Return the xxHash32 (seed 0) of less than 16 bytes."""
     first, second, third, fourth, fifth = _XXH32_PRIMES
     value = fifth + len(data) & _UINT32
     whole = len(data) // 4 * 4
@@ -119,13 +119,13 @@ def _too_large(bytes_max: int) -> DecompressionError:
 
 
 def _gunzip(data: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yield what the members of a gzip file hold. As in Java, what comes behind them and is none counts for nothing."""
+    """Yield the content of the members of a gzip file. As in Java, other bytes after a member are ignored."""
     view = memoryview(data)
     position, left, empty_count = 0, bytes_max, 0
     while not position or data.startswith(_GZIP_MAGIC, position):
         member, input_bytes, is_empty = zlib.decompressobj(_GZIP_WINDOW_BITS), _GZIP_INPUT_BYTES_MIN, True
         while not member.eof:
-            # What a member leaves is copied, hence small slices until it shows that it is long.
+            # zlib copies the bytes after a member, so slices are small until the member proves long.
             piece: bytes | memoryview = member.unconsumed_tail
             if not piece:
                 piece = view[position : position + input_bytes]
@@ -155,7 +155,7 @@ def _unsnappy(data: bytes, bytes_max: int) -> Iterator[bytes]:
     left = bytes_max
     position = 0
     while position < len(data):
-        if data.startswith(_XERIAL_MAGIC, position):  # such streams may be put together
+        if data.startswith(_XERIAL_MAGIC, position):  # streams may be concatenated
             position += _XERIAL_HEADER_BYTES
             continue
         if position + 4 > len(data):
@@ -188,7 +188,7 @@ def _unzstd(data: bytes, bytes_max: int) -> Iterator[bytes]:
 
 
 def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data: bytes, bytes_max: int) -> bytes:
-    """Frames need not say how much they hold, so try with ever larger buffers, up to the bound."""
+    """Decompress into ever larger buffers, up to the limit, since a frame need not state its size."""
     capacity = max(_FIRST_OUTPUT_BYTES, 4 * len(data))
     while True:
         output = bytearray(min(capacity, bytes_max))
@@ -214,7 +214,7 @@ _DECOMPRESSORS: dict[Compression, Callable[[bytes, int], Iterator[bytes]]] = {
 
 
 def compress(codec: Compression, data: bytes) -> bytes:
-    """Return ``data`` compressed, in the framing in which Kafka and its clients read it."""
+    """Return compressed data in the framing of Kafka and its clients."""
     return _COMPRESSORS[codec](data)
 
 
@@ -231,12 +231,12 @@ def _snappy(data: bytes) -> bytes:
 
 
 def lz4_frame(data: bytes, *, checksum_from: int = 4) -> bytes:
-    """Return an LZ4 frame of independent blocks, which is what Kafka reads and writes.
+    """Return an LZ4 frame of independent blocks, the only ones that Kafka reads and writes.
 
     Args:
-        data: what is in it.
-        checksum_from: where what the header's checksum covers begins: behind the magic number, or, as writers of
-            message format v0 had it, with that (KAFKA-3160).
+        data: the content.
+        checksum_from: start of the bytes that the header's checksum covers: after the magic number, or, as writers of
+            message format v0 had it, 0 (KAFKA-3160).
     """
     header = _LZ4_MAGIC + _LZ4_DESCRIPTOR
     parts = [header, bytes((xxh32_short(header[checksum_from:]) >> 8 & 0xFF,))]

@@ -1,11 +1,10 @@
-"""Records as plain values that :mod:`json` takes, in the shape that Kafka's own formatters print.
+"""Records as values for :mod:`json`, in the form that Kafka's formatters print.
 
 A key is ``{"type": 1, "data": {…}}``, a value ``{"version": 4, "data": {…}}`` or None for a tombstone, with the field
-names of Kafka's schemas. What can't be read is ``{"type": 77, "hex": "…"}`` with all its bytes.
+names of Kafka's schemas. An unreadable key or value is ``{"type": 77, "hex": "…"}`` with all its bytes.
 
-Kafka prints bytes in base 64. Here, unless ``raw`` is asked for, the bytes inside are taken apart as well: the
-subscriptions and assignments of members whose group is of type ``consumer``, as ``{"version": 3, "data": {…}}``. Bytes
-that stay bytes are hexadecimal.
+Kafka prints bytes in base 64. Here subscriptions and assignments of groups of type ``consumer`` are decoded, as
+``{"version": 3, "data": {…}}``, and other bytes are hexadecimal, unless ``raw`` is set.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ CONTROL_NAMES = {
     5: "KRAFT_VERSION",
     6: "KRAFT_VOTERS",
 }
-"""The types of control records under Kafka's names; transactions write the first two."""
+"""Kafka's names of control record types; transactions write the first two."""
 
 
 def describe_record(key: bytes | None, value: bytes | None, *, raw: bool = False) -> dict[str, Any]:
     """Return ``{"key": …, "value": …}`` for a record of any type.
 
     Args:
-        key: the key's bytes, None if there are none.
-        value: the value's bytes, None for a tombstone.
-        raw: leave bytes as Kafka's formatter does, in base 64.
+        key: the bytes of the key, or None.
+        value: the bytes of the value, None for a tombstone.
+        raw: print bytes in base 64, as Kafka's formatter does.
     """
     parsed = None if key is None else parse_key(key)
     if parsed is None:
@@ -64,7 +63,7 @@ def describe_record(key: bytes | None, value: bytes | None, *, raw: bool = False
 
 
 def describe_value(record_type: RecordType, value: bytes | None, *, raw: bool = False) -> dict[str, Any] | None:
-    """Return the value of a record whose key is known; see :func:`describe_record`."""
+    """Return the value of a record with a known key, as :func:`describe_record` does."""
     values = None if value is None else parse_value(record_type, value)
     if value is None or values is None:
         return _undescribed("version", value)
@@ -80,7 +79,7 @@ def describe_value(record_type: RecordType, value: bytes | None, *, raw: bool = 
 
 
 def describe_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """Return ``{"key": …, "value": …}`` for a control record: a transaction marker, as a rule (KIP-98)."""
+    """Return ``{"key": …, "value": …}`` for a control record, usually a transaction marker (KIP-98)."""
     if key is None or len(key) < 4:
         return {"key": _undescribed("version", key), "value": _undescribed("version", value)}
     control_type = int.from_bytes(key[2:4], "big", signed=True)
@@ -132,25 +131,25 @@ def describe_share_state(key: bytes, value: bytes | None) -> dict[str, Any]:
 
 
 def describe_subscription(data: bytes) -> dict[str, Any] | str:
-    """Return a member's subscription in the consumer protocol, or its bytes in hexadecimal if it can't be read."""
+    """Return a member's subscription in the consumer protocol, or its bytes in hexadecimal if they are malformed."""
     return _describe_protocol(read_subscription, data)
 
 
 def describe_assignment(data: bytes) -> dict[str, Any] | str:
-    """Return a member's assignment in the consumer protocol, or its bytes in hexadecimal if it can't be read.
+    """Return a member's assignment in the consumer protocol, or its bytes in hexadecimal if they are malformed.
 
-    No bytes at all, which a member has whose group's leader gave it nothing, are the empty string.
+    The empty assignment of a member that the leader left out is the empty string.
     """
     return _describe_protocol(read_assignment, data)
 
 
 def record_name(key: bytes | None) -> str:
-    """Return the name of a record's type, ``UNKNOWN`` if this library does not know it."""
+    """Return the name of a record's type; ``UNKNOWN`` if the type is unknown."""
     return _NAMES.get(b"" if key is None else key[:2], UNKNOWN)
 
 
 def control_name(key: bytes | None) -> str:
-    """Return the name of a control record's type, ``UNKNOWN`` if this library does not know it."""
+    """Return the name of a control record's type; ``UNKNOWN`` if the type is unknown."""
     return UNKNOWN if key is None or len(key) < 4 else CONTROL_NAMES.get(int.from_bytes(key[2:4], "big"), UNKNOWN)
 
 
@@ -175,7 +174,9 @@ def _base64(data: bytes) -> str:
 
 
 def _describe_members(values: Values, raw: bool) -> None:
-    """Replace the bytes in a classic group: they are of the consumer protocol if the protocol type says so."""
+    """Replace the bytes in a classic group, which belong to the consumer protocol if the protocol
+    type is ``consumer``.
+    """
     subscription: Callable[[bytes], Any] = bytes.hex
     assignment: Callable[[bytes], Any] = bytes.hex
     if raw:
@@ -190,7 +191,7 @@ def _describe_members(values: Values, raw: bool) -> None:
 
 
 def _describe_classic_protocols(values: Values, raw: bool) -> None:
-    """Replace the bytes of a consumer group's member that still uses the classic protocol."""
+    """Replace the bytes of a consumer group's member that uses the classic protocol."""
     classic = values.get("classicMemberMetadata")
     for protocol in classic["supportedProtocols"] if classic else ():
         protocol["metadata"] = (_base64 if raw else describe_subscription)(protocol["metadata"])

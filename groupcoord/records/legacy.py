@@ -1,6 +1,6 @@
-"""Messages of formats v0 and v1, which brokers before 0.11 wrote and newer ones still find in old logs: reading alone.
+"""Messages of formats v0 and v1, which brokers before 0.11 wrote and newer ones find in old logs. They are only read.
 
-A message is ``int64 offset | int32 size | uint32 CRC-32 from here on | int8 magic | int8 attributes | int64 timestamp
+A message is ``int64 offset | int32 size | uint32 CRC-32 of the rest | int8 magic | int8 attributes | int64 timestamp
 (v1) | int32 key length | key | int32 value length | value``. The value of a compressed message is a set of messages; in
 v1 their offsets are relative, and the wrapper has the offset of the last one (KIP-31). LZ4 in v0 has a frame header
 with a wrong checksum (KAFKA-3160).
@@ -28,21 +28,21 @@ _length = Struct(">i")
 
 
 class Message:
-    """One message as it stands, wrapper or not.
+    """One message, wrapper or not.
 
     Attributes:
-        offset: as written, relative or not.
-        attributes: codec in bits 0 to 2, timestamps of the append in bit 3; other bits mean nothing and are dropped.
+        offset: the written offset, relative or not.
+        attributes: codec in bits 0 to 2, log append time in bit 3; other bits are dropped.
     """
 
     __slots__ = ("attributes", "key", "magic", "offset", "timestamp_ms", "value")
 
     def __init__(self, entry: bytes) -> None:
-        """Take apart one whole entry, from its offset to the end of its value.
+        """Parse an entry from its offset to the end of its value.
 
         Raises:
-            MalformedError: key and value don't fill the message.
-            struct.error: it ends early.
+            MalformedError: key and value do not fill the message.
+            struct.error: the entry ends early.
         """
         self.offset, _, _, self.magic, attributes = _entry.unpack_from(entry)
         self.attributes = attributes & (CODEC_MASK | LOG_APPEND_TIME)
@@ -58,21 +58,21 @@ class Message:
 
 
 def message_crcs(entry: bytes) -> tuple[int, int]:
-    """Return the CRC-32 that stands in a whole entry, and the one of its bytes."""
+    """Return the stored and the actual CRC-32 of an entry."""
     start = ENTRY_OVERHEAD_BYTES + _CRC_BYTES
     return int.from_bytes(entry[ENTRY_OVERHEAD_BYTES:start], "big"), zlib.crc32(memoryview(entry)[start:])
 
 
 def read_wrapped(wrapper: Message, bytes_max: int) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """Return ``(absolute offset, timestamp_ms, key, value)`` of the records inside a compressed message; at least one.
+    """Return ``(absolute offset, timestamp_ms, key, value)`` of the records in a compressed message; at least one.
 
     Args:
         wrapper: the message.
-        bytes_max: how large they may be when decompressed.
+        bytes_max: the largest size of the decompressed records.
 
     Raises:
-        MalformedError: what it holds is no set of sound messages of the wrapper's format.
-        DecompressionError: it can't be decompressed, or to too much.
+        MalformedError: the value is not a set of sound messages of the wrapper's format.
+        DecompressionError: the value can't be decompressed, or exceeds ``bytes_max``.
         struct.error: a message ends early.
     """
     codec = wrapper.attributes & CODEC_MASK
@@ -86,7 +86,7 @@ def read_wrapped(wrapper: Message, bytes_max: int) -> list[tuple[int, int, bytes
     messages = _read_set(decompress(Compression(codec), data, bytes_max), wrapper.magic)
     if not messages:
         raise MalformedError("a compressed message that holds none")
-    # What is absolute already stays so, since the last one then has the wrapper's own offset.
+    # Absolute offsets stay as they are, since the last one is that of the wrapper.
     base = wrapper.offset - messages[-1].offset if wrapper.magic == MAGIC_V1 else 0
     append_time_ms = wrapper.timestamp_ms if wrapper.attributes & LOG_APPEND_TIME else None
     return [

@@ -1,7 +1,7 @@
-"""Reading what is left of a damaged log: every sound batch, and what had to be skipped between them.
+"""Salvage of damaged logs: every sound batch, and the damage between them.
 
-However the damage looks, the work grows with the size of the log and no faster, since bytes may come from somebody who
-wants it to: after damage chunks are small at first, and a checksum costs the same however long its range is.
+The time is linear in the size of the log for any damage, since the bytes may be hostile: chunks after damage are small
+at first, and a checksum takes the same time for ranges of any size (:class:`RangeChecksums`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from groupcoord.records.legacy import MAGIC_V1, MESSAGE_BYTES_MIN
 
 CHUNK_BYTES = 4_194_304
 CHUNK_BYTES_MIN = 16_384
-"""How many bytes are read first after damage; twice as many each time until there is more of it."""
+"""Bytes that are read first after damage; doubled until the damage ends."""
 
-# What starts a batch: an offset (one that can't be, too: the CRC doesn't cover it), a length of 14 to 2**28 - 1 bytes,
-# a leader epoch or CRC, magic 0 to 2. The look-ahead finds overlapping candidates; zeros are none, so that a
-# preallocated tail is passed over quickly.
+# Start of a batch: any offset, since the CRC does not cover it; a length of 14 to 2**28 - 1 bytes; leader epoch or CRC;
+# magic 0 to 2. The look-ahead finds overlapping candidates. Zeros are not candidates, so a preallocated tail is skipped
+# quickly.
 _HEADER_LIKE = re.compile(rb"(?s)(?=.{8}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x0f].{7}[\x00-\x02])")
 _KNOWN_ATTRIBUTES = 0x7F
 _LENGTH_POSITION = 8
@@ -55,13 +55,14 @@ _attributes_and_delta = Struct(">hi")
 
 
 class Damage(NamedTuple):
-    """Bytes that are no sound batch.
+    """Bytes that are not a sound batch.
 
     Attributes:
-        position: where they start, in bytes; ``size_bytes`` is how many were skipped.
-        reason: what is wrong where they start.
-        first_offset: of the records that may be lost: the one after the batch before; None if there is none.
-        end_offset: the first offset of the batch behind; None if there is none.
+        position, size_bytes: their position and number.
+        reason: the problem at their start.
+        first_offset: the offset after the previous batch, of the first record that may be lost; None without such a
+            batch.
+        end_offset: the first offset of the next batch; None without one.
     """
 
     position: int
@@ -72,7 +73,7 @@ class Damage(NamedTuple):
 
 
 class SoundBatch(NamedTuple):
-    """A batch whose CRC is right, with its records."""
+    """A batch with a right CRC, and its records."""
 
     batch: Batch
     records: list[BatchRecord]
@@ -81,15 +82,15 @@ class SoundBatch(NamedTuple):
 def salvage_batches(
     read_at: ReadAt, size_bytes: int, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[SoundBatch | Damage]:
-    """Yield every sound batch of a log, in order, and a :class:`Damage` for all that lies between them.
+    """Yield every sound batch of a log, in order, and a :class:`Damage` for everything between them.
 
-    After damage, reading goes on at the next place where a whole batch with the right CRC starts, whatever its offsets.
-    A batch whose CRC is right but whose records don't fit is damage as a whole.
+    After damage, reading continues at the next whole batch with a right CRC, also if its offsets go back. A batch with
+    a right CRC and records that do not fit is damage as a whole.
 
     Args:
-        read_at: gives the bytes.
-        size_bytes: how many there are; if fewer come, the log ends there.
-        chunk_bytes: how many to ask for at a time; a larger batch is held whole.
+        read_at: reads bytes of the log.
+        size_bytes: size of the log; it is less if ``read_at`` returns less.
+        chunk_bytes: bytes to read at a time; a larger batch is read as a whole.
     """
     log = _Log(read_at, size_bytes)
     position, wanted, chunk_now = 0, chunk_bytes, chunk_bytes
@@ -115,7 +116,7 @@ def salvage_batches(
         if size and is_cut and wanted < size:
             wanted = size
             continue
-        # Where the CRC is right the batch is what was written, though it can't be read: skip it whole.
+        # With a right CRC the batch is as it was written, although it can't be read: skip all of it.
         position = end + size if size else search.find(end + 1)
         chunk_now = wanted = min(chunk_bytes, CHUNK_BYTES_MIN)
         if damage is None:
@@ -127,7 +128,7 @@ def salvage_batches(
 
 
 def _sound_batches(chunk: bytes, position: int) -> tuple[list[SoundBatch], int, InvalidBatchError | None]:
-    """Return the sound batches that a chunk starts with, where they end, and what is wrong there."""
+    """Return the sound batches at the start of a chunk, their end, and the problem there or None."""
     sound: list[SoundBatch] = []
     end = position
     try:
@@ -140,25 +141,25 @@ def _sound_batches(chunk: bytes, position: int) -> tuple[list[SoundBatch], int, 
 
 
 def find_batch(read_at: ReadAt, position: int, size_bytes: int) -> int:
-    """Return where the next whole batch with the right CRC starts, at ``position`` or behind it.
+    """Return the position of the next whole batch with a right CRC.
 
     Args:
-        read_at: gives the bytes.
+        read_at: reads bytes of the log.
         position: where to start.
-        size_bytes: how many bytes there are; returned if there is no such batch.
+        size_bytes: size of the log, returned if there is no such batch.
     """
     return _Search(_Log(read_at, size_bytes), position).find(position)
 
 
 class _Log:
-    """The bytes of a log, which ends where reading finds its end, if somebody cuts it meanwhile."""
+    """Bytes of a log, which may be truncated while it is read."""
 
     def __init__(self, read_at: ReadAt, size_bytes: int) -> None:
         self._read_at = read_at
         self.size_bytes = size_bytes
 
     def read(self, position: int, size: int) -> bytes:
-        """Return so many bytes, or those that are left."""
+        """Return ``size`` bytes, or those that are left."""
         size = min(size, self.size_bytes - position)
         if size <= 0:
             return b""
@@ -169,7 +170,7 @@ class _Log:
 
 
 class _Search:
-    """Looks for whole batches with the right CRC behind some position of a log."""
+    """Search for whole batches with a right CRC."""
 
     def __init__(self, log: _Log, start: int) -> None:
         self._log = log
@@ -177,7 +178,7 @@ class _Search:
         self._legacy_checksums = RangeChecksums(log.read, start, is_legacy=True)
 
     def find(self, position: int) -> int:
-        """Return where the next one starts; the size of the log if there is none."""
+        """Return the position of the next batch; the size of the log if there is none."""
         wanted = CHUNK_BYTES_MIN
         log = self._log
         while position + _ENTRY_BYTES_MIN <= log.size_bytes:
@@ -193,7 +194,7 @@ class _Search:
         return log.size_bytes
 
     def size_of_batch(self, position: int) -> int:
-        """Return the size of the batch that starts here, if it is whole and its CRC right; else 0."""
+        """Return the size of the batch at a position if it is whole and its CRC right; otherwise 0."""
         header = self._log.read(position, BATCH_HEADER_BYTES)
         is_batch = _HEADER_LIKE.match(header) is not None and self._is_batch(header, position)
         return _size(header) if is_batch else 0
@@ -214,7 +215,7 @@ class _Search:
         return self._checksums.of(position + _COVERED_POSITION, end) == crc
 
     def _may_be_message(self, header: bytes, position: int, size: int) -> bool:
-        """Tell whether codec, key and value of a message of format v0 or v1 fit its size."""
+        """Return whether codec, key and value of a message of format v0 or v1 fit its size."""
         key_position = _V1_KEY_POSITION if header[MAGIC_POSITION] == MAGIC_V1 else _V0_KEY_POSITION
         if header[MAGIC_POSITION + 1] & CODEC_MASK >= Compression.ZSTD or size < key_position + 8:
             return False
@@ -227,13 +228,13 @@ class _Search:
 
 
 def _size(header: bytes) -> int:
-    """Return the whole size that a header tells."""
+    """Return the whole size of a batch by its header."""
     length: int = _int32.unpack_from(header, _LENGTH_POSITION)[0]
     return LOG_OVERHEAD_BYTES + length
 
 
 def _may_be_batch(header: bytes, size: int) -> bool:
-    """Tell whether the header of a batch of format v2 makes sense."""
+    """Return whether the header of a batch of format v2 is plausible."""
     if len(header) < BATCH_HEADER_BYTES or size < BATCH_HEADER_BYTES:
         return False
     attributes: int
@@ -245,7 +246,7 @@ def _may_be_batch(header: bytes, size: int) -> bool:
     return bool(attributes & CODEC_MASK) or record_count * RECORD_BYTES_MIN <= size - BATCH_HEADER_BYTES
 
 
-#: Reads ``size`` bytes at ``position``; fewer only at the end.
+# : Reads ``size`` bytes at ``position``; fewer only at the end.
 ReadAt = Callable[[int, int], bytes]
 
 DIRECT_BYTES_MAX = 16_384
@@ -257,11 +258,15 @@ _CACHED_POWERS = 4_096
 
 
 class RangeChecksums:
-    """CRC-32C, or CRC-32 as in message formats v0 and v1, of the ranges of a log behind some position.
+    """CRC-32C, or CRC-32 of message formats v0 and v1, of any range of a log, in nearly constant time.
+
+    A damaged log may hold many starts of large batches, and computing each CRC byte by byte would take quadratic time.
+    A CRC is linear: crc(AB) is crc(A) times x to the power of B's bits, plus crc(B), as polynomials modulo that of the
+    CRC. So the CRC of a range follows from those of two prefixes, as in zlib's ``crc32_combine``.
 
     Args:
-        read_at: gives the log's bytes.
-        start: no range starts before it.
+        read_at: reads bytes of the log.
+        start: the lowest start of a range.
         is_legacy: CRC-32 instead of CRC-32C.
     """
 
@@ -273,7 +278,7 @@ class RangeChecksums:
         self._prefixes = array("I", [0])  # of start, start + a stride, …
 
     def of(self, start: int, end: int) -> int:
-        """Return the checksum of the bytes from ``start`` to ``end``, as far as there are any."""
+        """Return the CRC of the bytes from ``start`` to ``end``, or to the end of the log."""
         if end - start <= DIRECT_BYTES_MAX:
             return self._update(self._read_at(start, end - start), 0)
         shifted = _product(_power_of_x(8 * (end - start), self._polynomial), self._prefix(start), self._polynomial)

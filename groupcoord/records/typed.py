@@ -1,7 +1,6 @@
 """Records of every known type as values: the fields of Kafka's schemas, byte-exact in both directions.
 
-The coordinator's own records have classes (:mod:`groupcoord.core.log.records`); this is the general form, for tools
-that read what any broker wrote: consumer, share and streams groups as well.
+For tools that read records of any broker. The coordinator's records have classes (:mod:`groupcoord.core.log.records`).
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ class TypedRecord:
     """One record of a known type.
 
     Attributes:
-        type: what it is.
-        key: the fields of its key, as :mod:`groupcoord.schema.engine` describes them.
-        version: of its value; None for a tombstone.
-        value: the fields of its value; None for a tombstone.
+        type: the record type.
+        key: the fields of the key, in the form of :data:`groupcoord.schema.engine.TOOLS`.
+        version: the version of the value; None for a tombstone.
+        value: the fields of the value; None for a tombstone.
     """
 
     type: RecordType
@@ -39,7 +38,7 @@ class TypedRecord:
 
     @property
     def group_id(self) -> str:
-        """The group that it is about."""
+        """Group id of the record."""
         return group_id_of(self.key)
 
 
@@ -50,10 +49,10 @@ def group_id_of(key: Values) -> str:
 
 
 def parse_record(key: bytes, value: bytes | None) -> TypedRecord | None:
-    """Return the record that a key and a value stand for; None if type or version are unknown or the bytes malformed.
+    """Return the record of a key and a value; None if type or version are unknown or the bytes malformed.
 
-    ``build_record`` gives the same bytes back. Bytes that no broker writes although it would read them, such as varints
-    longer than they need be, are malformed here.
+    ``build_record`` returns the same bytes. Bytes that brokers read but do not write, such as varints that are longer
+    than necessary, are malformed.
     """
     parsed = parse_key(key)
     if parsed is None:
@@ -93,7 +92,7 @@ def _read_whole(read: Reader[Any], data: bytes) -> Values | None:
 
 
 def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value bytes of a record; the value of a tombstone is None.
+    """Return the bytes of key and value; the value of a tombstone is None.
 
     Raises:
         RecordEncodingError: the version is unknown, a field is missing or does not fit.

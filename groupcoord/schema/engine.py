@@ -1,9 +1,8 @@
 """Schema engine: readers and writers of messages and records, compiled from tables of fields.
 
-A :class:`Structure` is a tuple of fields with the versions that have them. Its reader and its writer are functions
-whose Python source is put together for one version and compiled once, as :mod:`dataclasses` does for ``__init__``:
-numbers that stand side by side are one :class:`struct.Struct`, everything else is a call of a primitive
-(:mod:`.primitives`).
+A :class:`Structure` is a tuple of fields with the versions that have them. Its reader and its writer are functions.
+Their Python source is generated for one version and compiled once, as :mod:`dataclasses` does for ``__init__``.
+Adjacent numbers are one :class:`struct.Struct`; everything else is a call of a primitive (:mod:`.primitives`).
 
 >>> point = Structure((Field("x", INT32), Field("y", INT32), Field("name", STRING, since=1)))
 >>> print(reader_source(point, 1, True, TOOLS).text)
@@ -21,7 +20,7 @@ def read(data, position):
 ({'x': 1, 'y': 2}, 8)
 
 A :class:`Form` defines the values: dicts for tools and clients, instances of ``Structure.made`` for brokers. In a dict
-a tagged field is absent if it is absent from the bytes. Elsewhere absent fields have their defaults.
+a tagged field is absent if it is absent from the bytes. In instances absent fields have their defaults.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class Structure(NamedTuple):
 
 
 class ALONE:
-    """``made`` of a structure whose value is that of its only field."""
+    """``made`` of a structure that stands for the value of its only field."""
 
 
 FieldType = Scalar | Text | Array | Structure
@@ -538,7 +537,7 @@ def _part_source(source: Source, present: _Present, value: str, version: int, fl
     if field.type is UUID and not form.is_dict:
         return f"{value}.bytes"
     if field.type is STRING and form.is_protocol and not field.nullable:
-        # Where a version of the protocol has no null, the empty string is written.
+        # If a version of the protocol has no null, the empty string is written.
         return f"{source.use(f'write{number}', form.dialect(flexible).write_string)}({value} or '')"
     if isinstance(field.type, Structure) and field.nullable and field.tag is None and not form.is_dict:
         write = source.use(f"write{number}", writer_of(field.type, version, flexible, form))
@@ -560,7 +559,7 @@ def _get_source(source: Source, fields: Structure, present: _Present, form: Form
 
 
 def _tagged_source(source: Source, fields: Structure, tagged: list[_Present], version: int, form: Form) -> str:
-    """Return the expression of the tagged fields: in dicts those that are there, elsewhere those without defaults."""
+    """Return the expression of the tagged fields: those in the dict, or those that differ from their defaults."""
     lines = []
     for present in tagged:
         number, field, name = present

@@ -223,7 +223,7 @@ def read_compact_nullable_array_length(frame: bytes, position: int) -> tuple[int
 
 
 def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...], int]:
-    """Read so many whole numbers; their number was compared with the bytes that are left, their size is here."""
+    """Read ``count`` int32s."""
     end = position + 4 * count
     if end > len(frame):
         raise MalformedError(f"{count} numbers are claimed where {len(frame) - position} bytes are left")
@@ -281,14 +281,14 @@ def _null() -> MalformedError:
 
 
 def write_string_length(length: int) -> bytes:
-    """Write what stands before a string of so many bytes: an int16."""
+    """Encode the length of a string: an int16."""
     if length > STRING_BYTES_MAX:
         raise _too_long(length)
     return INT16.pack(length)
 
 
 def write_compact_string_length(length: int) -> bytes:
-    """Write what stands before a compact string of so many bytes: a varint."""
+    """Encode the length of a compact string: a varint."""
     if length > STRING_BYTES_MAX:
         raise _too_long(length)
     return write_uvarint(length + 1)

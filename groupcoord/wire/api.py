@@ -108,7 +108,7 @@ class Api:
 
 @frozen
 class Answered:
-    """A request whose response follows from its form alone: send ``response``."""
+    """A request that was answered while it was decoded: send ``response``."""
 
     response: Response | BrokerResponse | FeatureResponse
 

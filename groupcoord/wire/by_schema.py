@@ -81,7 +81,7 @@ def by_schema(
         versions: the lowest and the highest served version.
         flexible_from: as in :class:`Api`, like ``has_flexible_response_header`` and ``is_listed``.
         request_names, response_names: names of fields that have another name in kio.
-        true_from: attributes of the request that tell what its version supports, and the first such version.
+        true_from: attributes of the request for abilities of its version, by the first version with them.
         adapt_request: returns the request that a request of a version stands for.
         adapt_response: returns the response in the form of a version.
         to_request, to_values: convert between messages and dicts where schemas have another shape.

@@ -62,7 +62,7 @@ class AlterConfigOp(IntEnum):
 
 
 class ResourceToDescribe(NamedTuple):
-    """A resource whose settings are requested; no ``configuration_keys`` stand for all."""
+    """A resource to describe; no ``configuration_keys`` stand for all settings."""
 
     resource_type: int
     resource_name: str
@@ -209,7 +209,7 @@ ConfigResponse = (
 
 
 class QuotaMatch(IntEnum):
-    """How the name of a quota entity is matched, by Kafka's numbers."""
+    """Match of the name of a quota entity, by Kafka's numbers."""
 
     EXACT = 0
     DEFAULT = 1
@@ -305,7 +305,7 @@ QuotaResponse = DescribeClientQuotasResponse | AlterClientQuotasResponse
 
 
 class GetTelemetrySubscriptions(NamedTuple):
-    """Ask which metrics are wanted (API key 71); the zero id asks for one, too."""
+    """Request the metrics to send (API key 71); with the zero id, also a new id."""
 
     client_instance_id: UUID
 
@@ -314,7 +314,7 @@ class GetTelemetrySubscriptions(NamedTuple):
 
 
 class GetTelemetrySubscriptionsResponse(NamedTuple):
-    """Which metrics are wanted, by the beginnings of their names, and how often."""
+    """Requested metrics, by prefixes of their names, and the interval."""
 
     error_code: ErrorCode = ErrorCode.NONE
     client_instance_id: UUID = ZERO_UUID
@@ -343,7 +343,7 @@ class PushTelemetry(NamedTuple):
 
 
 class PushTelemetryResponse(NamedTuple):
-    """Whether the metrics were taken."""
+    """Success or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
 

@@ -93,7 +93,7 @@ def _read_one_by_one(
     layout: struct.Struct, is_flexible: bool, frame: bytes, position: int
 ) -> tuple[OffsetColumns, int]:
     count, position = (read_compact_array_length if is_flexible else read_array_length)(frame, position)
-    # Columns are filled while reading: transposing a million rows would be work of its own.
+    # Columns are filled while reading: transposing a million rows would take as long again.
     numbers: tuple[list[int], ...] = ([], [], [])
     metadata: list[str] = []
     has_metadata = False

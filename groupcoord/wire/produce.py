@@ -46,7 +46,7 @@ _KEY_BYTES = b"\x00\x00"
 _version_from = struct.Struct(">hih").unpack_from  # followed by the correlation id and the length of the client id
 
 FEW = 64
-"""A request with no more topics and partitions is decoded without yielding, whatever the size of its records."""
+"""A request with no more topics and partitions is decoded without yielding. The size of its records does not matter."""
 
 _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)

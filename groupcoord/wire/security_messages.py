@@ -24,7 +24,7 @@ class SaslHandshake(NamedTuple):
 
 
 class SaslHandshakeResponse(NamedTuple):
-    """Whether the mechanism is enabled, and the enabled mechanisms."""
+    """Success or an error, and the enabled mechanisms."""
 
     error_code: ErrorCode
     mechanisms: tuple[str, ...] = ()

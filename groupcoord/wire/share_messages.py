@@ -1,4 +1,4 @@
-"""Requests and responses of share consumers to the leaders of partitions (KIP-932): no bytes, no versions."""
+"""Requests and responses of share consumers to the leaders of partitions (KIP-932), independent of version."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import CurrentLeader, MetadataBroker
 
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
-"""The epochs of requests that open and that end a share session."""
+"""Epochs of requests that open and that end a share session."""
 
 
 class AcknowledgementBatch(NamedTuple):
-    """What becomes of records: a type for all of them, or one for each."""
+    """Acknowledgement of records: one type for all of them, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -24,7 +24,7 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class ShareFetchPartition(NamedTuple):
-    """A partition to read from, and what becomes of records of it."""
+    """A partition to read from, with acknowledgements of its records."""
 
     partition_index: int
     acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()
@@ -38,7 +38,7 @@ class ShareFetchTopic(NamedTuple):
 
 
 class ForgottenShareTopic(NamedTuple):
-    """Partitions of a topic that are not to be read any more."""
+    """Partitions of a topic to remove from the session."""
 
     topic_id: UUID
     partitions: tuple[int, ...]
@@ -46,19 +46,19 @@ class ForgottenShareTopic(NamedTuple):
 
 @define
 class ShareFetch(Refusable["ShareFetchResponse"]):
-    """Ask for records of partitions, and say what became of others (API key 78).
+    """Fetch records of partitions and acknowledge others (API key 78).
 
     Attributes:
-        group_id, member_id: who asks.
+        group_id, member_id: the client.
         share_session_epoch: 0 opens a session, -1 ends it, others count its requests.
-        max_wait_ms: how long to wait for ``min_bytes``.
-        max_bytes: how much to read in all.
-        max_records: how many records to acquire.
-        batch_size: into how large parts these are divided.
-        topics: what is new in the session, or acknowledged.
-        forgotten_topics_data: what is not to be read any more.
+        max_wait_ms: the time to wait for ``min_bytes``.
+        max_bytes: the largest number of bytes to read.
+        max_records: the number of records to acquire.
+        batch_size: the size of the batches into which they are divided.
+        topics: additions to the session, or acknowledgements.
+        forgotten_topics_data: partitions to remove from the session.
         share_acquire_mode: 1: never more than ``max_records`` (version 2).
-        is_renew_ack: locks are renewed; nothing is read then (version 2).
+        is_renew_ack: renew the locks and read nothing (version 2).
     """
 
     group_id: str | None
@@ -76,11 +76,11 @@ class ShareFetch(Refusable["ShareFetchResponse"]):
 
 
 NO_SHARE_LEADER = CurrentLeader(0, 0)
-"""Kafka's default where a partition needs no leader: the field is not tagged, as it is in Fetch."""
+"""Kafka's default for a partition without a current leader: unlike in Fetch the field is not tagged."""
 
 
 class AcquiredRecords(NamedTuple):
-    """Records that are the asker's now, for the how-manieth time."""
+    """Records that the member acquired, and the number of their delivery."""
 
     first_offset: int
     last_offset: int
@@ -88,7 +88,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class SharePartitionData(NamedTuple):
-    """What was read of a partition, and what became of its acknowledgements."""
+    """Records read from a partition, and the result of its acknowledgements."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -101,7 +101,7 @@ class SharePartitionData(NamedTuple):
 
 
 class ShareTopicData(NamedTuple):
-    """What was read of a topic."""
+    """Partitions of a topic."""
 
     topic_id: UUID
     partitions: tuple[SharePartitionData, ...]
@@ -109,7 +109,7 @@ class ShareTopicData(NamedTuple):
 
 @frozen
 class ShareFetchResponse:
-    """Records read, and how long they stay acquired. ``node_endpoints``: addresses of the current leaders in it."""
+    """Records, and the duration of their locks. ``node_endpoints``: addresses of the current leaders in it."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0
@@ -120,7 +120,7 @@ class ShareFetchResponse:
 
 @define
 class ShareAcknowledge(Refusable["ShareAcknowledgeResponse"]):
-    """Say what became of records (API key 79); see :class:`ShareFetch`."""
+    """Acknowledge records (API key 79); fields as in :class:`ShareFetch`."""
 
     group_id: str | None
     member_id: str | None
@@ -130,7 +130,7 @@ class ShareAcknowledge(Refusable["ShareAcknowledgeResponse"]):
 
 
 class ShareAcknowledgedPartition(NamedTuple):
-    """What became of the acknowledgements of a partition."""
+    """Result of the acknowledgements of a partition."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -139,7 +139,7 @@ class ShareAcknowledgedPartition(NamedTuple):
 
 
 class ShareAcknowledgedTopic(NamedTuple):
-    """What became of the acknowledgements of a topic."""
+    """Partitions of a topic."""
 
     topic_id: UUID
     partitions: tuple[ShareAcknowledgedPartition, ...]

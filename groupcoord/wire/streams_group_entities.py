@@ -1,7 +1,7 @@
-"""Schemas of streams groups (KIP-1071) in kio's form, of versions that Kafka 4.4 has and kio does not (KIP-1331).
+"""Schemas of streams groups (KIP-1071) in kio's form, of versions of Kafka 4.4 that kio lacks (KIP-1331).
 
-What is in them is kio's where it is as in the versions before. This module imports kio's schemas, so it is loaded when
-one of its own is first wanted.
+Parts that are equal in earlier versions are kio's. Importing this module imports kio's schemas, so it is imported on
+first use.
 """
 
 # No annotations as text: kio reads them from its entities.
@@ -55,14 +55,16 @@ class _OfDescription(_Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupHeartbeatRequest(heartbeat_request.StreamsGroupHeartbeatRequest):
-    """Version 1 differs in its number alone."""
+    """Version 1, which equals version 0."""
 
     __version__: ClassVar[i16] = i16(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupHeartbeatResponse(_Response):
-    """Version 1: the lag has eight bytes and another place, and a description may be asked for."""
+    """Version 1: the lag has eight bytes and another place, and the broker may request a
+    description of the topology.
+    """
 
     __api_key__: ClassVar[i16] = _HEARTBEAT
     throttle_time: i32Timedelta = field(metadata=_TIMEDELTA_I32)
@@ -84,7 +86,7 @@ class StreamsGroupHeartbeatResponse(_Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupDescribeRequest(_Request):
-    """Version 1: the description of the topology may be asked for."""
+    """Version 1: the client may request the description of the topology."""
 
     __api_key__: ClassVar[i16] = _DESCRIBE
     group_ids: tuple[GroupId, ...] = field(metadata=_STRING, default=())
@@ -122,7 +124,7 @@ class TopologyDescriptionGlobalStore(_OfDescription):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyDescription(_OfDescription):
-    """What a topology looks like, as a plugin of the broker stores it."""
+    """A topology, as a plugin of the broker stores it."""
 
     subtopologies: tuple[TopologyDescriptionSubtopology, ...]
     global_stores: tuple[TopologyDescriptionGlobalStore, ...]
@@ -169,7 +171,7 @@ class TopologyDescriptionUpdateRequest(_Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyDescriptionUpdateResponse(_Response):
-    """Whether it was stored."""
+    """Result of storing a description."""
 
     __version__: ClassVar[i16] = i16(0)
     __api_key__: ClassVar[i16] = _DESCRIPTION_UPDATE
@@ -188,4 +190,4 @@ RESPONSES: Mapping[tuple[int, int], type[Any]] = {
     (_DESCRIBE, 1): StreamsGroupDescribeResponse,
     (_DESCRIPTION_UPDATE, 0): TopologyDescriptionUpdateResponse,
 }
-"""By API and version."""
+"""By API key and version."""

@@ -1,6 +1,6 @@
-"""Requests and responses of the transaction APIs (KIP-98, KIP-890): no bytes, no versions.
+"""Requests and responses of the transaction APIs (KIP-98, KIP-890), independent of version.
 
-Committing offsets within a transaction is :class:`groupcoord.core.messages.TxnOffsetCommit`.
+Offsets are committed within a transaction by :class:`groupcoord.core.messages.TxnOffsetCommit`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NO_PRODUCER_EPOCH = -1
 
 @define
 class InitProducerId(Refusable["InitProducerIdResponse"]):
-    """Ask for a producer id, and with a transactional id fence whoever used that before (API key 22).
+    """Request a producer id, and fence earlier producers with the same transactional id (API key 22).
 
     Attributes:
         transactional_id: None for a producer that is only idempotent.
-        transaction_timeout_ms: how long its transactions may stay open.
-        producer_id, producer_epoch: what the producer has, if it wants to go on after an error (KIP-360).
+        transaction_timeout_ms: the longest duration of its transactions.
+        producer_id, producer_epoch: those of the producer, if it continues after an error (KIP-360).
     """
 
     transactional_id: str | None
@@ -38,7 +38,7 @@ class InitProducerId(Refusable["InitProducerIdResponse"]):
 
 @frozen
 class InitProducerIdResponse:
-    """On errors there is neither id nor epoch."""
+    """The producer id and epoch, or an error."""
 
     error_code: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -47,7 +47,7 @@ class InitProducerIdResponse:
 
 @define
 class PartitionsToAdd:
-    """Partitions that one transaction shall have, or (``verify_only``) should have already."""
+    """Partitions to add to a transaction, or with ``verify_only`` to look for in it."""
 
     transactional_id: str
     producer_id: int
@@ -58,9 +58,9 @@ class PartitionsToAdd:
 
 @define
 class AddPartitionsToTxn:
-    """Add partitions to transactions, or look whether they are in them (API key 24).
+    """Add partitions to transactions, or verify that they were added (API key 24).
 
-    ``is_from_broker``: the request has a version for brokers (from 4), which may name internal topics, too. Those for
+    ``is_from_broker``: the request has a version for brokers (from 4), which may name internal topics. Requests of
     clients name one transaction.
     """
 
@@ -76,7 +76,7 @@ class AddPartitionsToTxn:
 
 
 class AddedPartitions(NamedTuple):
-    """What became of the partitions of one transaction."""
+    """Results for the partitions of one transaction."""
 
     transactional_id: str
     topics: tuple[TopicResult, ...]
@@ -84,7 +84,9 @@ class AddedPartitions(NamedTuple):
 
 @frozen
 class AddPartitionsToTxnResponse:
-    """One entry for each transaction, in the order of the request; none if the whole is refused (versions from 4)."""
+    """One entry for each transaction, in the order of the request; none if the whole request fails
+    (versions from 4).
+    """
 
     results: tuple[AddedPartitions, ...]
     error_code: ErrorCode = ErrorCode.NONE
@@ -92,7 +94,7 @@ class AddPartitionsToTxnResponse:
 
 @define
 class AddOffsetsToTxn(Refusable["AddOffsetsToTxnResponse"]):
-    """Add a group, whose offsets are to be committed, to a transaction (API key 25)."""
+    """Add a group to a transaction, before its offsets are committed (API key 25)."""
 
     transactional_id: str
     producer_id: int
@@ -102,7 +104,7 @@ class AddOffsetsToTxn(Refusable["AddOffsetsToTxnResponse"]):
 
 @frozen
 class AddOffsetsToTxnResponse:
-    """The group is in the transaction, or an error."""
+    """Success or an error."""
 
     error_code: ErrorCode
 
@@ -111,7 +113,7 @@ class AddOffsetsToTxnResponse:
 class EndTxn(Refusable["EndTxnResponse"]):
     """Commit or abort a transaction (API key 26).
 
-    ``bumps_epoch``: the producer goes on with the next epoch, which the answer tells (KIP-890, request version 5).
+    ``bumps_epoch``: the response has the next epoch of the producer (KIP-890, request version 5).
     """
 
     transactional_id: str
@@ -123,7 +125,7 @@ class EndTxn(Refusable["EndTxnResponse"]):
 
 @frozen
 class EndTxnResponse:
-    """Producer id and epoch are those to go on with; on errors there are none."""
+    """The next producer id and epoch, or an error."""
 
     error_code: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -131,7 +133,7 @@ class EndTxnResponse:
 
 
 class MarkerToWrite(NamedTuple):
-    """The end of one producer's transaction on some partitions; ``transaction_result``: it was committed."""
+    """The end of a producer's transaction on some partitions; ``transaction_result``: whether it was committed."""
 
     producer_id: int
     producer_epoch: int
@@ -142,7 +144,7 @@ class MarkerToWrite(NamedTuple):
 
 @define
 class WriteTxnMarkers:
-    """Write the ends of transactions into partitions (API key 27): brokers among themselves, and administrators."""
+    """Write the ends of transactions into partitions (API key 27), for brokers and administrators."""
 
     markers: tuple[MarkerToWrite, ...]
 
@@ -154,7 +156,7 @@ class WriteTxnMarkers:
 
 
 class WrittenMarker(NamedTuple):
-    """What became of one marker."""
+    """Result for one marker."""
 
     producer_id: int
     topics: tuple[TopicResult, ...]
@@ -169,7 +171,7 @@ class WriteTxnMarkersResponse:
 
 @define
 class DescribeTransactions(Refusable["DescribeTransactionsResponse"]):
-    """Describe the transactions of some transactional ids (API key 65, KIP-664)."""
+    """Describe the transactions of transactional ids (API key 65, KIP-664)."""
 
     transactional_ids: tuple[str, ...]
 
@@ -189,7 +191,7 @@ class DescribedTransaction(NamedTuple):
 
 @frozen
 class DescribeTransactionsResponse:
-    """One entry for each id asked for."""
+    """One entry for each transactional id of the request."""
 
     transaction_states: tuple[DescribedTransaction, ...]
 
@@ -199,11 +201,10 @@ class ListTransactions(Refusable["ListTransactionsResponse"]):
     """List transactions (API key 66, KIP-664).
 
     Attributes:
-        state_filters: only those in these states; empty: in any.
-        producer_id_filters: only those of these producers; empty: of any.
-        duration_filter_ms: only those that began longer ago; negative: all (request version 1, KIP-994).
-        transactional_id_pattern: only those whose whole transactional id it matches; None or "": all (version 2,
-            KIP-1152).
+        state_filters: states of transactions; empty: all.
+        producer_id_filters: producers of transactions; empty: all.
+        duration_filter_ms: the least duration; negative: any (request version 1, KIP-994).
+        transactional_id_pattern: a pattern of the whole transactional id; None or "": all (version 2, KIP-1152).
     """
 
     state_filters: tuple[str, ...] = ()
@@ -222,7 +223,7 @@ class ListedTransaction(NamedTuple):
 
 @frozen
 class ListTransactionsResponse:
-    """Those that were found, and the states of the filter that there aren't."""
+    """The transactions, and the states of the filter that do not exist."""
 
     error_code: ErrorCode
     unknown_state_filters: tuple[str, ...] = ()
@@ -231,13 +232,13 @@ class ListTransactionsResponse:
 
 @define
 class DescribeProducers(Refusable["DescribeProducersResponse"]):
-    """Describe the producers that wrote to some partitions (API key 61, KIP-664)."""
+    """Describe the producers of partitions (API key 61, KIP-664)."""
 
     topics: tuple[TopicPartitions, ...]
 
 
 class DescribedProducer(NamedTuple):
-    """One producer; ``current_txn_start_offset`` -1: it has no transaction open there."""
+    """One producer; ``current_txn_start_offset`` -1: it has no open transaction there."""
 
     producer_id: int
     producer_epoch: int
