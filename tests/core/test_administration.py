@@ -12,8 +12,6 @@ from groupcoord.messages import (
     DeleteGroups,
     DeleteGroupsResponse,
     GroupToFetch,
-    ListGroups,
-    ListGroupsResponse,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
@@ -32,28 +30,7 @@ def group(driver: Driver) -> Group:
     return Group(driver)
 
 
-def listed(driver: Driver, *states: str, types: tuple[str, ...] = ()) -> list[str]:
-    """Return the ids of the groups that pass the filters."""
-    answer = driver.coordinator.call(ListGroups(states, types))
-    assert isinstance(answer, ListGroupsResponse)
-    return [entry.group_id for entry in answer.groups]
-
-
 # ---------------------------------------------------------------- ListGroups
-
-
-def test_a_list_over_partitions() -> None:
-    """All served log partitions contribute; while one loads, the whole list is refused."""
-    driver = Driver(offsets_topic_num_partitions=3)
-    for group_id in ("a", "b", "c"):
-        Group(driver, group_id).commit(1)
-    assert sorted(listed(driver)) == ["a", "b", "c"]
-    gone = driver.coordinator.partition_of("b")
-    driver.coordinator.unload(gone)
-    assert sorted(listed(driver)) == ["a", "c"]
-    driver.coordinator.begin_load(gone, 1)
-    refused = ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert driver.coordinator.call(ListGroups()) == refused
 
 
 # ---------------------------------------------------------------- DeleteGroups
@@ -89,21 +66,3 @@ def test_no_commit_is_taken_apart_to_delete_it(monkeypatch: pytest.MonkeyPatch) 
     tombstones = [*(OffsetTombstone("g", "orders", index) for index in range(500)), GroupTombstone("g")]
     assert [logged.record for logged in store.read(partition)][before:] == tombstones
     assert coordinator.call(OffsetFetch((GroupToFetch("g"),))).groups[0].topics == ()
-
-
-def test_delete_over_partitions() -> None:
-    """Each log partition answers for its groups; one that isn't served NOT_COORDINATOR."""
-    driver = Driver(offsets_topic_num_partitions=3, late=True)
-    groups = {group_id: Group(driver, group_id) for group_id in ("a", "b", "c", "d")}
-    for group in groups.values():
-        group.commit(1)
-    driver.write()
-    driver.coordinator.unload(driver.coordinator.partition_of("b"))
-    sent = driver.delete("a", "b", "c", "d")
-    assert sent.is_waiting
-    driver.write(1)
-    assert sent.is_waiting
-    driver.write()
-    results = dict(sent.answer(DeleteGroupsResponse).results)
-    refused = {key for key in groups if driver.coordinator.partition_of(key) == driver.coordinator.partition_of("b")}
-    assert results == {key: ErrorCode.NOT_COORDINATOR if key in refused else ErrorCode.NONE for key in groups}

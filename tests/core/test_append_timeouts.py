@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from groupcoord import ErrorCode, GroupState
+from groupcoord import ErrorCode
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     CompleteTransaction,
@@ -44,23 +44,6 @@ def armed(driver: Driver) -> set[str]:
 
 
 # ---------------------------------------------------------------- when
-
-
-def test_each_append_has_its_own_deadline(driver: Driver, group: Group) -> None:
-    """One timer serves all of a log partition, oldest first; what was answered is passed over."""
-    written, overdue = group.commit(1), group.commit(2)
-    driver.write(1)
-    driver.sleep(1_500)
-    younger = group.commit(3)
-    driver.sleep(TIMEOUT_MS - 1_500)
-    assert (written.error, overdue.error) == (ErrorCode.NONE, UNAVAILABLE)
-    assert younger.is_waiting
-    driver.sleep(1_499)
-    assert younger.is_waiting
-    driver.sleep(1)
-    assert younger.error is UNAVAILABLE
-    driver.write_together()
-    assert group.committed() == {"orders": {0: 3}}
 
 
 def test_the_timer_rests_when_nothing_waits(driver: Driver, group: Group) -> None:
@@ -181,14 +164,3 @@ def test_a_deletion_that_takes_long(driver: Driver, group: Group) -> None:
             assert group.describe().group_state == "Dead"
             driver.write()
         assert group.committed() == {"orders": {0: 2}}
-
-
-def test_a_join_waits_for_its_round_alone(driver: Driver, group: Group) -> None:
-    """The record of a new group may take as long as it wants: the join that made the group is not refused."""
-    join = group.join("a", rebalance_ms=10_000)
-    driver.sleep(TIMEOUT_MS)
-    assert join.is_waiting
-    driver.sleep(1_000)
-    assert join.joined.generation_id == 1
-    driver.write()
-    assert group.state is GroupState.COMPLETING_REBALANCE

@@ -7,15 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
-from groupcoord.core.router.authorization import CLUSTER
 from groupcoord.messages import (
     AlteredShareTopic,
     AlterShareGroupOffsets,
-    CoordinatorType,
     DeleteShareGroupOffsets,
     DescribedShareTopic,
     DescribeShareGroupOffsets,
-    FindCoordinator,
     Heartbeat,
     OffsetCommit,
     OffsetToCommit,
@@ -52,19 +49,6 @@ def test_the_principal_is_passed_on(coordinator: GroupCoordinator, rules: Rules)
     """The hook sees the principal that came with the request."""
     coordinator.call(Heartbeat("g", 1, "m"), "User:alice")
     assert "User:alice" in rules.principals
-
-
-@pytest.mark.parametrize(
-    ("supports_share_keys", "error_code"),
-    [(True, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), (False, ErrorCode.INVALID_REQUEST)],
-)
-def test_find_coordinator_of_share_groups(
-    coordinator: GroupCoordinator, rules: Rules, supports_share_keys: bool, error_code: ErrorCode
-) -> None:
-    """They are for brokers: CLUSTER_ACTION is asked for, by those versions of the request that know them."""
-    rules.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
-    request = FindCoordinator(CoordinatorType.SHARE, ("g:AAAAAAAAAAAAAAAAAAAAAQ:0",), supports_share_keys)
-    assert coordinator.call(request).coordinators[0].error_code is error_code
 
 
 def errors(topics: Iterable[DescribedShareTopic | AlteredShareTopic]) -> dict[str, list[ErrorCode]]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock
-from groupcoord.log_store import LogStoreError
 from groupcoord.messages import (
     ListGroups,
     OffsetCommit,
-    OffsetCommitResponse,
     OffsetToCommit,
     TopicToCommit,
 )
@@ -47,15 +45,6 @@ def test_the_limit_on_metadata(group: Group, metadata: str | None, error: ErrorC
     assert group.commit(1, metadata=metadata).error is error
     if error is NONE:
         assert group.fetch().metadata == (metadata or "")
-
-
-def test_a_failure_is_that_of_all_partitions(driver: Driver, group: Group) -> None:
-    """Also of one that was refused for its metadata: Kafka's coordinator has one answer for a write that failed."""
-    offsets = (OffsetToCommit(0, 1, -1, "m" * 5_000), OffsetToCommit(1, 2))
-    driver.store.fail_next(LogStoreError("injected"))
-    answer = driver.submit(OffsetCommit("group", (TopicToCommit("orders", offsets),))).answer(OffsetCommitResponse)
-    results = [result.error_code for result in answer.topics[0].partitions]
-    assert results == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_a_commit_that_no_log_takes() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
 from groupcoord import ErrorCode
@@ -25,24 +23,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.replies import Reply
 from tests.tables import as_one_test
-
-from .driver import Driver, Group
-
-
-def test_a_leave_that_empties_the_group_waits_beside_the_record() -> None:
-    """Who waits is kept with the append, and what follows it is the same whether somebody does."""
-    driver = Driver(late=True)
-    group = Group(driver, "g")
-    (member_id,) = group.stable("a")
-    partition = driver.coordinator.partition(0)
-    assert partition is not None
-    left = group.leave(member_id)
-    (append,) = partition.writer.in_flight
-    assert [reply.token for reply in append.held] == [left.token]
-    assert partition.parked_tokens() == [left.token]
-    twin = copy.deepcopy(append)
-    driver.write()
-    assert (append.held, len(twin.held)) == ([Reply(left.token, left.answers[0])], 1)
 
 
 def results(*errors: ErrorCode) -> tuple[TopicResult, ...]:

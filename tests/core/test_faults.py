@@ -13,10 +13,9 @@ from groupcoord import (
     ManualClock,
     MemoryLogStore,
     PartitionStatus,
-    StoreContractError,
     Ticket,
 )
-from groupcoord.log_store import AppendTimedOutError, LogStoreError, NotEnoughReplicasError
+from groupcoord.log_store import AppendTimedOutError, LogStoreError
 from groupcoord.messages import (
     DeleteGroups,
     Heartbeat,
@@ -44,39 +43,6 @@ def two_groups(late: bool = False) -> tuple[Driver, Group, Group]:
 # ---------------------------------------------------------------- unknown outcome
 
 
-def test_an_unknown_outcome_fails_one_partition() -> None:
-    """Its groups are NOT_COORDINATOR until it is loaded again; others do not notice."""
-    driver, first, second = two_groups()
-    index = driver.coordinator.partition_of("a")
-    (a,), (b,) = first.stable("m"), second.stable("n")
-    driver.store.fail_next(AppendTimedOutError())
-    assert first.commit(1, member_id=a).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert driver.coordinator.status(index) is PartitionStatus.FAILED
-    assert first.heartbeat(a, generation=1) is ErrorCode.NOT_COORDINATOR
-    assert second.heartbeat(b) is ErrorCode.NONE
-    driver.coordinator.load(index)
-    assert first.heartbeat(a) is ErrorCode.NONE
-
-
-def test_records_that_appear_after_all() -> None:
-    """What the log wrote in spite of the time-out is there after the load."""
-    driver = Driver(late=True)
-    group = Group(driver)
-    commits = [group.commit(1), group.commit(2), group.commit(3)]
-    tickets = driver.store.waiting()
-    driver.store.write(2)
-    driver.store.lose()
-    driver.coordinator.append_failed(tickets[0], AppendTimedOutError())
-    driver.coordinator.load(0)
-    driver.deliver()
-    assert {sent.error for sent in commits} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert group.committed() == {"orders": {0: 2}}
-    for ticket in tickets:
-        driver.coordinator.append_failed(ticket, NotEnoughReplicasError())
-    driver.deliver()
-    assert group.commit(4).is_waiting
-
-
 def test_everything_under_way_fails() -> None:
     """Requests that wait for the log get the error, those that wait for members NOT_COORDINATOR."""
     driver = Driver(late=True)
@@ -93,17 +59,6 @@ def test_everything_under_way_fails() -> None:
     assert [entry.error for entry in sent] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
     assert joins.error is ErrorCode.NOT_COORDINATOR
     assert driver.coordinator.next_deadline_ms() is None
-
-
-def test_a_load_over_a_failed_partition_needs_no_newer_epoch() -> None:
-    """A failed partition may be loaded again under the epoch that it had."""
-    driver = Driver()
-    driver.store.fail_next(AppendTimedOutError())
-    Group(driver).commit(1)
-    driver.coordinator.load(0, -5)
-    assert driver.coordinator.status(0) is PartitionStatus.ACTIVE
-    driver.coordinator.unload(0, 0)
-    assert driver.coordinator.status(0) is PartitionStatus.ACTIVE
 
 
 # ---------------------------------------------------------------- broken contracts
@@ -228,15 +183,6 @@ def test_no_internal_token_comes_out_after_a_stores_exception() -> None:
     assert {token for token, _ in driver.coordinator.take_replies()} <= {"mine"}
 
 
-def test_no_internal_token_comes_out_after_a_broken_contract() -> None:
-    """The same after an answer that breaks the contract."""
-    driver, _, request, index = deletion_over_two_partitions(late=True)
-    driver.coordinator.submit(request, "mine")
-    with pytest.raises(StoreContractError):
-        driver.coordinator.appended(Ticket(index, 99), 0)
-    assert {token for token, _ in driver.coordinator.take_replies()} <= {"mine"}
-
-
 class UnreadableStore(MemoryLogStore):
     """Raises what no log store should while it is read."""
 
@@ -251,19 +197,3 @@ def test_a_store_that_raises_something_else_while_it_is_read() -> None:
     with pytest.raises(Exception, match="not a log store's error"):
         coordinator.load(0)
     assert coordinator.status(0) is PartitionStatus.FAILED
-
-
-def test_loading_again_after_an_unload_without_an_epoch() -> None:
-    """Who counts no epochs can unload a partition and load it again."""
-    driver = Driver()
-    driver.coordinator.unload(0)
-    driver.coordinator.load(0)
-    assert driver.coordinator.status(0) is PartitionStatus.ACTIVE
-
-
-def test_opening_again_after_a_close() -> None:
-    """A closed coordinator can load everything again."""
-    driver = Driver()
-    driver.coordinator.close()
-    driver.coordinator.load_all()
-    assert driver.coordinator.status(0) is PartitionStatus.ACTIVE

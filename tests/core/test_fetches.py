@@ -39,24 +39,6 @@ def fetch(driver: Driver, *wanted: GroupToFetch, **how: bool) -> tuple[FetchedGr
     return answer.groups
 
 
-def test_no_group_id(driver: Driver) -> None:
-    """A null group id is INVALID_GROUP_ID; other groups of the request are answered."""
-    answer = fetch(driver, GroupToFetch(None), GroupToFetch("group"))
-    assert [entry.error_code for entry in answer] == [ErrorCode.INVALID_GROUP_ID, ErrorCode.NONE]
-
-
-def test_two_partitions_of_the_log() -> None:
-    """Each group is answered by its own log partition."""
-    driver = Driver(offsets_topic_num_partitions=5)
-    ids = {driver.coordinator.partition_of(name): name for name in "abcde"}
-    first, second = list(ids.values())[:2]
-    Group(driver, first).commit(1)
-    driver.coordinator.unload(driver.coordinator.partition_of(second))
-    answer = fetch(driver, GroupToFetch(first), GroupToFetch(second))
-    assert answer[0].topics[0].partitions[0].committed_offset == 1
-    assert answer[1] == FetchedGroup(second, ErrorCode.NOT_COORDINATOR, ())
-
-
 @pytest.mark.parametrize(
     ("stored", "asked", "is_found"),
     [(ZERO, ZERO, True), (A, A, True), (A, ZERO, True), (ZERO, A, True), (A, B, False)],

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,41 +171,6 @@ def groups(*records: Record) -> dict[str, set[Record]]:
     """Return what these records leave of each group."""
     facts = hard_state(at_offsets(records))
     return {group_id: {record for _, record in of.values()} for group_id, of in facts["groups"].items()}
-
-
-def test_a_group_is_all_of_its_records() -> None:
-    """Each kind of record is kept beside the others, and a member's beside another's."""
-    assert groups(*GROUP) == {"g": set(GROUP)}
-    assert groups(*GROUP, member("n"), current("m", 3, 0)) == {
-        "g": {*GROUP, member("n"), current("m", 3, 0)} - {GROUP[4]}
-    }
-
-
-def test_a_member_that_is_gone() -> None:
-    """The tombstones of a member leave the group and everybody else."""
-    gone = [member("n"), target("n", 2), current("n", 1, 2)]
-
-    assert groups(*GROUP, *gone, *tombstones(*gone)) == {"g": set(GROUP)}
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_tombstones_in_any_order(order: int) -> None:
-    """A group is gone when all of its tombstones were read, its own before or after its members' (KAFKA-17306)."""
-    assert groups(*GROUP, *tombstones(*GROUP)[::order]) == {}
-
-
-def test_tombstones_of_what_was_compacted_away() -> None:
-    """Tombstones of records that are gone already make no group and end none (KAFKA-17306)."""
-    assert groups(*tombstones(*GROUP)) == {}
-    assert groups(EPOCH, *tombstones(*GROUP[2:5])) == {"g": {EPOCH}}
-
-
-def test_two_owners_for_a_while() -> None:
-    """If compaction took the record by which a member gave a partition up, it has it until the next (KAFKA-19862)."""
-    of_m, of_n = current("m", 5, 0), current("n", 6, 0)
-
-    assert groups(EPOCH, of_m, of_n, current("m", 6)) == {"g": {EPOCH, of_n, current("m", 6)}}
-    assert groups(EPOCH, of_m, of_n) == {"g": {EPOCH, of_m, of_n}}
 
 
 def test_a_group_that_changes_its_kind() -> None:

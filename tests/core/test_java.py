@@ -85,24 +85,6 @@ def test_the_order_of_protocol_names(names: tuple[str, ...], order: str) -> None
         assert hash_map_order(permutation) == order.split()
 
 
-def test_equal_buckets_keep_the_order_of_insertion() -> None:
-    """Aa and BB have the same hash: the first in comes out first; repetitions do not count."""
-    assert string_hash("Aa") == string_hash("BB")
-    assert hash_map_order(["BB", "Aa", "BB"]) == ["BB", "Aa"]
-    assert hash_map_order(["Aa", "BB"]) == ["Aa", "BB"]
-
-
-def test_the_table_grows() -> None:
-    """Twelve names fit in 16 buckets, where P (80) is first; the thirteenth makes it 32, where it is last."""
-    assert hash_map_order("abcdefghijkP") == list("Pabcdefghijk")
-    assert hash_map_order("abcdefghijklP") == list("abcdefghijklP")
-
-
-def test_no_names() -> None:
-    """Nothing in, nothing out."""
-    assert hash_map_order([]) == []
-
-
 def test_buckets_mix_the_upper_half_in() -> None:
     """The upper 16 bits count too; a negative hash is taken as its 32 bits."""
     assert [hash_bucket(value, 16) for value in (17, 0x10000, 0x10001, -1)] == [1, 1, 0, 0]

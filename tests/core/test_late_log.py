@@ -6,9 +6,9 @@ import pytest
 
 from groupcoord import ErrorCode, GroupState
 from groupcoord.core.log.records import OffsetCommitRecord
-from groupcoord.log_store import LogStoreError, NotEnoughReplicasError
+from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, LeaveGroupResponse, OffsetDelete
-from tests.core.driver import REBALANCE_MS, SESSION_MS, Driver, Group, protocols_of
+from tests.core.driver import SESSION_MS, Driver, Group
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -43,14 +43,6 @@ def finish(driver: Driver, fails: bool) -> None:
         driver.write()
 
 
-def test_one_answer_for_a_sync_and_the_end_of_the_group(driver: Driver, pending: Group) -> None:
-    """Both records count, but only the newer one's state."""
-    leave = pending.leave("a-1", "b-1")
-    driver.write_together()
-    assert leave.error is ErrorCode.NONE
-    assert (pending.state, pending.generation) == (GroupState.EMPTY, 2)
-
-
 # ---------------------------------------------------------------- a group's first record
 
 
@@ -76,35 +68,6 @@ def test_a_join_behind_the_commit_that_made_the_group(driver: Driver, group: Gro
 
 
 # ---------------------------------------------------------------- static members
-
-
-@pytest.fixture
-def returning(driver: Driver, group: Group) -> Group:
-    """A Stable group of the static leader a and the dynamic b."""
-    group.generation_of("@a", "b")
-    driver.write()
-    group.assign()
-    return group
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_returning_member_is_removed_meanwhile(driver: Driver, returning: Group, fails: bool) -> None:
-    """Its join is UNKNOWN_MEMBER_ID; the log's late word is ignored."""
-    sent = returning.join("a", instance="a")
-    returning.left("a-2")
-    assert sent.error is ErrorCode.UNKNOWN_MEMBER_ID
-    finish(driver, fails)
-    assert returning.members == ["b-1"]
-
-
-def test_what_a_failed_return_restores(driver: Driver, returning: Group) -> None:
-    """Protocols, time-outs and votes are those of before."""
-    before = dict(returning.inside.supported_protocols)
-    returning.join("a", instance="a", protocols=protocols_of("range", "sticky"), rebalance_ms=5)
-    assert returning.inside.supported_protocols["sticky"] == 1
-    driver.refuse(LogStoreError("injected"))
-    assert returning.inside.supported_protocols == before
-    assert returning.inside.rebalance_timeout_ms == REBALANCE_MS
 
 
 # ---------------------------------------------------------------- deletions
@@ -161,17 +124,6 @@ def test_an_id_that_was_handed_out_outlives_a_deletion_that_fails(driver: Driver
     assert join.is_waiting if not waits_ms else join.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_and_a_deletion_on_their_way(driver: Driver, group: Group) -> None:
-    """A commit before the deletion is answered and then deleted."""
-    group.commit(5)
-    driver.write()
-    commit = group.commit({1: 6})
-    driver.delete("group")
-    driver.write_together()
-    assert commit.error is ErrorCode.NONE
-    assert (group.state, group.committed()) == (None, {})
-
-
 def test_a_failed_creation_a_commit_and_a_failed_deletion(driver: Driver, group: Group) -> None:
     """A group that comes back from a failed deletion is visible if the log knows anything of it."""
     group.ask_for_id("a")
@@ -206,3 +158,12 @@ def test_a_group_falls_empty_before_it_is_durable(driver: Driver, group: Group) 
     assert group.state is GroupState.EMPTY
     driver.write()
     assert group.describe().group_state == "Empty"
+
+
+def test_one_answer_for_the_sync_and_what_followed(driver: Driver, pending: Group) -> None:
+    """An acknowledgement of a later append makes the group Stable too, and then answers the later request."""
+    sync = pending.sync("b-1")
+    commit = Group(driver, "other").commit(5)
+    driver.write_together()
+    assert sync.synced.assignment == b"B"
+    assert commit.error is ErrorCode.NONE

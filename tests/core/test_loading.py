@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from groupcoord import ErrorCode, GroupCoordinator, LoadError, LogRecord, PartitionStatus, Ticket
+from groupcoord import ErrorCode, GroupState, LogRecord, Ticket
 from groupcoord.core.log.records import (
     GroupMetadataRecord,
     MemberRecord,
+    OpaqueRecord,
     Record,
 )
-from groupcoord.log_store import LogStoreError, MemoryLogStore
 from groupcoord.messages import (
     DeleteGroupsResponse,
     LeaveGroupResponse,
@@ -46,45 +42,6 @@ def test_a_rebalance_timeout_that_was_never_written() -> None:
     assert group.inside.members["a-1"].rebalance_timeout_ms == 8_000
 
 
-class BrokenStore(MemoryLogStore):
-    """A log that cannot be read at first: it raises ``error`` after its first record."""
-
-    error: Exception | None = None
-
-    def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the first record, then fail."""
-        for entry in super().read(partition):
-            yield entry
-            if self.error is not None:
-                raise self.error
-
-
-def broken(error: Exception) -> tuple[GroupCoordinator, BrokenStore]:
-    """Return a coordinator with two log partitions, of which the one of ``group`` has a record but cannot be read."""
-    driver = Driver(offsets_topic_num_partitions=2)
-    store = BrokenStore()
-    index = driver.coordinator.partition_of("group")
-    store.append(index, Ticket(index, 0), [LogRecord(generation(MEMBER), START_MS)])
-    store.error = error
-    coordinator = GroupCoordinator(config=driver.config, clock=driver.clock, log_store=store)
-    with pytest.raises(LoadError, match=str(error)) as raised:
-        coordinator.load_all()
-    assert list(raised.value.causes) == [index]
-    return coordinator, store
-
-
-def test_a_log_that_cannot_be_read() -> None:
-    """Its partition is NOT_COORDINATOR, the others are served, and a later load brings it back."""
-    coordinator, store = broken(LogStoreError("disk on fire"))
-    index = coordinator.partition_of("group")
-    assert coordinator.status(index) is PartitionStatus.FAILED
-    assert coordinator.status(1 - index) is PartitionStatus.ACTIVE
-    store.error = None
-    coordinator.load(index)
-    assert coordinator.status(index) is PartitionStatus.ACTIVE
-    coordinator.check()
-
-
 # ---------------------------------------------------------------- unload
 
 
@@ -108,3 +65,9 @@ def test_unload_with_writes_under_way() -> None:
     assert waiting[3].answer(LeaveGroupResponse).members == ()
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.NOT_COORDINATOR
     assert deferred.error is ErrorCode.NOT_COORDINATOR
+
+
+def test_unknown_records_are_passed_over() -> None:
+    """Records of unknown kinds do not stop a load (KAFKA-14869)."""
+    _, group = loaded(OpaqueRecord(b"\x00\x63key", b"value"), generation(MEMBER), OpaqueRecord(b"", None))
+    assert group.state is GroupState.STABLE

@@ -97,16 +97,6 @@ def test_one_transaction_over_groups_and_partitions() -> None:
     assert list(cache.transactions) == [2]
 
 
-def test_pending_commits() -> None:
-    """What a group has on its way is known, and isn't committed."""
-    cache = OffsetCache()
-    cache.pending = {3: commit(("group", "orders", 0, 1)), 4: commit(("other", "orders", 1, 1))}
-    assert list(cache.pending_keys("group")) == [("orders", 0)]
-    assert committed(cache) is None
-    del cache.pending[3]
-    assert list(cache.pending_keys("group")) == []
-
-
 def test_what_a_deletion_must_cover() -> None:
     """Committed offsets, those on their way and those of open transactions, each once."""
     cache = OffsetCache()
@@ -118,17 +108,6 @@ def test_what_a_deletion_must_cover() -> None:
     assert cache.known_partitions("group", "orders", (3, 2, 1, 0)) == [2, 1, 0]
     assert cache.known_partitions("other", "orders", (0,)) == []
     assert cache.known_partitions("group", "payments", (0,)) == []
-
-
-def test_tombstones_leave_nothing_behind() -> None:
-    """Topics and groups without offsets are not kept."""
-    cache = OffsetCache()
-    for index in (0, 1):
-        cache.apply(commit(("group", "orders", index, 1)), index)
-    cache.apply_tombstones((OffsetTombstone("group", "orders", 0),))
-    assert list(cache.of_group("group")["orders"]) == [1]
-    cache.apply_tombstones((OffsetTombstone("group", "orders", 1),))
-    assert cache.committed == {}
 
 
 def test_check() -> None:

@@ -40,23 +40,6 @@ def offsets_of(writer: PartitionWriter) -> dict[int, tuple[int, ...]]:
     return {index: (log_offset, record.offset) for index, (log_offset, record) in logged.items()}
 
 
-def test_an_acknowledgement_stands_for_all_before(writer: PartitionWriter) -> None:
-    """The earlier appends lie right before the one that is acknowledged."""
-    expected = [commit(writer, 1, 1), commit(writer, 2), commit(writer, 0, 0, 3)]
-    later = commit(writer, 9)
-    assert writer.acknowledge(9, 13) == expected
-    assert offsets_of(writer) == {0: (13, 0), 1: (14, 0), 2: (15, 3)}
-    assert list(writer.in_flight) == [later]
-
-
-def test_answers_from_before_the_load(writer: PartitionWriter) -> None:
-    """They are ignored, acknowledged or failed."""
-    commit(writer, 1)
-    assert writer.acknowledge(6, 100) == []
-    assert writer.fail(6) is None
-    assert len(writer.in_flight) == 1
-
-
 @pytest.mark.parametrize("number", [8, 10, 99])
 def test_acknowledging_what_was_never_made(writer: PartitionWriter, number: int) -> None:
     """An append that is not in flight can't be acknowledged; nothing changes."""
@@ -64,15 +47,6 @@ def test_acknowledging_what_was_never_made(writer: PartitionWriter, number: int)
     with pytest.raises(StoreContractError, match=f"log partition 3: append {number} is not in flight"):
         writer.acknowledge(number, 0)
     assert (len(writer.in_flight), offsets_of(writer)) == (1, {})
-
-
-def test_acknowledging_twice(writer: PartitionWriter) -> None:
-    """An answered append is not in flight any more."""
-    commit(writer, 1)
-    commit(writer, 2)
-    writer.acknowledge(7, 0)
-    with pytest.raises(StoreContractError, match="append 7 is not in flight"):
-        writer.acknowledge(7, 0)
 
 
 @pytest.mark.parametrize("base_offset", [0, 41, -1])
@@ -102,12 +76,6 @@ def test_failing_out_of_turn(writer: PartitionWriter, number: int) -> None:
     with pytest.raises(StoreContractError, match=f"append {number} failed out of turn"):
         writer.fail(number)
     assert len(writer.in_flight) == 2
-
-
-def test_failing_with_nothing_in_flight(writer: PartitionWriter) -> None:
-    """An append that was never made can't fail."""
-    with pytest.raises(StoreContractError, match="out of turn"):
-        writer.fail(7)
 
 
 def test_check(writer: PartitionWriter) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.offsets import cache as producers
 from groupcoord.core.offsets.cache import Producers
 from tests.tables import as_one_test
 
@@ -38,14 +37,3 @@ def test_after_records() -> None:
     known.wrote(7, 5, 3)
     known.wrote(7, 6)
     assert [known.marker_error(7, *epochs) for epochs in ((5, 3), (6, 2), (6, 3))] == [OLD, FENCED, NONE]
-
-
-def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only so many are kept: those that wrote last."""
-    monkeypatch.setattr(producers, "TRACKED_PRODUCERS_MAX", 2)
-    known = Producers()
-    assert known.highest_id() == -1
-    for producer_id in (1, 2, 1, 3):
-        known.wrote(producer_id, 5, 0)
-    assert [known.marker_error(producer_id, 0, 0) for producer_id in (1, 2, 3)] == [OLD, NONE, OLD]
-    assert known.highest_id() == 3

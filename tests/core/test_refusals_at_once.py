@@ -13,7 +13,6 @@ from groupcoord import (
     Config,
     ErrorCode,
     GroupCoordinator,
-    GroupState,
     InvariantError,
     LogRecord,
     ManualClock,
@@ -70,25 +69,6 @@ def queue(driver: Driver) -> AppendQueue[object]:  # type: ignore[type-var]
 # ---------------------------------------------------------------- in turn
 
 
-@pytest.mark.parametrize("count", [1, 3, 2_000])
-def test_it_waits_for_those_before(driver: Driver, group: Group, count: int) -> None:
-    """However many there are: answers come in the order of the appends, and what comes behind is taken."""
-    first = group.commit(1)
-    too_large = [refused_commit(group, 2) for _ in range(count)]
-    last = group.commit(3)
-    assert [sent.is_waiting for sent in (first, *too_large, last)] == [True] * (count + 2)
-    driver.check_laws()
-    driver.write(1)
-    assert first.error is NONE
-    assert {sent.error for sent in too_large} == {REFUSED}
-    assert last.is_waiting
-    assert group.committed() == {"orders": {0: 1}}
-    assert queue(driver).refusals == {}
-    driver.write(1)
-    assert (last.error, group.committed()) == (NONE, {"orders": {0: 3}})
-    assert driver.coordinator.status(0) is PartitionStatus.ACTIVE
-
-
 def test_an_acknowledgement_for_several_passes_over_it(driver: Driver, group: Group) -> None:
     """The records of the others lie side by side, and each answer is that of its append."""
     sents = [
@@ -118,20 +98,6 @@ def test_those_before_may_be_refused_too(driver: Driver, group: Group) -> None:
     assert [sent.error for sent in sents[:2]] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, REFUSED]
     driver.write()
     assert (sents[2].error, group.committed()) == (NONE, {"orders": {0: 3}})
-
-
-def test_a_group_goes_on_as_after_a_refusal_that_came_late(driver: Driver, group: Group) -> None:
-    """The leader's assignments can't be written: all syncs are refused, and the members join anew."""
-    group.generation_of("a", "b")
-    driver.write()
-    simple = Group(driver, "simple").commit(1)
-    driver.store.fail_next(RecordTooLargeError("too large"))
-    syncs = [group.sync("a-1", {"b-1": b"B"}), group.sync("b-1")]
-    assert (group.state, syncs[0].is_waiting) == (GroupState.COMPLETING_REBALANCE, True)
-    driver.write()
-    assert (simple.error, [sync.error for sync in syncs]) == (NONE, [REFUSED] * 2)
-    assert (group.state, group.generation) == (GroupState.PREPARING_REBALANCE, 1)
-    driver.check_laws()
 
 
 def test_it_counts_when_it_is_told(driver: Driver, group: Group) -> None:

@@ -20,7 +20,6 @@ from groupcoord.messages import (
     StreamsGroupTopologyDescriptionUpdateResponse,
     StreamsStatusCode,
     Subtopology,
-    TaskIds,
     TopicInfo,
     Topology,
     TopologyDescriptionStatus,
@@ -29,7 +28,6 @@ from groupcoord.sim.cluster.topics import Topics
 from tests.core.denials import Rules
 from tests.tables import as_one_test
 
-TASKS = (TaskIds("0", (0,)),)
 UPDATE = StreamsGroupTopologyDescriptionUpdate("g", "m", 0)
 
 
@@ -115,70 +113,6 @@ def test_a_heartbeat_needs_to_describe_every_topic_of_its_topology(
     for request in (JOIN, MALFORMED, evolve(JOIN, topology=topology("open", **parts))):
         assert coordinator.call(request) == StreamsGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert coordinator.call(evolve(MALFORMED, topology=topology("open"))).error_code is ErrorCode.INVALID_REQUEST
-
-
-@as_one_test
-@pytest.mark.parametrize(
-    ("topics", "message"),
-    [
-        (
-            ("__consumer_offsets", "b d", "__share_group_state"),
-            "Use of Kafka internal topics __consumer_offsets,__share_group_state in a Kafka Streams topology is "
-            "prohibited.",
-        ),
-        (("b d", "secret", ""), "Topic names b d, are not valid topic names."),
-    ],
-)
-def test_topics_that_no_topology_may_have(
-    coordinator: GroupCoordinator, rules: Rules, topics: tuple[str, ...], message: str
-) -> None:
-    """Kafka's own, and names that are none: that is said before permissions on topics, and before the form."""
-    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
-    refused = StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
-    for request in (JOIN, MALFORMED):
-        assert coordinator.call(evolve(request, topology=topology(*topics))) == refused
-
-
-@as_one_test
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"member_id": " \x01", "group_id": ""}, "MemberId can't be empty."),
-        ({"group_id": " ", "instance_id": ""}, "GroupId can't be empty."),
-        ({"instance_id": "", "rack_id": ""}, "InstanceId can't be empty."),
-        ({"rack_id": " ", "rebalance_timeout_ms": -1}, "RackId can't be empty."),
-        ({"rebalance_timeout_ms": -1, "active_tasks": TASKS}, "RebalanceTimeoutMs must be provided in first request."),
-        ({"active_tasks": TASKS, "standby_tasks": TASKS}, "ActiveTasks must be empty when (re-)joining."),
-        ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),
-        ({"standby_tasks": TASKS, "warmup_tasks": TASKS}, "StandbyTasks must be empty when (re-)joining."),
-        ({"warmup_tasks": None, "topology": None}, "WarmupTasks must be empty when (re-)joining."),
-        ({"topology": None}, "Topology must be non-null when (re-)joining."),
-        ({"topology": topology(source_topic_regex=("a.*",)), "member_id": ""}, "Regular expressions for source topics"),
-        ({"member_epoch": -2, "topology": None}, "InstanceId can't be null."),
-        ({"member_epoch": -3, "topology": None}, "MemberEpoch is -3, but must be greater than or equal to -2."),
-        ({**STAY, "warmup_tasks": None}, "If one task-type is non-null, all must be non-null."),
-        ({"member_epoch": -1, "active_tasks": None}, "If one task-type is non-null, all must be non-null."),
-        ({"member_epoch": 3}, "Topology can only be provided when (re-)joining."),
-        ({"member_epoch": -1}, "Topology can only be provided when (re-)joining."),
-    ],
-)
-def test_what_can_not_be_meant(coordinator: GroupCoordinator, changes: dict[str, Any], message: str) -> None:
-    """INVALID_REQUEST says what is wrong first, in Kafka's order and words; nothing but code and message is set."""
-    response = coordinator.call(evolve(JOIN, **changes))
-    assert response.error_message is not None
-    assert response.error_message.startswith(message)
-    assert response == StreamsGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, response.error_message)
-
-
-def test_changelogs_have_no_number_of_partitions(coordinator: GroupCoordinator) -> None:
-    """That follows from their subtopology; who says one is told so once the rest has the right form."""
-    wrong = topology("open", state_changelog_topics=(TopicInfo("c", 2),))
-    message = "Changelog topic c must have an undefined partition count, but it is set to 2."
-    refused = StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
-    assert coordinator.call(evolve(JOIN, topology=wrong)) == refused
-    assert coordinator.call(evolve(JOIN, topology=wrong, rebalance_timeout_ms=-1)).error_code is (
-        ErrorCode.INVALID_REQUEST
-    )
 
 
 def test_a_topology_that_says_too_much_is_refused(coordinator: GroupCoordinator) -> None:

@@ -34,43 +34,6 @@ def fired(queue: TimerQueue, now_ms: int) -> list[str]:
     return found
 
 
-def test_nothing_armed(queue: TimerQueue) -> None:
-    """An empty queue has no deadline and nothing fires."""
-    assert queue.next_deadline_ms() is None
-    assert queue.pop_due(10**9) is None
-    assert len(queue.armed()) == 0
-
-
-def test_order(queue: TimerQueue) -> None:
-    """Timers fire by deadline, and those of one moment in the order in which they were armed."""
-    for name, deadline_ms in (("late", 30), ("first", 20), ("second", 20), ("early", 10)):
-        queue.arm(timer(name), deadline_ms)
-    assert queue.next_deadline_ms() == 10
-    assert fired(queue, 9) == []
-    assert fired(queue, 20) == ["early", "first", "second"]
-    assert fired(queue, 30) == ["late"]
-
-
-def test_postponing(queue: TimerQueue) -> None:
-    """A postponed timer fires at its new deadline only, and stands in line from its last arming."""
-    first, second = timer("first"), timer("second")
-    queue.arm(first, 10)
-    queue.arm(second, 20)
-    queue.arm(first, 20)
-    assert len(queue.armed()) == 2
-    assert queue.next_deadline_ms() == 20
-    assert fired(queue, 20) == ["second", "first"]
-
-
-def test_arming_again_for_the_same_moment(queue: TimerQueue) -> None:
-    """It goes behind the others of that moment."""
-    first, second = timer("first"), timer("second")
-    queue.arm(first, 10)
-    queue.arm(second, 10)
-    queue.arm(first, 10)
-    assert fired(queue, 10) == ["second", "first"]
-
-
 @pytest.mark.parametrize("looks", [False, True])
 def test_looking_changes_nothing(queue: TimerQueue, looks: bool) -> None:
     """The order of equal deadlines does not depend on whether somebody asked for the next one meanwhile."""
@@ -81,15 +44,6 @@ def test_looking_changes_nothing(queue: TimerQueue, looks: bool) -> None:
         assert queue.next_deadline_ms() == 20
     queue.arm(second, 20)
     assert fired(queue, 20) == ["first", "second"]
-
-
-def test_bringing_forward(queue: TimerQueue) -> None:
-    """A timer may be due earlier than before."""
-    one = timer()
-    queue.arm(one, 100)
-    queue.arm(one, 50)
-    queue.arm(one, 70)
-    assert (len(queue.armed()), queue.next_deadline_ms()) == (1, 70)
 
 
 def test_advances(queue: TimerQueue) -> None:
@@ -108,18 +62,6 @@ def test_advances(queue: TimerQueue) -> None:
     assert queue.next_deadline_ms() is None
     queue.arm(other, 1_000)
     assert queue.advances == seen[-1] + 2
-
-
-def test_cancelling(queue: TimerQueue) -> None:
-    """A cancelled timer never fires and leaves nothing behind; cancelling twice is allowed, arming again too."""
-    one = timer("one")
-    queue.arm(one, 10)
-    queue.arm(one, 20)
-    queue.cancel(one)
-    queue.cancel(one)
-    assert (one.deadline_ms, queue.armed()) == (None, [])
-    queue.arm(one, 30)
-    assert fired(queue, 30) == ["one"]
 
 
 def test_many_postponements_leave_one_entry(queue: TimerQueue) -> None:

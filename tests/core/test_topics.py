@@ -11,7 +11,6 @@ from groupcoord.core.topics import AnyTopic
 from groupcoord.messages import (
     DeleteGroups,
     DeleteGroupsResponse,
-    FetchedOffset,
     FetchedTopic,
     GroupToFetch,
     OffsetCommit,
@@ -70,46 +69,10 @@ def plain(response: OffsetCommitResponse | TxnOffsetCommitResponse | OffsetDelet
     ]
 
 
-def test_waiting_for_the_log_beside_refused_topics() -> None:
-    """A commit that waits for the log is answered once, with both."""
-    driver = Driver(late=True, topics=TwoTopics())
-    sent = driver.submit(OffsetCommit("group", (topic("orders", 0, 9),)))
-    other = driver.submit(OffsetCommit("group", (topic("orders", 1),)))
-    assert sent.is_waiting
-    driver.write()
-    assert plain(sent.answer(OffsetCommitResponse)) == [("orders", [(9, NO_TOPIC), (0, NONE)])]
-    assert other.error is NONE
-
-
-def test_the_id_is_stored(driver: Driver, group: Group) -> None:
-    """A commit by name is stored with the id that the topic has then."""
-    group.commit(5)
-    (record,) = driver.written()
-    assert record.topic_id == ORDERS
-
-
 def fetch(driver: Driver, *topics: TopicToFetch, everything: bool = False) -> tuple[FetchedTopic, ...]:
     """Fetch by topic id."""
     wanted = GroupToFetch("group", None if everything else topics)
     return driver.coordinator.call(OffsetFetch((wanted,), uses_topic_ids=True)).groups[0].topics
-
-
-def test_fetches_by_id(driver: Driver, group: Group) -> None:
-    """Known ids come first with their names, then unknown ids with an error on every partition."""
-    group.commit(5)
-    unknown = FetchedOffset(0, -1, -1, "", NO_ID)
-    assert fetch(driver, TopicToFetch(None, (0,), GONE), TopicToFetch(None, (0,), ORDERS)) == (
-        FetchedTopic("orders", ORDERS, (FetchedOffset(0, 5, -1, "", NONE),)),
-        FetchedTopic(None, GONE, (unknown,)),
-    )
-
-
-def test_fetches_of_everything_by_id(driver: Driver, group: Group) -> None:
-    """Topics get the id that they have now; those without one are left out."""
-    group.commit(5)
-    group.commit(6, topic="trades")
-    driver.topics.ids = {"orders": GONE}
-    assert [(topic.name, topic.topic_id) for topic in fetch(driver, everything=True)] == [("orders", GONE)]
 
 
 def test_without_a_list_of_topics() -> None:

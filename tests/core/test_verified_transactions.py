@@ -8,8 +8,6 @@ import pytest
 
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock
 from groupcoord.messages import (
-    GroupToFetch,
-    OffsetFetch,
     OffsetToCommit,
     TopicToCommit,
     TxnOffsetCommit,
@@ -59,26 +57,6 @@ def commit(coordinator: GroupCoordinator, *topics: TopicToCommit, group_id: str 
 
 def topic(name: str, *indexes: int) -> TopicToCommit:
     return TopicToCommit(name, tuple(OffsetToCommit(index, 1) for index in indexes))
-
-
-def test_a_producer_that_may(coordinator: GroupCoordinator, cluster: Cluster) -> None:
-    """It is asked once, of what the group will get to see."""
-    assert commit(coordinator, topic("t", 0, 2)) == [("t", 2, "UNKNOWN_TOPIC_OR_PARTITION"), ("t", 0, "NONE")]
-    (asked,) = cluster.asked
-    assert (asked.group_id, asked.transactional_id, asked.adds_group) == ("g", "x", True)
-    assert [offset.partition_index for offset in asked.topics[0].partitions] == [0]
-
-
-def test_a_producer_that_may_not(coordinator: GroupCoordinator, cluster: Cluster) -> None:
-    """Its error stands beside what was refused before, and nothing is written: there is no such group."""
-    cluster.error = ErrorCode.INVALID_PRODUCER_EPOCH
-    assert commit(coordinator, topic("nope", 0), topic("t", 1, 0)) == [
-        ("nope", 0, "UNKNOWN_TOPIC_OR_PARTITION"),
-        ("t", 1, "INVALID_PRODUCER_EPOCH"),
-        ("t", 0, "INVALID_PRODUCER_EPOCH"),
-    ]
-    fetched = coordinator.call(OffsetFetch((GroupToFetch("g"),), require_stable=True))
-    assert fetched.groups[0].topics == ()
 
 
 def test_nobody_is_asked_for_nothing(coordinator: GroupCoordinator, cluster: Cluster) -> None:

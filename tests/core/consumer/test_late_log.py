@@ -7,20 +7,13 @@ import pytest
 from groupcoord import ErrorCode
 from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions
-from groupcoord.testing.machine.consumers import Sent
+from groupcoord.messages import TopicPartitions
 from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members, answered, waiting_appends
 from tests.core.driver import Driver, Group
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
-NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 CONSUMER_SESSION_MS = 45_000
-
-
-def partitions(sent: Sent) -> list[int]:
-    """Return the partitions of ``orders`` that the answer gives."""
-    return [index for topic in answered(sent).assignment or () for index in topic.partitions]
 
 
 # ---------------------------------------------------------------- one write at a time
@@ -77,26 +70,6 @@ def test_who_is_about_to_be_put_out_is_not_told_that_it_is_in(driver: Driver, al
 # ---------------------------------------------------------------- what the log refuses
 
 
-def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> None:
-    """It is gone, and who waited in it makes it anew; with the next write it is seen."""
-    first, nobody, second = members.join("a"), members.heartbeat("c", 5), members.join("b")
-    driver.refuse(NotEnoughReplicasError())
-    assert (first.error, nobody.error) == (UNAVAILABLE, NOT_FOUND)
-    assert second.is_waiting
-    assert members.described.error_code is NOT_FOUND
-    driver.write()
-    assert answered(second).member_epoch == 2
-    assert members.ids == ["b"]
-
-
-def test_nothing_is_left_of_a_group_that_never_was(driver: Driver, members: Members) -> None:
-    """Without anybody who waits, there is no group and no timer of one."""
-    members.join("a")
-    driver.refuse(NotEnoughReplicasError())
-    assert members.inside is None
-    assert {timer.key.kind.value for timer in driver.coordinator._timers.armed()} <= {"append", "expiry"}
-
-
 def test_a_commit_that_waits_outlives_the_group_that_never_was(driver: Driver, members: Members) -> None:
     """A commit from outside behind the creating write is durable though that is refused; then somebody can join."""
     members.join("a")
@@ -111,17 +84,6 @@ def test_a_commit_that_waits_outlives_the_group_that_never_was(driver: Driver, m
 
 
 # ---------------------------------------------------------------- a log that takes too long
-
-
-def test_a_write_that_takes_too_long_and_is_refused(topics: Topics) -> None:
-    """Everybody was answered, once; the group never was."""
-    driver = Driver(late=True, topics=topics, offsets_commit_timeout_ms=5_000)
-    members = Members(driver)
-    held = members.join("a")
-    driver.sleep(5_000)
-    driver.refuse(NotEnoughReplicasError())
-    assert held.error is UNAVAILABLE
-    assert members.inside is None
 
 
 # ---------------------------------------------------------------- timers
@@ -140,18 +102,6 @@ def revoking(driver: Driver, members: Members) -> Members:
     return members
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_revocation_that_is_overdue_during_a_write(driver: Driver, revoking: Members, fails: bool) -> None:
-    """The member that has kept its partitions too long is removed when the log has answered."""
-    driver.sleep(19_999)
-    revoking.join("c")
-    driver.sleep(1)
-    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
-    assert "a" in revoking.ids
-    driver.write()
-    assert sorted(revoking.ids) == (["b"] if fails else ["b", "c"])
-
-
 def test_partitions_that_are_given_back_just_in_time(driver: Driver, revoking: Members, topics: Topics) -> None:
     """A revocation that is durable before its timer fires ends it; one refused is asked for again in time."""
     kept = (TopicPartitions(topics.ids["orders"], (0, 1, 2)),)
@@ -167,19 +117,6 @@ def test_partitions_that_are_given_back_just_in_time(driver: Driver, revoking: M
 
 
 # ---------------------------------------------------------------- what only reads
-
-
-def test_a_group_that_falls_empty_is_not_deleted_before_it_is(driver: Driver, alone: Members) -> None:
-    """DeleteGroups is NON_EMPTY_GROUP while the last member's leave, or the first one's join, is on its way."""
-    alone.leave("a")
-    Members(driver, "new").join("a")
-    deletion = driver.delete("group", "new").answer(DeleteGroupsResponse)
-    assert deletion.results == tuple(DeletedGroup(name, ErrorCode.NON_EMPTY_GROUP) for name in ("group", "new"))
-    driver.write()
-    sent = driver.delete("group")
-    driver.write()
-    assert sent.answer(DeleteGroupsResponse).results == (DeletedGroup("group", ErrorCode.NONE),)
-    assert alone.described.error_code is NOT_FOUND
 
 
 # ---------------------------------------------------------------- topics

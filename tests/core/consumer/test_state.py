@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.groups.base.state import FIRST_EPOCH
 from groupcoord.core.groups.consumer.assignors import SubscriptionType
 from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
@@ -216,38 +215,6 @@ def test_the_tombstones_of_a_group_leave_nothing(entries: list[Entry]) -> None:
     assert left([*entries, *tombstones]) == []
 
 
-@pytest.mark.parametrize("changes_copy", [False, True])
-def test_a_copy_is_changed_apart(changes_copy: bool) -> None:
-    """Of a state and its copy, either can take over records: the other stays as it was."""
-    member = ConsumerGroupMemberMetadataRecord(GROUP, "a", "instance", None, "client", "/127.0.0.1", ("t",))
-    target = ConsumerGroupTargetAssignmentMemberRecord(GROUP, "a", (TopicPartitions(ORDERS, (0,)),))
-    current = ConsumerGroupCurrentMemberAssignmentRecord(
-        GROUP, "a", 1, 0, 0, (AssignedTopicPartitions(ORDERS, (0,), (1,)),)
-    )
-    entries: list[Entry] = [member, target, current]
-    state = applied(entries)
-    copy = state.copy()
-    changed, other = (copy, state) if changes_copy else (state, copy)
-    for tombstone in changed.tombstones():
-        changed.apply(tombstone)
-
-    assert changed.facts() == ConsumerState(GROUP).facts()
-    assert other.facts() == applied(entries).facts()
-
-
-def test_the_tombstones_that_kafka_always_writes() -> None:
-    """Of a member's target also if there is none, and of the topics that older brokers wrote."""
-    member = ConsumerGroupMemberMetadataRecord(GROUP, "a", None, None, "client", "/127.0.0.1")
-    assert [tombstone.key for tombstone in applied([member]).tombstones()] == [
-        (8, "a"),
-        (7, "a"),
-        (6, ""),
-        (5, "a"),
-        (4, ""),
-        (3, ""),
-    ]
-
-
 def subscriber(member_id: str, *names: str, regex: str = "") -> ConsumerGroupMemberMetadataRecord:
     """Return the record of a member with a subscription."""
     return ConsumerGroupMemberMetadataRecord(GROUP, member_id, None, None, "client", "/127.0.0.1", names, regex)
@@ -287,30 +254,3 @@ def test_what_kafka_sees_of_subscriptions_when_another_expression_stays(
     other = ConsumerGroupRegularExpressionRecord(GROUP, "p.*", topics, 1, 0)
     gone = [GroupTombstone(GROUP, record.key) for record in (leaving, other)]
     assert applied([staying, leaving, resolved, other, *gone]).last_seen_subscriptions() is seen
-
-
-def test_a_member_goes_with_the_last_of_its_tombstones() -> None:
-    """Without the record of what it told of itself it still has what it has; without either it is gone."""
-    told = subscriber("a", "orders")
-    has = ConsumerGroupCurrentMemberAssignmentRecord(
-        GROUP, "a", 1, 0, 0, (AssignedTopicPartitions(ORDERS, (0,), (1,)),)
-    )
-    state = applied([told, has, GroupTombstone(GROUP, told.key)])
-    assert (state.members["a"].member_epoch, state.name_subscribers, (ORDERS, 0) in state.owner_epochs) == (1, {}, True)
-    state.apply(GroupTombstone(GROUP, has.key))
-    assert (state.members, (ORDERS, 0) in state.owner_epochs) == ({}, False)
-
-
-def test_an_instance_that_another_member_has_taken() -> None:
-    """The tombstone of the member that had it before takes it from nobody, whichever comes first."""
-    old = ConsumerGroupMemberMetadataRecord(GROUP, "a", "instance", None, "client", "/127.0.0.1")
-    new = ConsumerGroupMemberMetadataRecord(GROUP, "b", "instance", None, "client", "/127.0.0.1")
-    gone = GroupTombstone(GROUP, old.key)
-    assert applied([old, new, gone]).facts() == applied([old, gone, new]).facts()
-    assert applied([old, new, gone]).static_members == {"instance": "b"}
-
-
-def test_nothing_is_known() -> None:
-    """A group without records is in the first epoch, and so is its target."""
-    state = ConsumerState.of(GROUP, [])
-    assert (state.epoch, state.assignment_epoch, state.members) == (FIRST_EPOCH, FIRST_EPOCH, {})

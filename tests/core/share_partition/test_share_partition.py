@@ -69,16 +69,6 @@ def test_what_is_being_written_waits() -> None:
     assert partition.start_offset == 1
 
 
-def test_what_is_written_counts_what_is_done() -> None:
-    """The start offset that is written is the one from before; the count tells what is finished behind it."""
-    partition = SharePartition(0)
-    acquire(partition, ONE)
-    write = partition.acknowledge("ann", [Acknowledgement(0, 4, [1, 2, 3, 0, 1])], SETTINGS, 0)
-    assert write is not None
-    assert (write.start_offset, write.delivery_complete_count) == (0, 4)
-    assert write.batches == ((0, 0, 2, 1), (1, 1, 0, 1), (2, 3, 4, 1), (4, 4, 2, 1))
-
-
 def test_two_writes_at_once_count_what_both_have_done() -> None:
     """The later write says what the earlier one has done, too; if that is refused then, the next write mends it.
 
@@ -114,35 +104,6 @@ def test_a_hole_of_which_a_part_was_read() -> None:
     assert acquire(partition, [LogBatch(4, 7), LogBatch(8, 9)]) == [(4, 7, 1), (9, 9, 1)]
 
 
-def test_what_comes_again_as_a_whole_is_kept_as_a_whole() -> None:
-    """A batch has a state for each of its records only where they differ: so a large one that fails takes no memory."""
-    partition = SharePartition(0)
-    for count in (1, 2, 3):
-        assert acquire(partition, ONE) == [(0, 9, count)]
-        assert [(run.first, run.last) for run in partition.runs()] == [(0, 9)]
-        say(partition, (0, 9, [2]))
-
-
-def test_what_was_given_out_differently_often_is_told_apart() -> None:
-    """Records of one batch that come for the third time are another range than those that come for the second."""
-    partition = SharePartition(0)
-    acquire(partition, ONE)
-    say(partition, (0, 4, [2]))
-    assert acquire(partition, ONE) == [(0, 4, 2)]
-    say(partition, (0, 9, [2]))
-    assert acquire(partition, ONE) == [(0, 4, 3), (5, 9, 2)]
-
-
-def test_what_is_not_to_be_seen_is_done_with_at_once() -> None:
-    """The start offset passes over records of an aborted transaction, and the others of their batch stay acquired."""
-    partition = SharePartition(0)
-    acquire(partition, ONE)
-    partition.archive_unseen([(0, 3)])
-    partition.check()
-    assert partition.start_offset == 4
-    assert say(partition, (4, 9, [1])) is ErrorCode.NONE
-
-
 def test_a_group_may_know_no_renewals() -> None:
     """Then one is refused, and takes what else was said along (KIP-1222)."""
     partition = SharePartition(0)
@@ -153,27 +114,6 @@ def test_a_group_may_know_no_renewals() -> None:
     assert refused.value.error_code is ErrorCode.INVALID_RECORD_STATE
     assert say(partition, (0, 1, [1, 4])) is ErrorCode.NONE
     assert partition.start_offset == 1
-
-
-def test_records_are_gone_while_they_are_given_up() -> None:
-    """The log begins later by the time they are where given up records go: only of the others something is written."""
-    partition = SharePartition(0, (StateBatch(0, 3, 3, 2), StateBatch(4, 7, 3, 2)))
-    dead = partition.archiving()
-    partition.log_starts_at(6)
-    write = partition.archive(dead)
-    assert (write.start_offset, write.batches, write.delivery_complete_count) == (6, (StateBatch(6, 7, 4, 2),), 2)
-    partition.written(write)
-    partition.check()
-    assert partition.start_offset == 8
-
-
-def test_records_that_fail_often_come_alone() -> None:
-    """Half of a batch, then a quarter, and at their last attempt one by one (KIP-1240)."""
-    partition = SharePartition(0, (StateBatch(0, 7, 0, 3),))
-    assert acquire(partition, ONE) == [(0, 3, 4)]
-    say(partition, (0, 3, [2]))
-    assert acquire(partition, ONE) == [(0, 0, 5)]
-    assert acquire(partition, ONE) == [(1, 1, 5)]
 
 
 def test_good_records_before_bad_ones_come_without_them() -> None:
@@ -193,19 +133,6 @@ def test_locks_bound_what_is_given_out() -> None:
     say(partition, (10, 10, [2]))
     assert partition.can_acquire(settings)
     assert acquire(partition, batches, settings=settings) == [(10, 10, 2)]
-
-
-def test_a_log_that_begins_later() -> None:
-    """What is before the log is forgotten, and what is said of it is fine, whoever says it."""
-    partition = SharePartition(0)
-    acquire(partition, ONE)
-    partition.log_starts_at(5)
-    partition.check()
-    assert say(partition, (0, 4, [1]), member="ben") is ErrorCode.NONE
-    assert say(partition, (3, 9, [1])) is ErrorCode.NONE
-    assert partition.start_offset == 10
-    partition.log_starts_at(20)
-    assert partition.next_fetch_offset() == 20
 
 
 def test_locks_that_are_renewed_again_and_again() -> None:
@@ -233,20 +160,6 @@ def test_a_lock_that_is_over_during_a_write_is_over_when_that_is_refused() -> No
     assert partition.next_lock_ms() == over_ms + PENDING_RETRY_MS
     assert partition.expire_locks(SETTINGS, over_ms + PENDING_RETRY_MS) is not None
     assert acquire(partition, ONE) == [(0, 9, 2)]
-
-
-def test_a_lock_is_over_behind_the_start_of_the_log() -> None:
-    """Only what the log still has counts as finished, and is written."""
-    last_time = ShareGroupSettings.of(Config(group_share_delivery_count_limit=2))
-    partition = SharePartition(0)
-    assert acquire(partition, ONE) == [(0, 9, 1)]
-    partition.log_starts_at(6)
-    assert say(partition, (0, 9, [2])) is ErrorCode.NONE
-    assert acquire(partition, ONE) == [(6, 9, 2)]
-    partition.log_starts_at(8)
-    write = partition.expire_locks(last_time, SETTINGS.record_lock_duration_ms)
-    assert write is not None
-    assert (write.delivery_complete_count, write.batches) == (2, (StateBatch(8, 9, 4, 2),))
 
 
 def test_what_is_acknowledged_ends_in_a_hole() -> None:

@@ -71,28 +71,6 @@ def test_who_waits_for_the_log_too_long_is_told() -> None:
     assert driver.coordinator.next_deadline_ms() == START_MS + 300_000
 
 
-def test_who_was_told_of_the_log_is_told_once() -> None:
-    """What the log answers after that brings no answer of a request that waits for another share-partition."""
-    driver = Driver(share_coordinator_write_timeout_ms=5_000)
-    for index in (0, 1):
-        driver.initialize(partition=index)
-    driver.store.acknowledge_late = True
-    entries = tuple(messages.StateToWrite(index, 0, 0, 0, (), 0) for index in (0, 1))
-    request = messages.WriteShareGroupState("g", (messages.StateTopicToWrite(TOPIC, entries),))
-    steps = driver.coordinator.submit_in_steps(request, "both", None)
-    next(steps)
-    driver.clock.advance(1_000)
-    assert list(steps)
-    driver.clock.advance(4_000)
-    driver.coordinator.tick()
-    (first, offset), _ = driver.store.write_waiting()
-    driver.coordinator.appended(first, offset)
-    assert results(driver) == []
-    driver.clock.advance(1_000)
-    driver.coordinator.tick()
-    assert results(driver) == [("both", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-
-
 def test_a_write_that_the_log_refuses_changes_nothing() -> None:
     """The answer is the coordinator's trouble, the next write goes on from what is durable."""
     driver = Driver()
@@ -181,22 +159,6 @@ def test_unloading_refuses_who_waits() -> None:
     driver.coordinator.load(0)
     driver.coordinator.appended(ticket, offset)
     assert driver.read().state_batches == ((0, 0, 2, 1),)
-
-
-def test_a_load_gives_what_there_was() -> None:
-    """Hard state is the replay of the log, whatever snapshots and updates it has."""
-    driver = Driver(share_coordinator_snapshot_update_records_per_snapshot=3)
-    for partition in range(3):
-        driver.initialize(partition=partition)
-    for offset in range(20):
-        driver.write((offset, offset, 2, 1), start_offset=offset // 3, partition=offset % 3)
-    driver.delete(2)
-    before = driver.coordinator.partition(0)
-    driver.restart()
-    after = driver.coordinator.partition(0)
-    assert before is not None
-    assert after is not None
-    assert after.hard.facts() == before.hard.facts()
 
 
 def test_what_is_redundant_is_deleted() -> None:

@@ -10,13 +10,12 @@ from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.assignors import MemberTasks, StreamsGroupSpec
 from groupcoord.core.groups.base.kind import STEADY_VALUES_MAX
 from groupcoord.core.groups.streams.group import StreamsGroup
-from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import ConsumerGroupHeartbeat, StreamsStatusCode
+from groupcoord.messages import ConsumerGroupHeartbeat
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver, Group
-from tests.core.streams.members import COUNTS, SETTINGS, WORD_COUNT, Threads, active, answered, statuses
+from tests.core.streams.members import COUNTS, SETTINGS, Threads, active, answered
 from tests.tables import as_one_test
 
 
@@ -47,31 +46,6 @@ def test_a_steady_heartbeat_writes_nothing(threads: Threads) -> None:
 # ---------------------------------------------------------------- internal topics
 
 
-class Creator:
-    """A host that creates topics, or says why not."""
-
-    def __init__(self) -> None:
-        self.asked: list[CreateInternalTopics] = []
-        self.reason = ""
-
-    def create(self, question: CreateInternalTopics) -> dict[str, str]:
-        """Note what is asked for."""
-        self.asked.append(question)
-        return {topic.name: self.reason for topic in question.topics} if self.reason else {}
-
-
-def creating(topics: Topics) -> tuple[Driver, Creator]:
-    """Return a driver of a coordinator that asks for topics."""
-    creator = Creator()
-
-    class Creating(Driver):
-        coordinator_class = staticmethod(
-            lambda **given: GroupCoordinator(**given, create_internal_topics=creator.create)
-        )
-
-    return Creating(topics=topics, **SETTINGS), creator
-
-
 def changelog_partitions(threads: Threads) -> int:
     """Return how many partitions administrators are told that the only changelog has."""
     topology = threads.described.topology
@@ -81,54 +55,7 @@ def changelog_partitions(threads: Threads) -> int:
     return changelog.partitions
 
 
-def test_missing_internal_topics_are_asked_for(topics: Topics) -> None:
-    """The host is asked for them with their partitions; when they are there, tasks are assigned."""
-    driver, creator = creating(topics)
-    threads = Threads(driver, WORD_COUNT)
-    first = threads.join("a")
-    assert statuses(first) == [StreamsStatusCode.MISSING_INTERNAL_TOPICS]
-    assert [(topic.name, topic.partition_count) for topic in creator.asked[0].topics] == [("counts", 4), ("words", 4)]
-    assert threads.described.group_state == "NotReady"
-    assert answered(threads.beat("a", 2, {"9": (9,)})).error_code is ErrorCode.NONE  # nobody looks yet what is a task
-    assert changelog_partitions(threads) == 0
-    topics.create("words", 4)
-    topics.create("counts", 4)
-    driver.coordinator.topics_created(["words", "counts"])
-    assert active(threads.beat("a", 2)) == {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}
-    assert changelog_partitions(threads) == 4
-
-
-def test_a_topic_that_could_not_be_created_is_asked_for_again_later(topics: Topics) -> None:
-    """The reason is told for two intervals of heartbeats, and the topic is not asked for meanwhile."""
-    driver, creator = creating(topics)
-    creator.reason = "no room"
-    threads = Threads(driver, WORD_COUNT)
-    threads.join("a")
-    told = answered(threads.beat("a", 2)).status
-    assert told is not None
-    assert "Creation failed: counts (no room), words (no room)" in told[0].detail
-    assert len(creator.asked) == 1
-    driver.advance(10_000)
-    threads.beat("a", 2)
-    assert len(creator.asked) == 2
-
-
 # ---------------------------------------------------------------- the log, and restarts
-
-
-def test_who_meets_a_write_shares_the_next(topics: Topics) -> None:
-    """Joins that meet a write wait for it, and are written together; of a refused write nothing stays."""
-    driver = Driver(late=True, topics=topics, **SETTINGS)
-    threads = Threads(driver)
-    threads.join("a")
-    later = [threads.join("b"), threads.join("c")]
-    assert len(driver.store.waiting()) == 1
-    driver.write_all()
-    assert [answered(sent).member_epoch for sent in later] == [3, 4]
-    refused = threads.join("d")
-    driver.refuse(NotEnoughReplicasError("refused"))
-    assert answered(refused).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert [member.member_id for member in threads.described.members] == ["a", "b", "c"]
 
 
 WRITES: dict[str, Callable[[Threads], object]] = {

@@ -106,62 +106,6 @@ def test_members_take_the_recorded_steps() -> None:
 ONE, TWO = ("0", 0), ("0", 1)
 
 
-def test_the_epoch_grows_with_each_revocation() -> None:
-    """A member that gave up what it had to, and has to give up more, does so at the next epoch: unlike a consumer."""
-    current = TaskAssignment(
-        4, 4, TaskState.UNREVOKED_TASKS, HeldTasks({ONE: 2}), pending_revocation=HeldTasks({TWO: 2})
-    )
-    result = reconcile(
-        current,
-        process_id="p",
-        target_epoch=7,
-        target=NO_TASKS,
-        owned=HeldTasks({ONE: 0}),
-        processes=Processes(active={ONE: "p", TWO: "p"}),
-    )
-
-    assert result == TaskAssignment(5, 4, TaskState.UNREVOKED_TASKS, pending_revocation=HeldTasks({ONE: 2}))
-
-
-def test_a_copy_becomes_active_when_nobody_runs_the_task() -> None:
-    """A standby task that is to be active stays as it is, and turns active in the step that grants it."""
-    current = TaskAssignment(2, 1, TaskState.STABLE, HeldTasks(standby=frozenset({ONE})))
-    target = HeldTasks({ONE: 0})
-    waits = reconcile(
-        current,
-        process_id="p",
-        target_epoch=3,
-        target=target,
-        owned=None,
-        processes=Processes(active={ONE: "q"}, standby={ONE: "p"}),
-    )
-    assert waits == TaskAssignment(3, 2, TaskState.UNRELEASED_TASKS, HeldTasks(standby=frozenset({ONE})))
-    assert isinstance(waits, TaskAssignment)
-    granted = reconcile(
-        waits,
-        process_id="p",
-        target_epoch=3,
-        target=target,
-        owned=None,
-        processes=Processes(standby={ONE: "p"}),
-    )
-    assert granted == TaskAssignment(3, 3, TaskState.STABLE, HeldTasks({ONE: 3}))
-
-
-def test_another_thread_of_the_process_keeps_a_task_back() -> None:
-    """A member gets no task of which another member of its process has a copy: one process never has it twice."""
-    result = reconcile(
-        TaskAssignment(),
-        process_id="p",
-        target_epoch=2,
-        target=HeldTasks({ONE: 0}),
-        owned=NO_TASKS,
-        processes=Processes(standby={ONE: "p"}),
-    )
-
-    assert result == TaskAssignment(2, 0, TaskState.UNRELEASED_TASKS)
-
-
 def test_a_warm_up_task_needs_a_process_without_the_task() -> None:
     """A member gets a warm-up task unless another member of its process has the task in any role."""
 

@@ -19,7 +19,6 @@ from groupcoord.core.groups.streams.records import (
     TaskIds,
 )
 from groupcoord.core.groups.streams.state import StreamsState, assignment_of, assignment_record
-from groupcoord.core.log.records import GroupTombstone
 
 MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
 ASSIGNMENT = TaskAssignment(
@@ -79,41 +78,6 @@ def test_tombstones_leave_nothing_in_any_order() -> None:
         assert state.facts() == empty
 
 
-def test_a_member_that_goes_lets_its_tasks_go() -> None:
-    """Without its records a member has no tasks, and the target is not for it."""
-    state = StreamsState.of("g", RECORDS)
-    for tombstone in StreamsState("g").member_tombstones("m"):
-        state.apply(tombstone)
-
-    assert not state.members
-    assert not state.targets
-    assert not state.active
-    assert not state.standby
-    assert not state.static_members
-    assert not state.has_subscribers("t")
-
-
-def test_tasks_move_with_their_members_process() -> None:
-    """A member that says it is of another process takes its tasks along."""
-    state = StreamsState.of("g", RECORDS)
-    state.apply(StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "q"))
-
-    assert set(state.active.values()) == {("q",)}
-
-
-def test_two_members_of_a_process_with_one_copy_hold_it_both() -> None:
-    """If one of them lets a copy go, the process still has it."""
-    copy = HeldTasks(standby=frozenset({("0", 0)}))
-    state = StreamsState("g")
-    for member_id in ("a", "b"):
-        state.apply(StreamsGroupMemberMetadataRecord("g", member_id, None, None, "", "", process_id="p"))
-        state.apply(assignment_record("g", member_id, TaskAssignment(1, 0, TaskState.STABLE, copy)))
-    assert state.standby_at(("0", 0)) == ("p", "p")
-    state.apply(GroupTombstone("g", StreamsGroupCurrentMemberAssignmentRecord.key_of("a")))
-
-    assert state.standby_at(("0", 0)) == ("p",)
-
-
 def test_epochs_that_are_not_written_are_the_members() -> None:
     """Assignment epochs that a record lacks, or has too few of, are the epoch of the member."""
     record = StreamsGroupCurrentMemberAssignmentRecord(
@@ -126,15 +90,3 @@ def test_epochs_that_are_not_written_are_the_members() -> None:
     )
 
     assert set(assignment_of(record).assigned.active.values()) == {7}
-
-
-def test_a_copy_changes_apart() -> None:
-    """What is applied to a copy leaves the state alone, until it is settled."""
-    state = StreamsState.of("g", RECORDS)
-    before = state.facts()
-    copy = state.copy()
-    for tombstone in StreamsState("g").member_tombstones("m"):
-        copy.apply(tombstone)
-
-    assert state.facts() == before
-    assert not copy.members

@@ -82,15 +82,6 @@ def test_topologies_come_to_what_kafka_made_of_them() -> None:
     assert not different
 
 
-def test_missing_source_topics_are_named() -> None:
-    """Three missing source topics are told by name, the others by their number."""
-    topology = StreamsGroupTopologyRecord("g", 0, (Subtopology("0", ("e", "d", "c", "b", "a")),))
-    problem = configure(topology, {"c": 1}).problem
-
-    assert problem is not None
-    assert problem.detail == "Source topics a, b, d and 1 additional topics are missing."
-
-
 def test_two_subtopologies_can_not_have_the_same_id() -> None:
     """Kafka fails over it (UNKNOWN_SERVER_ERROR)."""
     with pytest.raises(BrokenTopologyError):
@@ -119,14 +110,6 @@ def test_a_long_chain_is_followed_in_one_go() -> None:
 
 def _topology(*subtopologies: Subtopology) -> StreamsGroupTopologyRecord:
     return StreamsGroupTopologyRecord("g", 0, subtopologies)
-
-
-def test_few_topics_are_told_by_name() -> None:
-    """A text that names thousands would fit into no answer."""
-    changelogs = tuple(TopicInfo(f"store-{number}") for number in range(1_000))
-    problem = configure(_topology(Subtopology("0", ("a",), state_changelog_topics=changelogs)), {"a": 1}).problem
-    assert problem is not None
-    assert problem.detail == "Internal topics are missing: store-0, store-1, store-10 and 997 additional topics"
 
 
 def test_topologies_are_no_larger_than_can_be_assigned() -> None:
