@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config
+from groupcoord.broker.broker import make_broker
 from groupcoord.clock import LeapingClock
 from groupcoord.conformance.launched import FreePorts
 from groupcoord.errors import ErrorCode
@@ -210,8 +211,8 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
 
     async def run() -> list[tuple[int, Any]]:
         request_log = RequestLog(LeapingClock().now_ms)
-        make_broker = partial(ObservedBroker, request_log=request_log)
-        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=make_broker)
+        new_broker = partial(make_broker, broker_type=partial(ObservedBroker, request_log=request_log))
+        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=new_broker)
         await cluster.start()
         async with ControlServer(cluster.control, 0, request_log) as control:
             client = ControlClient(control.port)

@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from http import HTTPStatus
-from inspect import Parameter, isawaitable, signature
+from inspect import Parameter, isawaitable, isfunction, signature
 from itertools import count
 from typing import Any
 
@@ -33,37 +33,26 @@ WAIT_MAX_S = 600.0
 RULES_KEPT = 10_000
 """Number of rules kept; the oldest finished ones are forgotten first."""
 
-WORDS: Mapping[str, Callable[..., Any]] = {
-    word.__name__: word
-    for word in (
-        Control.fail_next,
-        Control.delay,
-        Control.hold,
-        Control.drop_next,
-        Control.disconnect_next,
-        Control.drop_connections,
-        Control.expire_member,
-        Control.begin_rebalance,
-        Control.release_records,
-        Control.expire_locks,
-        Control.move_coordinator,
-        Control.move_transaction_coordinator,
-        Control.move_leader,
-        Control.coordinator,
-        Control.transaction_coordinator,
-        Control.leader,
-        Control.crash,
-        Control.restart,
-        Control.fail_next_append,
-        Control.hold_appends,
-        Control.held_appends,
-        Control.release_appends,
-        Control.refuse_appends,
-        Control.advance,
-        Control.clear,
+NOT_SERVED = frozenset(
+    (
+        "acquired_records",
+        "advancing",
+        "coordinating",
+        "describe_faults",
+        "flush",
+        "on",
+        "raise_errors",
+        "shared_records",
     )
+)
+"""Methods of ``Control`` that take or return Python objects, or that only this process needs."""
+
+WORDS: Mapping[str, Callable[..., Any]] = {
+    name: word
+    for name, word in vars(Control).items()
+    if isfunction(word) and not name.startswith("_") and name not in NOT_SERVED
 }
-"""Methods of ``Control`` by the path of ``POST /word``."""
+"""Methods of ``Control`` by the path of ``POST /word``: every fault."""
 
 
 class Observer:
