@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from attrs import frozen
+from attrs import asdict, define, frozen
 
 from groupcoord.core.groups.base.topics import TopicPartitions
 
@@ -188,54 +188,35 @@ class AppendFailures:
     next_log_offset: int
 
 
+@define(eq=False, weakref_slot=False)
 class Counters:
-    """Totals since the coordinator was made, by the names of Kafka's metrics.
+    """Totals since the coordinator was made, by the names of Kafka's metrics."""
 
-    Attributes:
-        append_failures: appends that the log store could not write, or does not know whether it did. Those with
-            records larger than it takes are not among them.
-        consumer_group_rebalances: epochs of consumer groups that began since subscriptions or topics had changed. As in
-            Kafka those are not among them that began since a member was gone.
-        share_group_rebalances: the same of share groups.
-        streams_group_rebalances: the same of streams groups.
-        group_completed_rebalances: generations of classic groups that became stable.
-        offset_commits: committed offsets, one for each partition.
-        offset_expirations: offsets removed by retention (KIP-211).
-        offset_deletions: offsets removed on request, or with their group or topic.
-        partition_loads: log partitions loaded.
-        partition_load_ms: time that took, in milliseconds.
-        session_expirations: members removed since they were silent.
-    """
+    IS_STATE: ClassVar = True
+    NEVER_CHANGES: ClassVar = False
 
-    IS_STATE = True
-    NEVER_CHANGES = False
-
-    __slots__ = (
-        "append_failures",
-        "consumer_group_rebalances",
-        "group_completed_rebalances",
-        "offset_commits",
-        "offset_deletions",
-        "offset_expirations",
-        "partition_load_ms",
-        "partition_loads",
-        "session_expirations",
-        "share_group_rebalances",
-        "streams_group_rebalances",
-    )
-
-    def __init__(self) -> None:
-        self.append_failures = 0
-        self.consumer_group_rebalances = 0
-        self.group_completed_rebalances = 0
-        self.offset_commits = 0
-        self.offset_deletions = 0
-        self.offset_expirations = 0
-        self.partition_load_ms = 0
-        self.partition_loads = 0
-        self.session_expirations = 0
-        self.share_group_rebalances = 0
-        self.streams_group_rebalances = 0
+    append_failures: int = 0
+    """Appends that failed or whose outcome is unknown, without those that are larger than the log store accepts."""
+    group_completed_rebalances: int = 0
+    """Generations of classic groups that became stable."""
+    consumer_group_rebalances: int = 0
+    """Epochs that began because subscriptions or topics changed; as in Kafka, not because a member left."""
+    share_group_rebalances: int = 0
+    """The same of share groups."""
+    streams_group_rebalances: int = 0
+    """The same of streams groups."""
+    offset_commits: int = 0
+    """Committed offsets, one for each partition."""
+    offset_deletions: int = 0
+    """Offsets removed on request, or with their group or topic."""
+    offset_expirations: int = 0
+    """Offsets removed by retention (KIP-211)."""
+    partition_loads: int = 0
+    """Loaded log partitions."""
+    partition_load_ms: int = 0
+    """Time of these loads in milliseconds."""
+    session_expirations: int = 0
+    """Members removed because their session expired."""
 
     def count_rebalance(self, group_type: str) -> None:
         """Count an epoch of a group of a kind."""
@@ -244,4 +225,4 @@ class Counters:
 
     def as_dict(self) -> dict[str, int]:
         """Return all totals by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
