@@ -43,6 +43,7 @@ from groupcoord.laws.coordinator import (
 )
 from groupcoord.laws.expiry import check_expiry, check_forgets_topic, offsets_of_topic
 from groupcoord.laws.membership import (
+    check_every_step,
     check_every_wait_ends,
     check_fenced,
     check_members_are_durable,
@@ -70,6 +71,7 @@ __all__ = [
     "check_compaction_rebuilds",
     "check_consumer_group_is_served",
     "check_epochs_grow",
+    "check_every_step",
     "check_every_wait_ends",
     "check_expiry",
     "check_fenced",

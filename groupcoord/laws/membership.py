@@ -7,7 +7,7 @@ followed the last join.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.classic.group import GroupMetadata
@@ -17,16 +17,37 @@ from groupcoord.core.groups.consumer.records import ConsumerGroupMemberMetadataR
 from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.core.partition import Partition
-from groupcoord.laws.coordinator import require, served_partitions
+from groupcoord.laws.coordinator import check_size, check_tokens, require, served_partitions
 from groupcoord.log_store import LogStore
 
 __all__ = [
+    "check_every_step",
     "check_every_wait_ends",
     "check_fenced",
     "check_members_are_durable",
     "check_nobody_waits_for_nobody",
     "ids_taken_back",
 ]
+
+
+def check_every_step(
+    coordinator: GroupCoordinator, outstanding: Iterable[Hashable], taken_back: Collection[str] = ()
+) -> None:
+    """Check the laws that the random tests, the exploration and the simulator all check after each step.
+
+    Args:
+        coordinator: the coordinator.
+        outstanding: the tokens of requests without a response.
+        taken_back: as in :func:`check_members_are_durable`.
+
+    Raises:
+        LawBrokenError: a law is broken.
+    """
+    check_tokens(coordinator, outstanding)
+    check_size(coordinator)
+    check_members_are_durable(coordinator, taken_back)
+    check_nobody_waits_for_nobody(coordinator)
+    check_every_wait_ends(coordinator)
 
 
 def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collection[str] = ()) -> None:

@@ -19,11 +19,10 @@ from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
 from groupcoord.laws import (
     OwnerLaws,
+    check_every_step,
     check_expiry,
     check_rebuilt,
     check_replay,
-    check_size,
-    check_tokens,
     check_writes_in_flight,
     compacted,
     error_codes,
@@ -38,7 +37,6 @@ from groupcoord.laws.consumer_groups import (
     consumer_group_of,
     stranger,
 )
-from groupcoord.laws.membership import check_every_wait_ends, check_members_are_durable, check_nobody_waits_for_nobody
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
     ConsumerGroupDescribe,
@@ -474,11 +472,7 @@ class RunLaws:
         if rebuilds and self.shares is not None:
             self.shares.look_at(node)
         coordinator.check(touched)
-        check_tokens(coordinator, node.outstanding)
-        check_size(coordinator)
-        check_nobody_waits_for_nobody(coordinator)
-        check_every_wait_ends(coordinator)
-        check_members_are_durable(coordinator, self._taken_back)
+        check_every_step(coordinator, node.outstanding, self._taken_back)
         for index in touched:
             served = coordinator.partition(index)
             if served is None or not node.is_up_to_date(index):

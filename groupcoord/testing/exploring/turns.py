@@ -23,19 +23,15 @@ from groupcoord.laws import (
     check_acknowledged_commits,
     check_compaction_rebuilds,
     check_epochs_grow,
-    check_every_wait_ends,
+    check_every_step,
     check_fenced,
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
     check_member_sees_what_is_durable,
-    check_members_are_durable,
-    check_nobody_waits_for_nobody,
     check_restart_writes_the_same,
-    check_size,
     check_snapshot_rebuilds,
     check_timers,
-    check_tokens,
     check_writes_in_flight,
     error_codes,
     stranger,
@@ -490,12 +486,8 @@ class Turns:
         coordinator = stage.coordinator
         stage._note_taken_back()
         coordinator.check()
-        check_tokens(coordinator, stage.fleet.outstanding)
+        check_every_step(coordinator, stage.fleet.outstanding, stage._taken_back)
         check_timers(coordinator)
-        check_size(coordinator)
-        check_members_are_durable(coordinator, stage._taken_back)
-        check_nobody_waits_for_nobody(coordinator)
-        check_every_wait_ends(coordinator)
         check_fetch_is_the_log(coordinator, stage.group_ids)
         log = _records_in(stage.store.store)
         is_known = log in self._known_logs

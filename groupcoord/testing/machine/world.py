@@ -38,21 +38,17 @@ from groupcoord.laws import (
     check_compaction_rebuilds,
     check_consumer_group_is_served,
     check_epochs_grow,
-    check_every_wait_ends,
+    check_every_step,
     check_expiry,
     check_fenced,
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
     check_log_can_be_loaded,
-    check_members_are_durable,
-    check_nobody_waits_for_nobody,
     check_places,
     check_restart_writes_the_same,
-    check_size,
     check_snapshot_rebuilds,
     check_timers,
-    check_tokens,
     check_writes_in_flight,
     consumer_group_of,
     error_codes,
@@ -535,12 +531,8 @@ class World:
         check_snapshot_rebuilds(coordinator)
         check_compaction_rebuilds(coordinator, self.random.random())
         check_timers(coordinator)
-        check_tokens(coordinator, self.fleet.outstanding)
-        check_size(coordinator)
         self._note_taken_back()
-        check_members_are_durable(coordinator, self._taken_back)
-        check_nobody_waits_for_nobody(coordinator)
-        check_every_wait_ends(coordinator)
+        check_every_step(coordinator, self.fleet.outstanding, self._taken_back)
         check_writes_in_flight(coordinator)
         check_restart_writes_the_same(coordinator, self._what_could_come())
         for consumer in self.fleet.consumers:
