@@ -118,3 +118,19 @@ def test_pages_are_reached_from_the_readme(page: Path) -> None:
     assert page == readme or any(
         link.partition("#")[0] == page.relative_to(readme.parent).as_posix() for link in links(readme)
     )
+
+
+@pytest.mark.parametrize("page", ["contributing.md", "design.md"])
+def test_paths_exist(page: str) -> None:
+    """Files and folders that the pages for contributors name exist, below the checkout, the package or its analysis."""
+    text = re.sub(r"^```.*?^```", "", (DOCS / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    paths = {path for path in re.findall(r"`([\w.*/-]+)`", text) if "/" in path or path.endswith(".py")}
+    placeholders = {path for path in paths if re.search(r"[A-Z]{2}", path)}
+    homes = (ROOT, ROOT / "groupcoord", ROOT / "groupcoord" / "analysis")
+    missing = [
+        path
+        for path in sorted(paths - placeholders)
+        if not any(any(home.glob(path if "/" in path else f"**/{path}")) for home in homes)
+    ]
+
+    assert missing == []
