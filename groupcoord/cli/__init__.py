@@ -21,12 +21,12 @@ COMMANDS: dict[str, str] = {
     "serve": "Run a broker that real Kafka clients can join.",
     "demo": "Watch a group at work: real clients join over TCP, one dies, offsets survive a kill.",
     "dump": "Print every record of __consumer_offsets logs, as JSON lines or a table.",
-    "simulate": "Run a fleet of consumers over virtual time, with everything that can go wrong.",
-    "explore": "Look at every history of a coordinator up to a bound, and say which laws are broken.",
-    "analyze": "Turn __consumer_offsets logs of any size into tables and a report, on Spark.",
-    "lag": "Show how far the groups of a cluster are behind, the worst first.",
-    "exam": "Put a program that consumes through all that can go wrong, and say which laws it breaks.",
-    "museum": "Bugs of coordinators and clients that really happened, to read about, to play and to hunt.",
+    "simulate": "Simulate a fleet of consumers in virtual time, with every kind of fault.",
+    "explore": "Explore every history of a coordinator up to a bound, and report broken laws.",
+    "analyze": "Turn __consumer_offsets logs of any size into tables and a report.",
+    "lag": "Show the lag of the groups of a cluster, the worst first.",
+    "exam": "Run a consumer program under faults, and report the laws that it breaks.",
+    "museum": "Describe, replay or hunt bugs of coordinators and clients that really happened.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
 """Name and one line of help for each subcommand."""

@@ -163,19 +163,20 @@ def analyze(
     if (address is not None) == bool(paths):
         raise CommandError("give either paths or a cluster, by --bootstrap-server or --command-config")
     if lag_from_records and (paths or end_offsets or poll):
-        raise CommandError("--lag-from-records asks a cluster: it goes without paths, --end-offsets and --poll")
+        raise CommandError("--lag-from-records needs a cluster, and does not support paths, --end-offsets or --poll")
     if metrics is not None and not follow:
-        raise CommandError("--metrics goes with --follow")
+        raise CommandError("--metrics needs --follow")
     if poll:
         if verify or partition or topic != OFFSETS_TOPIC or end_offsets is not None:
-            raise CommandError("--poll reads no log: it goes without --topic, --partition, --end-offsets and --verify")
+            raise CommandError(
+                "--poll reads no log, and does not support --topic, --partition, --end-offsets or --verify"
+            )
         if engine is Engine.SPARK:
-            raise CommandError("--poll starts no Spark: it goes without --engine spark")
+            raise CommandError("--poll does not support --engine spark")
         with _folder(out) as place:
             _poll(address, exclude_group or (), place, interval if follow else None, metrics)
         return
-    given = {"--master": master is not None, "--memory": memory is not None, "--conf": bool(conf)}
-    for_spark = [option for option, is_given in given.items() if is_given]
+    for_spark = _given({"--master": master, "--memory": memory, "--conf": conf or None})
     if follow:
         _check_follow(engine, for_spark, paths or (), verifies=verify)
     with _plain_errors(Engine.LOCAL):
@@ -194,13 +195,16 @@ def analyze(
             _follow(open_source, place, interval, metrics)
         return
     is_on_spark = _takes_spark(engine, open_source, for_spark)
-    settings = key_values("--conf", conf or ())
+    on_spark = partial(_analyze_on_spark, master or MASTER, memory or MEMORY, key_values("--conf", conf or ()))
     with _folder(out) as place:
-        on_spark = partial(_analyze_on_spark, master or MASTER, memory or MEMORY, settings)
         report = (on_spark if is_on_spark else _analyze_here)(open_source, place, verify)
         _print_result(report, place)
         if report.verification is not None and report.verification.difference_count:
             raise typer.Exit(FAILED)
+
+
+def _given(options: Mapping[str, object]) -> list[str]:
+    return [option for option, value in options.items() if value is not None]
 
 
 def local_bytes_max(cores: int) -> float:
@@ -228,20 +232,20 @@ def _check_follow(engine: Engine, for_spark: list[str], paths: Sequence[str], *,
     words = ["--engine spark"] if engine is Engine.SPARK else for_spark
     if words:
         raise CommandError(
-            "--follow runs in this process, which keeps up with more than a cluster writes: it goes without "
-            f"{', '.join(words)}; for a streaming query on Spark use groupcoord.spark.read_log_stream"
+            f"--follow runs in this process, and does not support {', '.join(words)}; for a streaming query on Spark "
+            "use groupcoord.spark.read_log_stream"
         )
     if any(map(is_of_replicas, paths)):
-        raise CommandError("--follow reads files that grow, or a cluster: of a log that replicas share there is a copy")
+        raise CommandError("--follow needs growing files or a cluster; a log that replicas share is read as a copy")
     if verifies:
-        raise CommandError("--follow and --verify don't go together: verify in a run without --follow")
+        raise CommandError("--follow does not support --verify: verify in a run without --follow")
 
 
 def _takes_spark(engine: Engine, open_source: Callable[[], Source], for_spark: list[str]) -> bool:
     """Return whether to run on Spark; ``for_spark`` are the given options that only Spark understands."""
     is_installed = find_spec("pyspark") is not None
     if engine is Engine.LOCAL and for_spark:
-        raise CommandError(f"--engine local starts no Spark: it goes without {', '.join(for_spark)}")
+        raise CommandError(f"--engine local does not support {', '.join(for_spark)}")
     if engine is Engine.AUTO and for_spark and not is_installed:
         raise CommandError(
             f"{for_spark[0]} needs Spark, and pyspark is not installed; try: pip install '{_EXTRAS[Engine.SPARK]}'"
@@ -267,7 +271,7 @@ def _plain_errors(engine: Engine) -> Iterator[None]:
         raise CommandError(error, FAILED) from None
     except PipelineError as error:
         # The groups may be readable where the log is not.
-        other_way = "; --poll asks for groups instead" if f"topic {OFFSETS_TOPIC}" in str(error) else ""
+        other_way = "; --poll requests groups instead" if f"topic {OFFSETS_TOPIC}" in str(error) else ""
         raise CommandError(f"{error}{other_way}") from None
 
 
@@ -318,7 +322,7 @@ def _poll(
     metrics: str | None,
 ) -> None:
     if address is None:
-        raise CommandError("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
+        raise CommandError("--poll needs a cluster: give --bootstrap-server or --command-config, and no paths")
     with _plain_errors(Engine.LOCAL):
         from groupcoord.analysis.poll.polling import Polling
 
@@ -431,7 +435,9 @@ def _print_verification(console: Console, report: Report) -> None:
     verified = report.verification
     assert verified is not None
     if not verified.difference_count:
-        console.print("verified: coordinators that loaded the log answer what the tables say", style="bold green")
+        console.print(
+            "verified: the responses of coordinators that loaded the log equal the tables", style="bold green"
+        )
         return
     console.print(f"verified: {verified.difference_count:,} differences", style="bold red")
     for told in verified.differences[:10]:
@@ -512,8 +518,8 @@ def _print_poll(console: Console, polled: Polled, seen: set[str]) -> None:
     problems = [f"{one.subject}: {one.text}" for one in polled.snapshot.problems]
     new = [one for one in problems if one not in seen]
     for told in new[:PROBLEMS_SHOWN_MAX]:
-        console.print(f"  not told: {escape(told)}", style="red")
+        console.print(f"  unknown: {escape(told)}", style="red")
     if len(new) > PROBLEMS_SHOWN_MAX:
-        console.print(f"  not told: {len(new) - PROBLEMS_SHOWN_MAX:,} more, in tables/problems", style="red")
+        console.print(f"  unknown: {len(new) - PROBLEMS_SHOWN_MAX:,} more, in tables/problems", style="red")
     seen.clear()
     seen.update(problems)

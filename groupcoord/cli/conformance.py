@@ -162,7 +162,9 @@ def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> Non
     if len(saved) > 2:
         raise CommandError("--compare takes two saved runs at most")
     if others:
-        raise CommandError("two saved runs are compared without running anything: beside them there can only be --json")
+        raise CommandError(
+            "two saved runs are compared without running anything: no other option than --json is possible"
+        )
     first, second = (_load_run(path) for path in saved)
     changes = compare_runs(first, second)
     if as_json:
@@ -321,8 +323,8 @@ def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFa
     if facts.why_unknown:
         base = " ".join(f"{key}={value}" for key, value in USUAL_SETTINGS.items())
         console.print(
-            f"the server doesn't tell its settings ({facts.why_unknown}); the transcripts want {base}, and some want "
-            "more; say with --has KEY=VALUE what it has",
+            f"the server does not return its settings ({facts.why_unknown}); the transcripts need {base}, and some "
+            "need more; give its settings with --has KEY=VALUE",
             soft_wrap=True,
         )
     counts: dict[tuple[str, str], int] = {}
@@ -359,7 +361,7 @@ def print_report(console: Console, report: Report, unexpected: list[Transcript],
     for outcome in report.outcomes:
         if outcome.failure_beside_others is not None:
             why = outcome.failure_beside_others.describe().splitlines()[0]
-            console.print(f"{outcome.transcript} passed alone; beside others it failed: {why}", soft_wrap=True)
+            console.print(f"{outcome.transcript} passed alone, but failed among others: {why}", soft_wrap=True)
     for transcript in unexpected:
         console.print(f"{transcript} was expected to fail, and passed", style="yellow", soft_wrap=True)
     for left in report.left_behind:
@@ -375,7 +377,7 @@ def print_changes(console: Console, before: Path, changes: list[Change]) -> None
         console.print(f"{change.name}: {now}; before: {was}", style=style, soft_wrap=True)
     worse, better = (sum(getattr(change, name) for change in changes) for name in ("is_worse", "is_better"))
     others = len(changes) - worse - better
-    console.print(f"since {before}: {worse} fail now, {better} fail no more, {others} others changed", soft_wrap=True)
+    console.print(f"since {before}: {worse} fail now, {better} no longer fail, {others} others changed", soft_wrap=True)
 
 
 def _print_failure(console: Console, outcome: Outcome, *, verbose: bool) -> None:

@@ -117,8 +117,8 @@ def dump(
 
     count = _print(source, made, _print_table if chosen is Format.table else _print_lines)
     if filters.group_ids and not count:
-        asked = "" if filters == Filters(filters.group_ids) else "of what is asked for "
-        raise CommandError(f"nothing {asked}is about group {' or '.join(sorted(filters.group_ids))}", FAILED)
+        asked = "" if filters == Filters(filters.group_ids) else " with these filters"
+        raise CommandError(f"no record of group {' or '.join(sorted(filters.group_ids))}{asked}", FAILED)
 
 
 def _open(
@@ -153,7 +153,7 @@ def _format(given: Format | None, topic: str, *, history: bool) -> Format:
             raise CommandError(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")
         return Format.json
     if given is Format.text and not history:
-        raise CommandError("--format text goes with --history")
+        raise CommandError("--format text needs --history")
     return given or (Format.text if history else Format.json)
 
 

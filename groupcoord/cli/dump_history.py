@@ -153,8 +153,8 @@ def _membership_text(values: dict[str, Any]) -> str:
 
 def _move_text(values: dict[str, Any]) -> str:
     partition = f"{values['topic'] or values['topic_id']}-{values['topic_partition']}"
-    told = f"epoch {values['epoch']}: {partition} from {values['from_member'] or 'nobody'}"
-    told += f" to {values['to_member'] or 'nobody'} ({values['reason']})"
+    told = f"epoch {values['epoch']}: {partition} from {values['from_member'] or 'no member'}"
+    told += f" to {values['to_member'] or 'no member'} ({values['reason']})"
     if values["assigned_ms"] is None:
         return told if values["to_member"] is None else f"{told}, never arrived"
     unowned = f", {values['unowned_ms']} ms without owner" if values["unowned_ms"] else ""

@@ -87,7 +87,7 @@ def open_files(
     """Return the batches of segment files, in the order of the paths, or one partition after the other."""
     segments = [one for one in find_segments(paths, topic) if not partitions or one.partition in partitions]
     if not segments:
-        raise DumpError("none of the paths holds the log partitions asked for")
+        raise DumpError("none of the paths has these log partitions")
     given = {segment.path for segment in segments}
     folders = dict.fromkeys(segment.path.parent for segment in segments)
     swaps = [path for folder in folders for path in sorted(folder.glob(f"*{SWAP_SUFFIX}")) if path not in given]

@@ -196,7 +196,7 @@ def _print(console: Console, look: _Look, shown: _Shown) -> None:
     if not shown.as_json and not look.unknown and not (lags if shown.by_partition else groups):
         console.print(f"no group is {shown.min_lag:,} records behind" if look.groups else "there are no groups")
     for problem in look.problems:
-        say(f"not told: {escape(problem)}", is_error=True)
+        say(f"unknown: {escape(problem)}", is_error=True)
 
 
 def _group_table(groups: list[GroupLag]) -> RenderableType:

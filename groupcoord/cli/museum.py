@@ -35,8 +35,8 @@ class Action(StrEnum):
 What = Annotated[
     Action,
     typer.Argument(
-        help="list: name all exhibits; show: tell one; play: let its history happen, without the bug and with it; "
-        "hunt: look for the bug without knowing it."
+        help="list: list all exhibits; show: describe one; play: replay its history without and with the bug; "
+        "hunt: search for the bug."
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="EXHIBIT", help="An exhibit's id, or a report among its references.")]

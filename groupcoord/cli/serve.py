@@ -139,7 +139,7 @@ def _check_cluster(
 ) -> None:
     """Refuse options that don't go together with nodes that share a log."""
     if (url is None) != (node_id is None):
-        raise CommandError("--cluster and --node-id go together: the id tells this node from the others")
+        raise CommandError("--cluster needs --node-id, a unique id of this node, and --node-id needs --cluster")
     if url is None:
         return
     if data_dir is not None:
@@ -271,7 +271,7 @@ def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterab
     text = Text.assemble(
         "listening on ",
         (address, "bold"),
-        f", clients are told {node.host}:{node.port}\n{where}\n",
+        f", advertised as {node.host}:{node.port}\n{where}\n",
         f"topics: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}\n",
         ("Ctrl-C stops it", "dim"),
     )

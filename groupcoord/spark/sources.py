@@ -42,7 +42,11 @@ from groupcoord.analysis.decode.tailing import (
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
 from groupcoord.analysis.live.client import connection
-from groupcoord.analysis.live.fetching import (
+from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
+from groupcoord.analysis.live.offsets import TopicEnds, list_ends
+from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
+from groupcoord.analysis.options import Selection
+from groupcoord.analysis.pipeline.sources import (
     ClusterTask,
     check_same,
     check_topic,
@@ -50,10 +54,6 @@ from groupcoord.analysis.live.fetching import (
     ends_now,
     tasks_between,
 )
-from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
-from groupcoord.analysis.live.offsets import TopicEnds, list_ends
-from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
-from groupcoord.analysis.options import Selection
 from groupcoord.analysis.rules.groups import groups, offset_expiry
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 from groupcoord.clock import SystemClock

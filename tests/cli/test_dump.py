@@ -164,14 +164,14 @@ def test_filters(data_directory: Path, words: list[str], expected: list[tuple[in
 def test_a_group_of_which_there_is_nothing(data_directory: Path) -> None:
     """One sentence names it, and the exit status is 1, whatever is printed; other filters may be the reason."""
     for more, told in (
-        ((), "nothing is about group other"),
-        (("--history",), "nothing is about group other"),
-        (("--since", "3000", "--group", "g1"), "nothing of what is asked for is about group g1 or other"),
+        ((), "no record of group other"),
+        (("--history",), "no record of group other"),
+        (("--since", "3000", "--group", "g1"), "no record of group g1 or other with these filters"),
     ):
         done = dump(data_directory, "--group", "other", *more)
         assert (done.status, done.output, done.error) == (1, "", f"groupcoord dump: {told}\n")
     of_table = dump(data_directory, "--group", "other", "--format", "table")
-    assert (of_table.status, of_table.error) == (1, "groupcoord dump: nothing is about group other\n")
+    assert (of_table.status, of_table.error) == (1, "groupcoord dump: no record of group other\n")
 
 
 def test_files_and_folders(data_directory: Path) -> None:

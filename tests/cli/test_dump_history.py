@@ -191,7 +191,7 @@ def test_a_story_by_default(data_directory: Path) -> None:
     assert [line for line in lines if not line.startswith(" ")] == [
         *("group g, log partition 2", "group simple, log partition 2", "group h\\x1b[2J, log partition 10")
     ]
-    assert dump(data_directory, "--format", "text").error == "groupcoord dump: --format text goes with --history\n"
+    assert dump(data_directory, "--format", "text").error == "groupcoord dump: --format text needs --history\n"
 
 
 def test_the_table(data_directory: Path) -> None:

@@ -161,7 +161,7 @@ def test_compare_with_a_saved_run(groupcoord: Run, folder: Path, saved: tuple[Pa
     failure = "failed at step 2, receive Heartbeat v4 on a: the response differs"
     assert f"bad/heartbeat: passed; before: {failure}" in out
     assert f"good/heartbeat: {failure}; before: passed" in out
-    assert out.splitlines()[-1] == f"since {saved[0]}: 1 fail now, 1 fail no more, 0 others changed"
+    assert out.splitlines()[-1] == f"since {saved[0]}: 1 fail now, 1 no longer fail, 0 others changed"
 
     _, out, _ = groupcoord("conformance", "--json", "--compare", str(saved[1]), str(folder))
     assert json.loads(out)["changes"] == []
@@ -173,11 +173,11 @@ def test_compare_two_saved_runs(groupcoord: Run, saved: tuple[Path, Path], monke
     before, after = ("--compare", str(saved[0])), ("--compare", str(saved[1]))
 
     status, out, _ = groupcoord("conformance", *before, *after)
-    assert (status, out.splitlines()[-1]) == (1, f"since {saved[0]}: 1 fail now, 1 fail no more, 0 others changed")
+    assert (status, out.splitlines()[-1]) == (1, f"since {saved[0]}: 1 fail now, 1 no longer fail, 0 others changed")
     status, out, _ = groupcoord("conformance", *before, *after, "--json")
     assert (status, [change["is_worse"] for change in json.loads(out)["changes"]]) == (1, [False, True])
     status, out, _ = groupcoord("conformance", *before, *before)
-    assert (status, out) == (0, f"since {saved[0]}: 0 fail now, 0 fail no more, 0 others changed\n")
+    assert (status, out) == (0, f"since {saved[0]}: 0 fail now, 0 no longer fail, 0 others changed\n")
 
 
 def test_two_saved_runs_need_nothing_else(groupcoord: Run, saved: tuple[Path, Path]) -> None:

@@ -25,9 +25,10 @@ from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import TransientClusterError
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.client import KafkaCluster, connection
-from groupcoord.analysis.live.fetching import next_record_ms, rows_of_offsets
+from groupcoord.analysis.live.fetching import next_record_ms
 from groupcoord.analysis.live.offsets import offsets_retention_minutes, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.pipeline.sources import rows_of_offsets
 from groupcoord.client import Request
 from groupcoord.core.consumer_protocol import TopicPartition as PartitionOfTopic
 from groupcoord.core.log.records import OFFSETS_TOPIC

@@ -23,10 +23,10 @@ from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live import offsets as offset_ranges
 from groupcoord.analysis.live.client import KafkaCluster
 from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, Patience
-from groupcoord.analysis.live.fetching import Lost, ends_now, rows_of_offsets, sound_batches
+from groupcoord.analysis.live.fetching import Lost, sound_batches
 from groupcoord.analysis.live.offsets import OffsetRange, PartitionEnds, list_ends, plan, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.pipeline.sources import ClusterTail
+from groupcoord.analysis.pipeline.sources import ClusterTail, ends_now, rows_of_offsets
 from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.client import Answer
 from groupcoord.core.consumer_protocol import TopicPartition

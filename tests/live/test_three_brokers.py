@@ -13,10 +13,10 @@ from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live.client import connection
 from groupcoord.analysis.live.cluster import LiveCluster, Patience
-from groupcoord.analysis.live.fetching import rows_of_offsets
 from groupcoord.analysis.live.offsets import OffsetRange, list_ends, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import take_snapshot
+from groupcoord.analysis.pipeline.sources import rows_of_offsets
 from groupcoord.analysis.poll.lag import LagWatch
 from groupcoord.analysis.poll.rows import topics_of
 from groupcoord.core.log.records import OFFSETS_TOPIC

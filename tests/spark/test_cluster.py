@@ -88,7 +88,7 @@ def test_a_stream_goes_on_where_it_ended(server: ServerThread) -> None:
     assert reader.partitions(offset, offset) == []
     with pytest.raises(LogCutError, match="recorded-3 ends at offset 36179, and was read up to 40000: it was cut"):
         reader.latestOffset({**offset, "offsets": {"3": 40_000}})
-    with pytest.raises(LogCutError, match="topic recorded was deleted, and made again"):
+    with pytest.raises(LogCutError, match="topic recorded was deleted and created again"):
         reader.latestOffset({**offset, "topic_id": "another"})
 
 
@@ -200,6 +200,6 @@ def test_the_command_takes_files_or_a_cluster(tmp_path: Path, server: ServerThre
     refused = analyze("--bootstrap-server", server.bootstrap, "--out", out)
     assert refused.status == USAGE_ERROR
     assert refused.error == (
-        "groupcoord analyze: topic __consumer_offsets of the cluster holds no records; --poll asks for groups instead\n"
+        "groupcoord analyze: topic __consumer_offsets of the cluster holds no records; --poll requests groups instead\n"
     )
     assert not out.exists()

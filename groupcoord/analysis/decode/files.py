@@ -253,7 +253,7 @@ def find_segments(
             files._replace(segments=[one for one in files.segments if one.partition in partitions]) for files in found
         ]
         if not may_be_empty and not any(files.segments for files in found):
-            raise InputError(f"{', '.join(given)}: none of the log partitions asked for is there")
+            raise InputError(f"{', '.join(given)}: there are no such log partitions")
     if not may_be_empty and not any(segment.size_bytes for files in found for segment in files.segments):
         raise InputError(f"{', '.join(given)}: the segment files are empty")
     return found

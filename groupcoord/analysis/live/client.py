@@ -181,7 +181,7 @@ class KafkaCluster:
         if found["error_code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise AccessError("cluster: this user lacks the permission DESCRIBE_CONFIGS")
         if found["error_code"] != ErrorCode.NONE:
-            raise ClusterError(f"broker {broker}: its settings are not told: {error_name(found['error_code'])}")
+            raise ClusterError(f"broker {broker}: its settings are unknown: {error_name(found['error_code'])}")
         return {one["name"]: one["value"] for one in found["configs"]}
 
     def is_told_all_groups(self) -> bool:

@@ -119,7 +119,7 @@ def take_snapshot(
 def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
     for one in ends:
         if one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            lacks = "this user lacks the permission DESCRIBE, so neither offsets nor ends are told"
+            lacks = "this user lacks the permission DESCRIBE, so offsets and ends are unknown"
             yield Problem(f"topic {one.topic}", lacks)
         elif one.error_code:
             place = "" if one.topic_partition is None else f"partition {one.topic_partition}: "
@@ -199,9 +199,9 @@ class _Attempt:
     def _take(self, listed: ListedGroup, described: DescribedGroup | None, offsets: GroupOffsets | None) -> None:
         subject = f"group {listed.group_id}"
         if listed.type not in DESCRIBED_BY:
-            self.problems.append(Problem(subject, f"members of a group of type {listed.type} are not asked for"))
+            self.problems.append(Problem(subject, f"members of a group of type {listed.type} are not supported"))
         elif described is None:
-            self.problems.append(Problem(subject, "its members are not told: its coordinator does not answer"))
+            self.problems.append(Problem(subject, "its members are unknown: its coordinator does not respond"))
         elif described.error_code == ErrorCode.GROUP_ID_NOT_FOUND or described.state == _DEAD:
             self.problems.append(Problem(subject, GONE))
             return
@@ -210,7 +210,7 @@ class _Attempt:
             described = None
         known = None
         if offsets is None:
-            self.problems.append(Problem(subject, "its offsets are not told: its coordinator does not answer"))
+            self.problems.append(Problem(subject, "its offsets are unknown: its coordinator does not respond"))
         elif offsets.error_code:
             self._note(subject, offsets.error_code, "its offsets: ")
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,8 @@ from groupcoord.analysis.decode.files import (
     refusals_told,
     selected,
 )
-from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
+from groupcoord.analysis.decode.schema import END_OFFSETS, KIND_CORRUPT, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.decode.tailing import (
     Cursors,
     LogChangedError,
@@ -35,18 +37,20 @@ from groupcoord.analysis.decode.tailing import (
     logs_of,
     ranges_to_read,
 )
-from groupcoord.analysis.errors import InputError, first_line
+from groupcoord.analysis.errors import InputError, LogCutError, first_line
 from groupcoord.analysis.live.client import connection
-from groupcoord.analysis.live.fetching import (
-    check_same,
-    check_topic,
-    cluster_tasks,
-    ends_now,
-    record_times,
-    tasks_between,
-)
+from groupcoord.analysis.live.cluster import LiveCluster, Patience
+from groupcoord.analysis.live.fetching import DELETED, Lost, RangeFetcher, record_times
 from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
-from groupcoord.analysis.live.offsets import TopicEnds, list_ends, offsets_retention_minutes
+from groupcoord.analysis.live.offsets import (
+    OffsetRange,
+    TopicEnds,
+    check_readable,
+    list_ends,
+    offsets_retention_minutes,
+    plan,
+    topic_ends,
+)
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.clock import SystemClock
@@ -401,3 +405,121 @@ def read_end_offsets_file(path: str) -> pa.Table:
                 return pyarrow.csv.read_csv(file, convert_options=options)
             except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
                 raise InputError(f"{path}: {first_line(error)}") from error
+
+
+class ClusterTask:
+    """Offset ranges of a cluster, without secrets."""
+
+    def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
+        self.address = address
+        self.ranges = ranges
+
+    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all ranges."""
+        for _, rows in self.runs(settings):
+            yield from rows
+
+    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of each run of ranges of one log partition, with its number."""
+        with connection(self.address) as (cluster, patience):
+            for partition, ranges in groupby(self.ranges, lambda one: one.partition):
+                yield partition, _task_rows(cluster, patience, ranges, settings)
+
+
+def _task_rows(
+    cluster: LiveCluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
+) -> Iterator[pa.RecordBatch]:
+    for one in ranges:
+        yield from rows_of_offsets(cluster, one, patience, settings)
+
+
+def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *, may_lack: bool = False) -> TopicEnds:
+    """Return the present start and end offsets of a topic's logs."""
+    with connection(address) as (cluster, patience):
+        return topic_ends(cluster, patience, topic, partitions, may_lack=may_lack)
+
+
+def check_topic(
+    address: ClusterAddress, topic: str, partitions: Collection[int], *, may_be_empty: bool = False
+) -> TopicEnds:
+    """Make sure that all of a topic can be read, and return where its logs begin and end now."""
+    with connection(address, begins_run=True) as (cluster, patience):
+        ends = topic_ends(cluster, patience, topic, partitions, may_lack=may_be_empty)
+        if not ends.whole() and not may_be_empty:
+            raise InputError(f"topic {topic} of the cluster holds no records")
+        check_readable(cluster, patience, ends)
+        return ends
+
+
+def cluster_tasks(
+    address: ClusterAddress, topic: str, partitions: Collection[int], split_bytes: int
+) -> list[ClusterTask]:
+    """Return the present content of a topic, as tasks of about ``split_bytes``."""
+    with connection(address) as (cluster, patience):
+        ends = topic_ends(cluster, patience, topic, partitions)
+        return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]
+
+
+def tasks_between(
+    address: ClusterAddress,
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    topic_id: str,
+    split_bytes: int,
+) -> list[ClusterTask]:
+    """Return the ranges between two offsets of each log partition as tasks."""
+    with connection(address) as (cluster, patience):
+        ends = topic_ends(cluster, patience, topic, tuple(end))
+        check_same(ends, topic_id, start)
+        found = [
+            ends.range(partition, start.get(partition, ends.starts[partition]), last)
+            for partition, last in sorted(end.items())
+        ]
+        planned = plan(cluster, patience, [one for one in found if one.start < one.end], split_bytes)
+        return [ClusterTask(address, some) for some in planned]
+
+
+def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
+    """Raise LogCutError if the offsets that were read are not part of the logs any more."""
+    name = ends.topic.name
+    if str(ends.topic.topic_id) != topic_id:
+        raise LogCutError(f"topic {name} was deleted and created again: start again in another directory")
+    for partition, offset in read_to.items():
+        if ends.ends.get(partition, offset) < offset:
+            raise LogCutError(
+                f"{name}-{partition} ends at offset {ends.ends[partition]}, and was read up to {offset}: it was cut"
+            )
+
+
+def rows_of_offsets(
+    cluster: LiveCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range. Offsets deleted before they were read are a row of kind ``corrupt``."""
+    fetcher = RangeFetcher(cluster, offset_range, patience)
+    offset = offset_range.start
+    while (portion := fetcher.next(offset)) is not None:
+        if isinstance(portion, Lost):
+            yield _lost_row(portion, offset_range, settings)
+            offset = portion.end
+            continue
+        size = len(portion.batches)
+        byte_range = ByteRange(0, size, size, is_boundary=True, end_offset=offset_range.end)
+        origin = Origin(offset_range.name_at(portion.offset), offset_range.partition)
+        reader = RangeReader(portion.read_at, byte_range, origin, settings, chunk_bytes=size)
+        yield from reader.rows()
+        offset = fetcher.behind(portion, reader.next_offset)
+
+
+def _lost_row(lost: Lost, offset_range: OffsetRange, settings: RowSettings) -> pa.RecordBatch:
+    values: dict[str, str | int | None] = {
+        "kind": KIND_CORRUPT,
+        "file": offset_range.name_at(lost.start),
+        "log_partition": offset_range.partition,
+        "log_offset": lost.start,
+        "position": 0,
+        "size_bytes": 0,
+        "problem": DELETED,
+        "end_offset": lost.end,
+    }
+    return one_row(values, settings)

@@ -116,7 +116,7 @@ def test_coordinators_agree_and_what_is_lost_is_told(analyzed: Analyzed) -> None
     assert analyzed.summary["verification"]["groups"] == analyzed.summary["overview"]["groups"] > 0
     assert analyzed.summary["overview"]["corrupt_bytes"] == LOST_BYTES
     assert "1 byte ranges could not be read" in analyzed.run.output
-    assert "verified: coordinators that loaded the log answer what the tables say" in analyzed.run.output
+    assert "verified: the responses of coordinators that loaded the log equal the tables" in analyzed.run.output
 
 
 def test_lag_has_the_number_of_members(analyzed: Analyzed) -> None:
@@ -144,7 +144,7 @@ def test_excluded_groups_are_in_no_table(broker_log: Path, broker_truth: dict[st
     assert {row["kind"] for row in records} == {"record", "control", "read"}
     page = (tmp_path / "some" / "report.html").read_text("utf-8")
     assert (
-        "Groups whose names match <code>short-.*</code>, <code>simple-consumer</code>, <code>hort</code> are left out."
+        "Groups whose names match <code>short-.*</code>, <code>simple-consumer</code>, <code>hort</code> are excluded."
         in page
     )
 
@@ -236,10 +236,10 @@ def test_what_only_spark_understands_is_refused(broker_log: Path, tmp_path: Path
         refused = analyze(broker_log, "--out", tmp_path / "out", "--engine", "local", option, *values)
         assert (refused.status, refused.error) == (
             USAGE_ERROR,
-            f"groupcoord analyze: --engine local starts no Spark: it goes without {option}\n",
+            f"groupcoord analyze: --engine local does not support {option}\n",
         )
     refused = analyze("--bootstrap-server", "127.0.0.1:1", "--poll", "--engine", "spark", "--out", tmp_path / "out")
-    assert refused.error == "groupcoord analyze: --poll starts no Spark: it goes without --engine spark\n"
+    assert refused.error == "groupcoord analyze: --poll does not support --engine spark\n"
     assert not (tmp_path / "out").exists()
 
 
@@ -251,7 +251,7 @@ def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
     cases: list[tuple[list[str | Path], str]] = [
         ([tmp_path / "nowhere", "--out", new], "there is no such file or directory"),
         ([broker_log, "--out", tmp_path], "is not empty"),
-        ([broker_log, "--out", new, "--partition", "5"], "none of the log partitions"),
+        ([broker_log, "--out", new, "--partition", "5"], "there are no such log partitions"),
         ([broker_log, "--out", new, "--end-offsets", tmp_path / "none.csv"], "no such file"),
         ([broker_log, "--out", new, "--end-offsets", ends], "ends.csv: "),
     ]

@@ -219,11 +219,11 @@ def test_spark_is_refused(tmp_path: Path, words: tuple[str, ...], refused: str) 
     done = analyze(tmp_path, "--follow", "--out", tmp_path / "out", *words)
     assert (done.status, done.error) == (
         USAGE_ERROR,
-        "groupcoord analyze: --follow runs in this process, which keeps up with more than a cluster writes: it goes "
-        f"without {refused}; for a streaming query on Spark use groupcoord.spark.read_log_stream\n",
+        f"groupcoord analyze: --follow runs in this process, and does not support {refused}; "
+        "for a streaming query on Spark use groupcoord.spark.read_log_stream\n",
     )
     assert not (tmp_path / "out").exists()
-    assert "--follow and --verify don't go together" in analyze(tmp_path, "--follow", "--verify").error
+    assert "--follow does not support --verify" in analyze(tmp_path, "--follow", "--verify").error
 
 
 def test_a_cluster_is_judged_as_of_now() -> None:

@@ -146,7 +146,7 @@ def test_metrics_of_polls(tmp_path: Path) -> None:
 def test_metrics_need_a_good_address(tmp_path: Path) -> None:
     """They go with following, and a port is a number."""
     refused = analyze(tmp_path, "--out", tmp_path / "out", "--metrics", "9000")
-    assert (refused.status, refused.error) == (USAGE_ERROR, "groupcoord analyze: --metrics goes with --follow\n")
+    assert (refused.status, refused.error) == (USAGE_ERROR, "groupcoord analyze: --metrics needs --follow\n")
     for address in ("here", "127.0.0.1:", "70000"):
         refused = analyze(tmp_path, "--out", tmp_path / "out", "--follow", "--metrics", address)
         assert refused.status == USAGE_ERROR

@@ -191,6 +191,6 @@ def test_the_page_says_that_it_was_polled() -> None:
     assert report.polls is not None
     assert report.polls.problems == ("group secret: it does not tell",)
     page = report_page(report)
-    assert "asked 2 times" in page
+    assert "2 polls of the groups" in page
     assert "group secret: it does not tell" in page
     assert "The log shows" not in page

@@ -133,7 +133,7 @@ def test_polls_show_what_clients_did(server: ServerThread, tmp_path: Path, proto
     assert summary["polls"]["count"] == len(told) == 4
     assert summary["overview"]["rebalances"] == 3
     assert summary["tables"] == {name: len(table) for name, table in tables.items()}
-    assert "asked 4 times" in (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "4 polls of the groups" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("schema", [POLLS, PROBLEMS], ids=["polls", "problems"])
@@ -158,7 +158,7 @@ def test_excluded_groups_are_not_polled(server: ServerThread, tmp_path: Path) ->
         rows = pq.read_table(tmp_path / "out" / "tables" / name).to_pylist()
         assert {row["group_id"] for row in rows} == {GROUP}
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "Groups whose names match <code>console-consumer-.*</code> are left out." in page
+    assert "Groups whose names match <code>console-consumer-.*</code> are excluded." in page
 
 
 def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
@@ -176,10 +176,11 @@ def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
     refused = analyze(*words, "--verify")
     assert (refused.status, refused.error) == (
         USAGE_ERROR,
-        "groupcoord analyze: --poll reads no log: it goes without --topic, --partition, --end-offsets and --verify\n",
+        "groupcoord analyze: --poll reads no log, and does not support --topic, --partition, --end-offsets or "
+        "--verify\n",
     )
     assert analyze(tmp_path, "--poll", "--out", tmp_path / "other").error == (
-        "groupcoord analyze: --poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths\n"
+        "groupcoord analyze: --poll needs a cluster: give --bootstrap-server or --command-config, and no paths\n"
     )
 
 

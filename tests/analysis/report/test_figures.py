@@ -91,7 +91,7 @@ def test_states_that_are_not_told_are_named_so() -> None:
     """A group whose state nobody may see is counted with a word for it."""
     (one,) = state_counts([{"type": "consumer", "state": None, "member_count": None}])
 
-    assert (one.state, one.groups, one.members) == ("not told", 1, 0)
+    assert (one.state, one.groups, one.members) == ("unknown", 1, 0)
 
 
 def test_what_does_not_expire_is_no_forecast() -> None:

@@ -121,7 +121,7 @@ def test_what_was_skipped_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("differences", "told"),
-    [((), "answers for each of 72 groups what the tables say"), (("group a: state",), "in 1 place (of 72 groups)")],
+    [((), "equal the tables of 72 groups"), (("group a: state",), "in 1 place (of 72 groups)")],
 )
 def test_verification_is_told(differences: tuple[str, ...], told: str) -> None:
     """Either all is well, or the differences are named."""
@@ -133,12 +133,12 @@ def test_verification_is_told(differences: tuple[str, ...], told: str) -> None:
 
 
 def test_consumer_groups_have_a_section() -> None:
-    """What assignors moved and what of it was not necessary, who was slow and who was fenced."""
+    """Moves by assignor and what of it was not necessary, who was slow and who was fenced."""
     text = report_page(reports.report())
     section = "".join(Page(text.split('<section id="consumer">')[1].split("</section>")[0]).words)
 
-    assert "Assignors gave 34 partitions to another member, 4 of them without need. 2 members were fenced" in section
-    for told in ("the broker's first", "range", "client of group-0", "31.0 s", "What assignors moved"):
+    assert "Assignors moved 34 partitions to another member, 4 of them unnecessarily. 2 members were fenced" in section
+    for told in ("the brokers' default", "range", "client of group-0", "31.0 s", "Moves by assignor"):
         assert told in section, told
     assert 'id="consumer"' not in report_page(evolve(reports.report(), consumer_groups=()))
 
@@ -178,8 +178,8 @@ def test_statuses_and_retention_are_told() -> None:
 
     assert "Burrow's status partitions groups STOP 6 3 OK 40 7" in words
     assert "next record's age worst status" in words
-    assert "by a retention of 1 day, as the cluster says, if nobody uses them" in words
-    assert "by a retention of 1 day, Kafka's default, if nobody uses them" in without
+    assert "after a retention of 1 day (as set on the brokers) without further use" in words
+    assert "after a retention of 1 day (Kafka's default) without further use" in without
 
 
 def words_of(section: str, report: model.Report) -> str:
@@ -196,9 +196,9 @@ def test_the_worst_groups_come_first() -> None:
 
     assert text.count('<li class="bad">') == model.WORST_MAX
     assert text.count('<a href="#group-1"><code>group-0</code></a><span class="pill bad">STOP</span>') == 1
-    assert "12 of 12 groups need a look; in 12 of them records are not processed, or twice." in words
+    assert "12 of 12 groups need attention; 12 of them without progress, or with records processed twice." in words
     assert "group-0 STOP 5,000 records behind, 42.0 s Commits stopped of group-0:3: no commit for 900 s." in words
-    assert "After them: group-5 STOP" in words
+    assert "Others: group-5 STOP" in words
 
 
 def test_a_warning_is_not_told_as_bad() -> None:
@@ -207,7 +207,7 @@ def test_a_warning_is_not_told_as_bad() -> None:
     report = evolve(reports.report(), groups=(warned,), severities={BAD: 0, WARNING: 1, FINE: 11}, troubled=())
     text = report_page(report)
 
-    assert "1 of 12 groups needs a look." in words_of("worst", report)
+    assert "1 of 12 groups needs attention." in words_of("worst", report)
     assert '<li class="warning">' in text
     assert '<li class="bad">' not in text
 

@@ -38,10 +38,10 @@ def test_story_tells_what_happened() -> None:
         "That was 3 times because a member expired or left, 3 times because a member joined and 3 times because a "
         "member left.",
         "From the last join to the assignments, each took 3.0 s.",
-        "In all, 6 members joined, 3 members went and 21 partitions changed hands.",
+        "In all, 6 members joined, 3 members left and 21 partitions changed their owner.",
         "5 of the rebalances (56%) fell into the five minutes after 2026-11-21T07:23:37Z.",
         "The log holds 1,234 commits of it; the last was at 2026-11-21T07:48:37Z, 5.0 min before the log ends.",
-        "What stands out: offset rewind (2).",
+        "Anomalies: offset rewind (2).",
     ]
 
 
@@ -51,10 +51,10 @@ def test_story_of_a_group_that_is_gone() -> None:
     one = evolve(reports.rebalance("a", 1), started_ms=None)
 
     assert story_of(model.GroupStory(row, {JOIN: 1}, (one,), (), (), None), None) == [
-        "A coordinator that loads this log would not know the group any more.",
+        "The group no longer exists at the end of the log.",
         "It rebalanced once.",
         "That was because a member joined.",
-        "It committed nothing that the log still holds.",
+        "The log has no commit of it.",
     ]
 
 

@@ -121,7 +121,7 @@ def _sum(before: CommitCount | None, more: CommitCount) -> CommitCount:
     return CommitCount(before.commits + more.commits, max(last_ms, default=None))
 
 
-NOT_TOLD = "not told"
+NOT_TOLD = "unknown"
 """State of a group whose description is not permitted."""
 
 

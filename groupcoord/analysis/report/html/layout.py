@@ -146,6 +146,10 @@ code { font: .92em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono",
 .better { color: var(--good); } .worse { color: var(--bad); }
 p.answer { font-size: 1.2rem; font-weight: 600; line-height: 1.4; text-wrap: balance; }
 .scroll { overflow: auto; margin: .6rem 0 1rem; }
+.card { --page: var(--card); }
+.scroll, .plot { background:
+  linear-gradient(to right, transparent, var(--page) 60%) right / 3rem 100% no-repeat local,
+  linear-gradient(to right, transparent, var(--line)) right / 1.2rem 100% no-repeat scroll; }
 .scroll.long { max-height: 34rem; border-bottom: 1px solid var(--line); background:
   linear-gradient(transparent, var(--page) 60%) bottom / 100% 3rem no-repeat local,
   linear-gradient(transparent, var(--line)) bottom / 100% 1.5rem no-repeat scroll; }

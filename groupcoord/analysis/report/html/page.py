@@ -129,7 +129,7 @@ def _tiles_of_polls(report: Report, polls: Polls, shown: Collection[str]) -> lis
     return [
         tile(format_number(offsets), noun(offsets, "committed offset"), "lag", shown),
         tile(format_number(polls.count), noun(polls.count, "poll"), "polls", shown),
-        tile(format_number(count), "not told", "polls", shown, is_bad=count > 0),
+        tile(format_number(count), noun(count, "gap"), "polls", shown, is_bad=count > 0),
     ]
 
 
@@ -137,7 +137,7 @@ def _inputs(report: Report) -> Html:
     named = joined((name(path) for path in report.inputs[:INPUTS_NAMED_MAX]), ", ")
     more = len(report.inputs) - INPUTS_NAMED_MAX
     excluded = joined((name(one) for one in report.excluded_groups[:INPUTS_NAMED_MAX]), ", ")
-    without = joined((" Groups whose names match ", excluded, " are left out.")) if report.excluded_groups else EMPTY
+    without = joined((" Groups whose names match ", excluded, " are excluded.")) if report.excluded_groups else EMPTY
     return soft("Read from ", named, f" and {more:,} more" if more > 0 else "", ".", without)
 
 
@@ -167,12 +167,12 @@ def _verification(report: Report) -> Html:
         return EMPTY
     groups = "" if verified.groups is None else f"of {counted(verified.groups, 'group')}"
     if not verified.difference_count:
-        told = f"Verified: a coordinator that loaded these logs answers for each {groups and f'{groups} '}what the "
-        return paragraph(f"{told}tables say.", style="note good")
+        told = "Verified: the responses of a coordinator that loaded these logs equal the tables"
+        return paragraph(f"{told}{groups and f' {groups}'}.", style="note good")
     places = counted(verified.difference_count, "place") + (f" ({groups})" if groups else "")
     return element(
         "div",
-        paragraph(f"A coordinator that loaded these logs answers otherwise than the tables in {places}:"),
+        paragraph(f"A coordinator that loaded these logs differs from the tables in {places}:"),
         listing(text(told) for told in verified.differences),
         class_="note bad",
     )
@@ -184,7 +184,7 @@ _HEAD = ("member", "partition", "#commits", "@last commit", "#behind", "#next re
 def who_has_what(story: GroupStory) -> Html:
     """Return the table of members and partitions; empty without members."""
     rows = [row for share in story.shares for row in _rows(share)]
-    return table(_HEAD, rows, "Who has what, as the log ends") if rows else EMPTY
+    return table(_HEAD, rows, "Partitions by member at the end of the log") if rows else EMPTY
 
 
 def _rows(share: MemberShare) -> Iterator[tuple[str, ...]]:
@@ -207,7 +207,7 @@ def _rows(share: MemberShare) -> Iterator[tuple[str, ...]]:
 
 
 def _member(share: MemberShare) -> Html:
-    who = text("nobody") if share.client_id is None else name(share.client_id)
+    who = text("no owner") if share.client_id is None else name(share.client_id)
     host = f"{share.client_host.lstrip('/')}, " if share.client_host else ""
     behind = "" if share.lag is None else f", {share.lag:,} behind"
     told = f"{host}{counted(share.partition_count, 'partition')}, {counted(share.commits, 'commit')}{behind}"
@@ -229,8 +229,8 @@ def deliveries(report: Report) -> Html:
         ("@last change", lambda row: format_time(row.last_ms)),
     )
     told = (
-        "Given up are records that were rejected or delivered too often; waiting are those that go to somebody again, "
-        "or that somebody has. Compaction leaves the last state of a partition, so the first two may be too low."
+        "Given up: rejected, or delivered too often. Waiting: released, or acquired. Compaction keeps only the last "
+        "state of a partition, so the first two may be too low."
     )
     return joined((table_of(report.share_groups, columns), soft(told)))
 
@@ -239,14 +239,14 @@ _BECAUSE = {
     JOIN: "because a member joined",
     LEAVE: "because a member left",
     EXPIRY_OR_LEAVE: "because a member expired or left",
-    SESSION_EXPIRY: "because a static member did not come back in time",
-    REBALANCE_TIMEOUT: "because a member did not give partitions up in time",
+    SESSION_EXPIRY: "because a static member did not return in time",
+    REBALANCE_TIMEOUT: "because a member did not revoke partitions in time",
     METADATA_CHANGE: "because a subscription or its metadata changed",
     TOPIC_CHANGE: "because its topics changed",
     REGEX_CHANGE: "because other topics matched a regular expression",
-    ASSIGNOR_CHANGE: "because a member asked for another assignor",
+    ASSIGNOR_CHANGE: "because a member selected another assignor",
     LEADER_REJOIN: "because the leader joined again",
-    STATIC_REPLACE: "because a static member came back under a new id",
+    STATIC_REPLACE: "because a static member returned under a new id",
     COORDINATOR_MOVE: "after the coordinator moved",
     UNKNOWN: "for a reason that the log does not show",
 }
@@ -272,13 +272,13 @@ def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
     if story.anomalies:
         kinds = Counter(anomaly.kind for anomaly in story.anomalies)
         told = [f"{kind} ({number})" if number > 1 else kind for kind, number in kinds.items()]
-        sentences.append(f"What stands out: {listed(told)}.")
+        sentences.append(f"Anomalies: {listed(told)}.")
     return sentences
 
 
 def _what_it_is(row: GroupRow) -> str:
     if row.state is None:
-        return "A coordinator that loads this log would not know the group any more."
+        return "The group no longer exists at the end of the log."
     kind = f"A {row.type.lower()} group" if row.type else "A group"
     generation = "" if row.generation is None else f" in generation {row.generation:,}"
     if row.type and row.type.lower() != "classic":
@@ -326,7 +326,7 @@ def _how_long(row: GroupRow, rebalances: tuple[RebalanceRow, ...]) -> list[str]:
     longest_ms, longest = max(known, key=lambda pair: pair[0])
     middle = format_span(round(median(duration for duration, _ in known)))
     is_classic = row.type is None or row.type.lower() == "classic"
-    what = "From the last join to the assignments" if is_classic else "Until all members had come to a new epoch"
+    what = "From the last join to the assignments" if is_classic else "Until all members had reached the new epoch"
     generation = "generation" if is_classic else "epoch"
     where = "" if longest.to_generation is None else f", to {generation} {longest.to_generation:,},"
     if format_span(longest_ms) == middle:
@@ -341,9 +341,9 @@ def _churn(row: GroupRow) -> list[str]:
     if row.joined:
         parts.append(f"{counted(row.joined, 'member')} joined")
     if row.left:
-        parts.append(f"{counted(row.left, 'member')} went")
+        parts.append(f"{counted(row.left, 'member')} left")
     if row.partitions_moved:
-        parts.append(f"{counted(row.partitions_moved, 'partition')} changed hands")
+        parts.append(f"{counted(row.partitions_moved, 'partition')} changed their owner")
     return [f"In all, {listed(parts)}."]
 
 
@@ -365,7 +365,7 @@ def _repeated(rebalances: tuple[RebalanceRow, ...]) -> list[str]:
 
 def _commits(row: GroupRow, end_ms: int | None) -> str:
     if not row.commits:
-        return "It committed nothing that the log still holds."
+        return "The log has no commit of it."
     text = f"The log holds {counted(row.commits, 'commit')} of it"
     if row.last_commit_ms is None:
         return f"{text}."
@@ -383,10 +383,9 @@ def troubled(report: Report) -> Html:
     if not report.troubled:
         return EMPTY
     told = (
-        "What is bad comes before what may become it; within that, points decide: 5 for each anomaly, 3 for each "
-        "rebalance because a member expired or left or was fenced, 1 for each other. All pictures span the time of the "
-        "whole log. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to "
-        "read what it stands for."
+        "Bad groups come before those with warnings, each by points: 5 for an anomaly, 3 for a rebalance by an "
+        "expired, departed or fenced member, 1 for any other rebalance. Pictures span the whole log. Rebalances have "
+        "the colour of their cause; triangles are anomalies. Hover over a mark for details."
     )
     axis = _axis(report)
     cards = (_card(place, story, report, axis) for place, story in enumerate(report.troubled, 1))
@@ -474,7 +473,7 @@ def _findings(anomalies: Sequence[AnomalyRow]) -> Iterator[Html]:
 _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("anomalies", "Anomalies", sections.anomalies),
     ("lag", "Lag", sections.lag),
-    ("troubled", "The worst groups one by one", troubled),
+    ("troubled", "The worst groups", troubled),
     ("groups", "Groups", sections.groups),
     ("rebalances", "Rebalances", sections.rebalances),
     ("churn", "Churn", sections.churn),
@@ -483,7 +482,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("states", "Groups by state", sections.states),
     ("stale", "Expiring offsets", sections.stale),
     ("load", "Log load", sections.load),
-    ("polls", "What was polled", sections.polls),
+    ("polls", "Polls", sections.polls),
     ("read", "What was read", sections.read),
 )
 """Sections after the overview: name, title, and function; empty sections are omitted."""

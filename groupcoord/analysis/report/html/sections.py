@@ -125,13 +125,13 @@ def rebalances(report: Report) -> Html:
         ("#longest time", lambda row: format_span(row.longest_ms)),
     )
     told = (
-        "Proven are causes that the records leave no doubt about. Times are what the log shows: of a classic group "
-        "from the last join to the assignments, of another type from the new epoch until all members had come to it."
+        "Proven: the records leave no doubt. Times are those that the log shows: in a classic group from the last join "
+        "to the assignments, otherwise from the new epoch until all members had reached it."
     )
     if report.polls is not None:
         told = (
-            "A poll shows what came of it, so nothing is proven, and several between two polls are one. Times are from "
-            "the first poll that saw it under way to the one that saw it over, if there was one."
+            "Polls show only results, so no cause is proven, and several rebalances between two polls count as one. "
+            "Times are from the first poll during the rebalance to the first one after it."
         )
     return joined((*parts, table_of(report.causes, columns), soft(told)))
 
@@ -196,13 +196,13 @@ def stale(report: Report) -> Html:
         ("#expiring", lambda row: format_number(row.expiring)),
         ("#due", lambda row: format_number(row.expired)),
         ("@last commit", lambda row: format_time(row.last_commit_ms)),
-        ("@group goes", lambda row: format_time(row.group_ms)),
+        ("@group deleted", lambda row: format_time(row.group_ms)),
     )
     kept = format_limit(report.retention_minutes * MS_PER_MINUTE)
-    source = "as the cluster says" if report.is_retention_told else "Kafka's default"
+    source = "as set on the brokers" if report.is_retention_told else "Kafka's default"
     told = (
-        f"{counted(report.stale_count, 'group')} will lose offsets by a retention of {kept}, {source}, if nobody uses "
-        f"{noun(report.stale_count, 'it', 'them')}; the soonest first."
+        f"{counted(report.stale_count, 'group')} will lose offsets after a retention of {kept} ({source}) without "
+        "further use; the soonest first."
     )
     return joined(
         (
@@ -218,7 +218,7 @@ def lag(report: Report) -> Html:
     if report.lag is None:
         return EMPTY
     if not report.lag:
-        return paragraph("No group is behind in the topics whose ends were given.")
+        return paragraph("No group lags in the topics with known end offsets.")
     columns: Columns[LagRow] = (
         ("group", lambda row: group_name(row.group_id, report)),
         ("topic", lambda row: name(row.topic)),
@@ -321,13 +321,13 @@ def polls(report: Report) -> Html:
     if polled is None:
         return EMPTY
     told = (
-        f"The cluster was asked {counted(polled.count, 'time')} for its groups; its log was not read. Commits are "
-        "offsets that were others than at the poll before, so there may have been more."
+        f"{counted(polled.count, 'poll')} of the groups; the log was not read. Commits are changes of an offset "
+        "between polls, so there may have been more."
     )
     parts = [paragraph(told)]
     if polled.problem_count:
-        parts += [element("h3", "What the last poll does not tell"), listing(text(one) for one in polled.problems)]
-        parts.append(soft(_first_of(len(polled.problems), polled.problem_count, "things that are not told")))
+        parts += [element("h3", "Gaps of the last poll"), listing(text(one) for one in polled.problems)]
+        parts.append(soft(_first_of(len(polled.problems), polled.problem_count, "gaps")))
     return joined((*parts, _tables(report)))
 
 
@@ -335,9 +335,9 @@ def read(report: Report) -> Html:
     """Return the read counts, with what was skipped and why."""
     if report.polls is not None:
         return EMPTY
-    told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
+    told = "Everything in the files is counted once: records by type, and skipped bytes with the reason."
     if report.excluded_groups:
-        told = f"{told} Records of the groups that are left out are not counted."
+        told = f"{told} Records of excluded groups are not counted."
     columns: Columns[ReadCount] = (
         ("what", lambda row: text(row.what)),
         ("problem", lambda row: text(row.problem)),
@@ -355,7 +355,7 @@ def _tables(report: Report) -> Html:
         return EMPTY
     told = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
     where = element("code", "tables/")
-    return soft("Tables beside this page, under ", where, ", with their rows: ", told, ".")
+    return soft("Tables next to this page, in ", where, ", with their number of rows: ", told, ".")
 
 
 def _corrupt(report: Report) -> list[Html]:
@@ -391,9 +391,9 @@ def _words(report: Report) -> Html:
     moved = sum(row.moved for row in report.assignors)
     swapped = sum(row.swapped for row in report.assignors)
     fenced = sum(row.fenced for row in report.consumer_groups)
-    parts = [f"Assignors gave {counted(moved, 'partition')} to another member, {swapped:,} of them without need."]
+    parts = [f"Assignors moved {counted(moved, 'partition')} to another member, {swapped:,} of them unnecessarily."]
     if fenced:
-        parts.append(f" {counted(fenced, 'member')} {'was' if fenced == 1 else 'were'} fenced by a time-out.")
+        parts.append(f" {counted(fenced, 'member')} {'was' if fenced == 1 else 'were'} fenced by a timeout.")
     return paragraph(*parts)
 
 
@@ -405,32 +405,31 @@ def _groups(report: Report) -> Html:
         ("#members seen", lambda row: format_number(row.members_seen)),
         ("#fenced", lambda row: format_number(row.fenced)),
         ("#partitions moved", lambda row: format_number(row.moved)),
-        ("#without need", lambda row: format_number(row.swapped)),
+        ("#unnecessary", lambda row: format_number(row.swapped)),
         ("#longest without owner", lambda row: format_span(row.unowned_ms)),
         ("#revocations", lambda row: format_number(row.revocations)),
         ("#median time", lambda row: format_span(row.median_ms)),
         ("#slowest", lambda row: format_span(row.slowest_ms)),
     )
     told = (
-        "Fenced members are static ones that did not come back within their session, and those that did not give "
-        "partitions up in their rebalance time-out. A move is without need if the one who gave the partition up got "
-        "another in its place that the new owner might have had. Nobody can work on a partition from when one member "
-        "gave it up until the next one has it."
+        "Fenced: static members that did not return within their session, and members that exceeded their rebalance "
+        "timeout. A move is unnecessary if its owner gained another partition that the new owner could have had. A "
+        "partition is without owner from its revocation until the next member has it."
     )
     return joined((table_of(report.consumer_groups, columns, "Groups with fenced and slow members first"), soft(told)))
 
 
 def _assignors(report: Report) -> Html:
     columns: Columns[AssignorRow] = (
-        ("assignor", lambda row: text(row.assignor or "the broker's first")),
+        ("assignor", lambda row: text(row.assignor or "the brokers' default")),
         ("#groups", lambda row: format_number(row.groups)),
         ("#target assignments", lambda row: format_number(row.targets)),
         ("#partitions moved", lambda row: format_number(row.moved)),
-        ("#without need", lambda row: format_number(row.swapped)),
+        ("#unnecessary", lambda row: format_number(row.swapped)),
         ("#median time to arrive", lambda row: format_span(row.median_ms)),
         ("#longest without owner", lambda row: format_span(row.unowned_ms)),
     )
-    return table_of(report.assignors, columns, "What assignors moved") if report.assignors else EMPTY
+    return table_of(report.assignors, columns, "Moves by assignor") if report.assignors else EMPTY
 
 
 def _slow(report: Report) -> Html:
@@ -440,15 +439,11 @@ def _slow(report: Report) -> Html:
         ("#revocations", lambda row: format_number(row.revocations)),
         ("#median time", lambda row: format_span(row.median_ms)),
         ("#slowest", lambda row: format_span(row.slowest_ms)),
-        ("@told at", lambda row: format_time(row.asked_ms)),
-        ("#may take", lambda row: format_span(row.rebalance_timeout_ms)),
-        ("#fenced for it", lambda row: format_number(row.fenced)),
+        ("@started", lambda row: format_time(row.asked_ms)),
+        ("#timeout", lambda row: format_span(row.rebalance_timeout_ms)),
+        ("#fenced", lambda row: format_number(row.fenced)),
     )
-    return (
-        table_of(report.slow_members, columns, "Who took longest to give partitions up")
-        if report.slow_members
-        else EMPTY
-    )
+    return table_of(report.slow_members, columns, "Slowest revocations") if report.slow_members else EMPTY
 
 
 MORE_NAMED_MAX = 15
@@ -464,10 +459,9 @@ def worst(report: Report) -> Html:
         return _all_is_well(report)
     total = sum(report.severities.get(severity, 0) for severity in (BAD, WARNING))
     bad = report.severities.get(BAD, 0)
-    told = (
-        f"{total:,} of {counted(sum(report.severities.values()), 'group')} {'needs' if total == 1 else 'need'} a look"
-    )
-    told += f"; in {bad:,} of them records are not processed, or twice." if bad else "."
+    groups_told = counted(sum(report.severities.values()), "group")
+    told = f"{total:,} of {groups_told} {'needs' if total == 1 else 'need'} attention"
+    told += f"; {bad:,} of them without progress, or with records processed twice." if bad else "."
     items = [_item(row, report) for row in rows[:WORST_MAX]]
     more = [
         joined((group_name(row.group_id, report), " ", pill(row.standing.word, row.standing.severity)))
@@ -476,7 +470,7 @@ def worst(report: Report) -> Html:
     left = total - WORST_MAX - len(more)
     if left > 0:
         more.append(text(f"{left:,} more"))
-    others = paragraph("After them: ", enumeration(more), ".") if more else EMPTY
+    others = paragraph("Others: ", enumeration(more), ".") if more else EMPTY
     return joined((paragraph(told, style="lead"), element("ol", *items, class_="worst"), others))
 
 
