@@ -58,6 +58,7 @@ class Sharing:
 
     def announcement(self, *, leaves: bool = False) -> bytes:
         """Return the announcement of the heartbeat that begins now."""
+        # Remembered, because a log partition may be served only after an announcement that named it was acknowledged.
         self._said = self._store.owned
         self._is_look = self._store.take_look() or self._is_look
         return self._membership.announcement(self._address, self._said, leaves=leaves).encoded()
@@ -76,6 +77,8 @@ class Sharing:
             ValueError: an announcement is malformed.
         """
         self._membership.heard(beats, began_ms)
+        # Releases come before the ownership check ends. Responses that wait for the check must not leave for a
+        # partition that is lost.
         for partition in self._membership.superseded(self._store.owned):
             self._give_up(partition, "another replica has taken it over")
         for partition in self._membership.to_release(self._store.owned):
@@ -87,6 +90,7 @@ class Sharing:
         found = [
             ToLoad(partition, epoch)
             for partition, epoch in owned.items()
+            # The same epoch: a partition that was lost and taken over again in between has not been announced yet.
             if self._said.get(partition) == epoch != self._loaded.get(partition)
         ]
         self._loaded.update(found)
@@ -125,6 +129,7 @@ class Sharing:
     def snapshot(self, partition: int) -> None:
         """Write a snapshot of a log partition if one is due."""
         core = self._coordinator.partition(partition)
+        # Called after each operation, when no answers wait in the store.
         if core is not None and self._store.is_snapshot_due(partition):
             self._store.snapshot(partition, core.snapshot(), self._coordinator.clock.now_ms())
 
@@ -161,6 +166,7 @@ class Sharing:
     def owner_of(self, partition: int) -> Owner | None:
         """Return the replica that has a log partition, or None if no live replica has announced it."""
         owner = self._membership.owner(partition)
+        # The last heartbeat announced it, but it was lost since. Clients would be sent back and forth.
         if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
             return None
         return owner
@@ -299,6 +305,7 @@ class Participant:
             TimeoutError: the engine does not answer.
         """
         async with asyncio.timeout(OPERATION_S):
+            # Before the first fence: with another number groups would map to other log partitions.
             await agree_on_partition_count(self._slot_log, self._core.config.offsets_topic_num_partitions)
         self._store.on_work = self._note_work
         self._beating = asyncio.create_task(self._beat_on())
@@ -310,6 +317,7 @@ class Participant:
         self._beating.cancel()
         await asyncio.wait((self._beating,))
         await self._served.close()
+        # After the coordinator has stopped: its last responses need the ownership.
         self.sharing.give_all_up()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
@@ -331,9 +339,11 @@ class Participant:
     async def _beat(self) -> None:
         """Announce the owned log partitions, receive all announcements, and apply them."""
         self._beat_wanted.clear()
+        # The lease counts from the start of the heartbeat, because the engine may have answered at any time since.
         began_ms = self._core.clock.now_ms()
         content = self.sharing.announcement()
         try:
+            # Later than this the others take over anyway, so a late answer is worth nothing.
             async with asyncio.timeout(self._dead_s):
                 beats = await self._slot_log.beat(self.node_id, content)
             to_load = self._served.change(lambda _: self.sharing.heard(beats, began_ms))
@@ -373,6 +383,7 @@ class Participant:
         """
         if not self._is_work_noted:
             self._is_work_noted = True
+            # All appends of this turn are queued first. A put per append would cost a round trip each.
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
@@ -385,6 +396,8 @@ class Participant:
     async def _carry_out(self, partition: int, operation: Operation) -> None:
         result = await self._outcome(partition, operation)
         if result is UNKNOWN:
+            # The same operation is repeated until its outcome is known. Putting another message instead could write an
+            # append twice.
             await asyncio.sleep(AGAIN_S)
         self._store.done(partition, operation, result)
         if self._served.change(lambda _: self.sharing.settle()):

@@ -111,8 +111,10 @@ class _Owned:
         """Encode records and queue them for writing."""
         base_offset = self.next_offset
         body = _encoded(base_offset, records)
+        # Checked before the offset moves, so that a refused append leaves no gap.
         if len(body) > BATCH_BYTES_MAX:
             raise RecordTooLargeError(f"a batch of {len(body)} bytes; at most {BATCH_BYTES_MAX} are allowed")
+        # Counted when queued: batches hold their offsets, and puts keep the order of appends.
         self.next_offset += len(records)
         self.appended_bytes += len(body) + APPEND_COST_BYTES
         self.writer.append((ticket, base_offset), body)
@@ -120,6 +122,8 @@ class _Owned:
     def snapshot(self, records: Iterable[LogRecord], bytes_max: int) -> None:
         """Begin a snapshot."""
         self.appended_bytes = self.snapshot_bytes = 0
+        # The next offset is a chunk of its own: the last records may be compacted away, and their offsets must not be
+        # used again.
         self.writer.snapshot(self._measured([_NEXT_OFFSET.pack(self.next_offset)], _chunks(records, bytes_max)))
 
     def _measured(self, *parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -172,6 +176,7 @@ class SlotStore:
             RecordTooLargeError: the batch exceeds 1,048,588 bytes, or a string in it 32,767.
         """
         owned = self._owned.get(partition)
+        # During a take-over the end of the log is unknown, so offsets cannot be assigned yet.
         if owned is None or owned.writer.state is not State.OWNER:
             raise NotLeaderError(f"log partition {partition} is not owned here")
         owned.append(ticket, records)
@@ -206,6 +211,8 @@ class SlotStore:
             is_driven = self.on_work is not _nobody_is_told
             hint = "" if is_driven else ": nothing drives this SlotStore; give its coordinator to a Replica"
             raise NotLeaderError(f"log partition {partition} was not taken over{hint}")
+        # Once only: later appends are not part of what was read, so a second load would go back in time. The memory is
+        # freed as well.
         loaded, owned.loaded = owned.loaded, None
         return chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
 
@@ -224,6 +231,7 @@ class SlotStore:
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot or self._answers:
             return
+        # A generator, so that a large snapshot is encoded chunk by chunk between puts.
         made = (LogRecord(record, now_ms, offset) for offset, record in records)
         owned.snapshot(made, min(self._body_bytes_max, CHUNK_BYTES_MAX))
         self.on_work()
@@ -233,6 +241,8 @@ class SlotStore:
         owned = self._owned.get(partition)
         if owned is None or owned.writer.state is not State.OWNER or owned.writer.is_writing_snapshot:
             return False
+        # More than the last snapshot has: then snapshots at most double what is written, and a take-over reads at most
+        # about twice the state.
         return owned.appended_bytes > max(owned.snapshot_bytes, self._snapshot_bytes_min)
 
     # ------------------------------------------------------------ for the driver
@@ -321,6 +331,8 @@ class SlotStore:
             elif isinstance(event, Acknowledged):
                 self._answers.append(_asked(event.token))
             elif isinstance(event, Failed):
+                # Unknown outcomes make the coordinator unload the log partition, since its memory may differ from the
+                # log.
                 kind = AppendOutcomeUnknownError if event.is_unknown else NotLeaderError
                 self._answers.append((_asked(event.token)[0], kind(f"log partition {partition} is not owned here")))
             else:
@@ -382,6 +394,7 @@ def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
     if len(batch) <= bytes_max or len(run) == 1:
         yield batch
         return
+    # Sizes are known only after encoding. Halving needs few attempts, and most runs fit at once.
     middle = len(run) // 2
     yield from _batches(run[:middle], bytes_max)
     yield from _batches(run[middle:], bytes_max)
@@ -391,6 +404,7 @@ def _runs(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
     """Group records that fit into one batch: consecutive offsets, the same producer, no marker."""
     run: list[LogRecord] = []
     for record in records:
+        # One batch has one producer, and Kafka's format has consecutive offsets unless a batch is compacted.
         if run and (len(run) == BATCH_RECORDS_MAX or not _goes_on(run[-1], record)):
             yield run
             run = []

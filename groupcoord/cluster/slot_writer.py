@@ -160,6 +160,7 @@ class SlotWriter:
     def append(self, token: Hashable, body: bytes) -> None:
         """Queue an append. An event reports the result; events keep the order of appends."""
         if self.state is State.LOST:
+            # Nothing of it was put, so the caller may retry at the new owner.
             self._events.append(Failed(token, is_unknown=False))
         else:
             self._waiting.append(_Waiting(token, body))
@@ -179,8 +180,11 @@ class SlotWriter:
             chunks: the content, from which each chunk is taken when it is put.
         """
         assert self.state is State.OWNER, "only an owner knows what there is"
+        # The caller's state lacks acknowledged appends whose events it has not taken. The snapshot would cover their
+        # slots without their records.
         assert not self._events, "an acknowledged append may not be among what is kept"
         assert not self.is_writing_snapshot, "one is being written"
+        # Fixed now: appends acknowledged while the chunks are put come after this slot and are not purged.
         self._covered = self.last_slot
         self._snapshot = _messages(self._count, self._covered, chunks)
 
@@ -210,11 +214,14 @@ class SlotWriter:
 
     def _choose(self) -> Operation | None:
         if self.state is State.FENCING:
+            # The slot is a guess, since nothing is read before. A wrong one is refused with the last slot, and the next
+            # guess follows it.
             return self._put(Kind.FENCE, b"", [], self._guess)
         if self.state is State.READING:
             return Read(self._read[-1].number + 1 if self._read else 0)
         if self.state is not State.OWNER:
             return None
+        # Purges come first, so that a partition never has two snapshots in progress.
         if self._purge_before >= 0:
             return Purge(self._purge_before)
         if self._snapshot is not None and (self._is_snapshot_next or not self._waiting):
@@ -225,7 +232,11 @@ class SlotWriter:
             return self._put(kind, body, [], self.last_slot + 1)
         if not self._waiting:
             return None
+        # Appends and chunks alternate: a long snapshot delays an append by one put, and appends cannot starve the
+        # snapshot.
         self._is_snapshot_next = True
+        # Everything that waits shares one put. While it is in flight the next ones gather, so a slow engine gets larger
+        # puts.
         bodies: list[bytes] = []
         tokens: list[Hashable] = []
         size = 0
@@ -237,6 +248,7 @@ class SlotWriter:
         return self._put(Kind.BATCHES, join(bodies), tokens, self.last_slot + 1)
 
     def _put(self, kind: Kind, body: bytes, tokens: list[Hashable], slot: int) -> Put:
+        # Tag and count make each message unique, so that a slot read back shows whether it holds this very put.
         message = Message(kind, self._tag, self._count, body)
         self._count += 1
         self._putting = message, tokens
@@ -264,12 +276,15 @@ class SlotWriter:
 
     def _put_refused(self, put: Put, last_slot: int) -> None:
         """Read the slot of a refused put back, because an earlier copy of the put may have filled it."""
+        # The put may have been refused by its own earlier copy, whose response was lost.
         if last_slot >= put.slot:
             self._refused_by = last_slot
             self._current = Read(put.slot)
         elif self.state is State.FENCING:
             self._guess = last_slot + 1
         else:
+            # The log ends before a slot that this owner has written: the engine has lost data, and nothing can be
+            # concluded.
             self._lose("slots that were written are gone", is_unknown=True)
 
     def _has_read(self, read: Read, slots: list[Slot]) -> None:
@@ -287,6 +302,7 @@ class SlotWriter:
         if first.number == read.from_slot and first.payload == self._putting[0].encoded():
             self._written(read.from_slot)
         elif self.state is State.FENCING:
+            # Another fence or append was faster. A fence has to come after it, so the next one is a new message.
             self._putting, self._guess = None, max(self._refused_by + 1, slots[-1].number + 1)
         else:
             # A purged slot may have been either owner's, so the outcome is unknown.
@@ -297,9 +313,12 @@ class SlotWriter:
         (message, tokens), self._putting = self._putting, None
         self.last_slot = slot
         if self.state is State.FENCING:
+            # From here on no earlier owner can fill a slot: its next put expects this one to be empty.
             self.epoch, self.state = slot, State.READING
         elif message.kind is Kind.BATCHES:
             self._events += map(Acknowledged, tokens)
+        # Only the manifest makes the chunks valid. Purging before it would lose the state if this owner dies in
+        # between.
         elif message.kind is Kind.MANIFEST:
             self._purge_before = self._covered + 1
 
@@ -308,10 +327,14 @@ class SlotWriter:
         if self._read and slots[0].number != read.from_slot:
             self._read = []  # the previous owner has purged the next slots: the rest begins with its snapshot
             return
+        # Slots behind the fence belong to a later owner and must not be loaded.
         self._read += [slot for slot in slots if slot.number <= self.epoch]
+        # A lagging replica of the engine may end earlier. Serving now would miss acknowledged appends, so reading
+        # continues until the own fence is seen.
         if slots[-1].number < self.epoch:
             return
         if slots[-1].number > self.epoch:
+            # This process has appended nothing yet, so a slot after its fence is another owner's.
             self._lose(f"slot {self.epoch + 1} is another owner's", is_unknown=False)
             return
         read_slots, self._read = self._read, []

@@ -139,8 +139,7 @@ class TopicLogs:
         try:
             memory.take(LOG_BYTES)
         except RefusedBatchError:
-            # Existing requests need some log to fail with POLICY_VIOLATION. This one is not kept, so freed memory
-            # counts at once.
+            # Appends to it fail with POLICY_VIOLATION. It is not kept, so freed memory counts at once.
             return PartitionLog(LogMemory(0))
         log = self._logs.setdefault(topic.topic_id, {})[partition_index] = PartitionLog(memory)
         return log

@@ -79,8 +79,8 @@ class SegmentRewrite:
             InterruptedSwapError: the state of the files is unknown.
         """
         self._file.flush()
-        # The order is Kafka's: contents first, then the name .swap, then the folder. From here on a crash finishes the
-        # swap, before it the file is ignored.
+        # The order is Kafka's: contents first, then the name .swap, then the folder. Once the file has that name a
+        # crash finishes the swap; before, it is ignored.
         yield from sync(self._cleaned)
         self._unfinished = self._cleaned.replace(swap_path(self._folder, self._group[0]))
         yield from sync(self._folder)
@@ -193,7 +193,7 @@ class TopicLog(ABC):
 
     def _limit(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> int:
         """Return the beginning of the first segment that may not be compacted yet."""
-        # Records of open transactions must stay: nobody knows yet whether they replace anything.
+        # Records of open transactions stay: these may still be aborted.
         limit = min(self._log.last_stable_offset, groups[-1][0].base_offset)
         lag_ms = self.settings.min_compaction_lag_ms
         for group in groups if lag_ms else ():

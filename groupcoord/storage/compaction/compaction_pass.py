@@ -233,8 +233,8 @@ class CompactionPass:
         for base in bases[bases.index(dirty_base) :]:
             yield from log.make_durable(base)
         dirty = bases[bases.index(dirty_base) : bases.index(limit) + 1]
-        # The key pass starts in the dirty section. Markers before it would never be met, and their transactions would
-        # stay in the heap.
+        # The key pass starts in the dirty section. A transaction whose marker lies before it would never end, and later
+        # records of its producer would count as aborted.
         unread = [transaction for transaction in outlook.aborted if transaction.last_offset >= dirty_base]
         end = yield from self._note_keys(dirty, CleanedTransactions(unread))
         self._end = end

@@ -382,7 +382,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     contradiction = _contradiction(batch)
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
-    # Compressed records are not opened here, as in a broker: only compacted topics need their keys.
+    # Compressed records are not opened here: only compacted topics need their keys.
     if not batch.attributes & CODEC_MASK:
         _check_sizes(batch)
     if settings.is_compacted:

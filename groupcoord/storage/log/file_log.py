@@ -145,9 +145,8 @@ class SegmentLog(PartitionLog):
                     found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
                     segment, knows_aborted = found, len(found.aborted) > 0
                 if number >= recovered or not segment.has_indexes:
-                    # A broker that starts on these files rebuilds missing indexes and trusts existing ones, so indexes
-                    # of an older state must go before the segment is read. The last segment keeps empty index files, as
-                    # Kafka's active segment has.
+                    # Indexes of an older state must go before the segment is read, since a broker trusts existing ones.
+                    # Those of the last segment are emptied instead: a broker logs missing ones as an error.
                     is_last = following == OFFSETS_END
                     self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
                     segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
@@ -231,7 +230,7 @@ class SegmentLog(PartitionLog):
             # nothing.
             recover_log(self.folder.path, list(bases))
             size_bytes = path.stat().st_size
-            # Recovery kept what could not be read: bytes changed meanwhile, and this is no torn tail.
+            # Recovery did not truncate this file: later segments hold batches, so the bad batch is no torn tail.
             if size_bytes > error.position:
                 raise
             if not is_new:
@@ -351,8 +350,6 @@ class SegmentLog(PartitionLog):
             # The segment alone knows where the log ends, also after a write that was taken back.
             self._rolled_bytes, self._room = self._active_bytes, None
             super()._write(write, settings, now_ms)
-            # Checked after the write, because only the open descriptor shows that the file was deleted or moved
-            # meanwhile.
             if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
                 self._checked_interval = now_ms // CHECK_INTERVAL_MS
                 self._check_written()
@@ -474,8 +471,7 @@ class SegmentLog(PartitionLog):
         active = self._segments[-1]
         assert isinstance(active, FileSegment)
         try:
-            # Data first, then the folder: a durable name without durable data would look like a torn tail, but data
-            # without a name is lost.
+            # The data, then the names of new files: after a power failure both are needed.
             active.flush()
             if self._has_new_files:
                 sync_path(self.folder.path)
@@ -487,8 +483,7 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ the start, and the end
 
     def _start_at(self, offset: int) -> None:
-        # The checkpoint is written before segments are deleted. The reverse order could restart with a start offset
-        # below the first record.
+        # The checkpoint comes first: if it can't be written, nothing was deleted.
         before = self.start_offset
         self.start_offset = offset
         try:

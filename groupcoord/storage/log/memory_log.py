@@ -271,8 +271,7 @@ class PartitionLog:
         """Return whether a batch begins a new segment, by size or by the age of the first batch."""
         if not self._rolled_bytes:
             return False
-        # Age is measured between timestamps of records and not by the clock, as in Kafka, so a log that is written
-        # again after a pause does not roll.
+        # Age is measured between timestamps of records and not by the clock, as in Kafka.
         first_ms = self._first_timestamp_ms
         is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
         return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
@@ -482,7 +481,7 @@ class PartitionLog:
         aborted: tuple[AbortedTransaction, ...] = ()
         if lists_aborted:
             # A broker takes the upper bound from its sparse index, so it lists transactions that begin a little later,
-            # too. Recorded responses show them.
+            # too.
             index_end = self._index_end(number, found[1].position + size_bytes)
             aborted = self._aborted_between(number, offset, min(index_end, end_offset))
         return ReadBatches(tuple(parts), size_bytes, aborted)

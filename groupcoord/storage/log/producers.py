@@ -253,8 +253,8 @@ class ProducerStates:
             producer.producer_epoch = entry.producer_epoch
             producer.coordinator_epoch = entry.coordinator_epoch
             producer.last_timestamp_ms = entry.timestamp_ms
-            # Snapshots of Kafka hold one batch per producer; this store writes one entry for each of the last five,
-            # which a broker reads as updates.
+            # A snapshot of Kafka has one batch per producer. This store writes up to five entries; a broker that reads
+            # them keeps the last.
             if entry.last_offset != NO_OFFSET:
                 base_sequence = (entry.last_sequence - entry.offset_delta) % SEQUENCE_END
                 base_offset = entry.last_offset - entry.offset_delta

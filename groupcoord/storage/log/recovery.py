@@ -88,8 +88,8 @@ def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
     """
     last_size_bytes = next_offset = 0
     following = OFFSETS_END
-    # A roll may have created an empty file before the power failed. The segments before it, up to one with a batch,
-    # were written in the same time.
+    # A roll may have created an empty file before the power failed, so the search goes back to the last segment with a
+    # batch.
     for base_offset in reversed(segments):
         size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
         next_offset = max(next_offset, end_offset)
@@ -155,8 +155,7 @@ def finish_swaps(folder: Path) -> None:
     except FileNotFoundError:
         return
     matches = [match for match in map(_UNFINISHED_FILE.fullmatch, names) if match]
-    # As in Kafka's loader: a crash may leave several swap files. Those from the first .cleaned file on belong to a
-    # rewrite that was not complete.
+    # As in Kafka's loader: .swap files from the first .cleaned file on are part of an unfinished rewrite.
     first_cleaned = min((int(match[1]) for match in matches if match.groups()[1:] == ("log", "cleaned")), default=None)
     swaps = []
     for match in matches:

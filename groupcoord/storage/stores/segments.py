@@ -112,7 +112,7 @@ class SegmentLogStore:
         # Before any file is read: a broker that still runs may be writing.
         self._lock = DirectoryLock(self.directory)
         self._files = OpenFiles(DESCRIPTORS_MAX)
-        # The coordinator bounds what is in this log, so its indexes need no limit of their own.
+        # Not limited: the bound on memory is for logs of topics.
         self._memory = LogMemory(INT64_MAX)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
         # : The id of ``__consumer_offsets`` in this directory.
@@ -355,8 +355,7 @@ class SegmentLogStore:
         """Open a log partition. Nothing is created before the first append."""
         log = self._unopened(partition)
         try:
-            # The mark of a clean shutdown is a broker's for all topics of its directory. This store checks the end of
-            # each log instead.
+            # This store writes no mark of a clean shutdown, so it checks the end of each log.
             log.open(is_clean=False)
         except (OSError, ValueError) as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error

@@ -190,7 +190,7 @@ class SqlLogStore(ABC):
             yield record
             count += 1
         with self._lock:
-            # Rows from before this process count as dirty, because nobody knows how many of them are replaced.
+            # Rows from before this process count as dirty, because it is unknown how many of them are replaced.
             if partition not in self._clean:
                 self._dirty[partition] = max(count, self._dirty.get(partition, 0))
 
