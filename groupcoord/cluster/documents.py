@@ -182,7 +182,7 @@ class SlotDocuments:
                 slots = await self._slot_log.read(DOCUMENTS_PARTITION, state.slot)
                 await self._catch_up()
             except SlotLogError:
-                await asyncio.sleep(AGAIN_S)  # the put was done or not: the engine says which on the next attempt
+                await asyncio.sleep(AGAIN_S)  # the put was done or not: the next attempt shows which
                 continue
             if slots:
                 return slots[0].payload == payload

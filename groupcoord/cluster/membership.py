@@ -1,4 +1,4 @@
-"""Membership of the nodes that share a log: which node should own each log partition, and how long it may answer.
+"""Membership of the nodes that share a log: owners of log partitions, and leases.
 
 Each node announces what it owns and receives the announcements of all others
 (:meth:`~groupcoord.cluster.slot_log.SlotLog.beat`). Safety does not depend on this module: a node with a wrong view

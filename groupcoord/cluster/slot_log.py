@@ -26,7 +26,7 @@ from groupcoord.errors import GroupcoordError
 logger = logging.getLogger("groupcoord")
 
 LAYOUT_PARTITION = -1
-"""Pseudo-partition whose only slot holds the number of log partitions (:mod:`groupcoord.cluster.shared_log`)."""
+"""Pseudo-partition with a single slot: the number of log partitions (:mod:`groupcoord.cluster.shared_log`)."""
 
 DOCUMENTS_PARTITION = -2
 """Pseudo-partition whose last slot holds topics, settings and ACLs (:mod:`groupcoord.cluster.documents`)."""

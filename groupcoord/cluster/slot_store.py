@@ -184,7 +184,7 @@ class SlotStore:
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look at the owners, in milliseconds, or None."""
+        """Time for which an owner may answer after a look at the owners, in milliseconds, or None."""
         return self._lease_ms
 
     def check_ownership(self) -> bool:

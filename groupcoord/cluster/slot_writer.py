@@ -103,7 +103,7 @@ class Failed(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Another owner has the log partition. ``reason`` says how that was detected."""
+    """Another owner has the log partition. ``reason`` is the evidence."""
 
     reason: str
 

@@ -105,7 +105,7 @@ class MemberConfig:
 
     @property
     def is_consumer_protocol(self) -> bool:
-        """Whether the coordinator assigns (KIP-848)."""
+        """True if the coordinator assigns (KIP-848)."""
         return self.group_protocol.lower() == "consumer"
 
     @staticmethod

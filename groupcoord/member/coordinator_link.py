@@ -121,7 +121,7 @@ class CoordinatorLink:
 
     @property
     def awaits_coordinator(self) -> bool:
-        """Whether requests to the coordinator are in flight."""
+        """True if requests to the coordinator are in flight."""
         return any(send.to is not None for send in self.in_flight.values())
 
     def forget(self, *kinds: type[MemberRequest]) -> None:

@@ -385,7 +385,7 @@ class Member:
 
     @property
     def is_leader(self) -> bool:
-        """Whether it assigned in this generation and watches the topics for changes."""
+        """True if it assigned in this generation and watches the topics for changes."""
         return self._protocol.is_leader
 
     @property
@@ -418,7 +418,7 @@ class Member:
 
     @property
     def is_steady(self) -> bool:
-        """Whether nothing but heartbeats is due until the next input or another deadline."""
+        """True if nothing but heartbeats is due until the next input or another deadline."""
 
         return (
             self._membership.state is MemberState.STABLE

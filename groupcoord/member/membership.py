@@ -18,8 +18,8 @@ from groupcoord.member.outputs import CommitFailure, Failed, Output
 
 
 class MemberState(Enum):
-    """Where a member is in its life. The first three are of the classic protocol (Java: ``AbstractCoordinator``), those
-    from Unsubscribed on of ``group.protocol=consumer`` (Java: ``MemberState``); both know the three between.
+    """State of a member. The first three are of the classic protocol (Java: ``AbstractCoordinator``), those from
+    Unsubscribed on of ``group.protocol=consumer`` (Java: ``MemberState``); both have the three between.
     """
 
     UNJOINED = "Unjoined"
@@ -45,11 +45,11 @@ class MemberState(Enum):
     JOINING = "Joining"
     """A heartbeat with epoch 0 and everything about the member is due or on its way. Ways out: its answer."""
     RECONCILING = "Reconciling"
-    """Was told another assignment than it has: commits, revokes, assigns. Heartbeats: yes. Ways out: that is done."""
+    """Has received another assignment: commits, revokes, assigns. Heartbeats: yes. Ways out: these are done."""
     ACKNOWLEDGING = "Acknowledging"
-    """Has done as told; the heartbeat that says so is due at once. Ways out: it is sent."""
+    """Has applied the assignment; the acknowledging heartbeat is due at once. Ways out: it is sent."""
     FENCED = "Fenced"
-    """Put out by the coordinator. Heartbeats: none. Ways out: what it had is told as lost; then it joins again."""
+    """Fenced by the coordinator. Heartbeats: none. Ways out: its partitions are reported lost; then it joins again."""
     PREPARE_LEAVING = "PrepareLeaving"
     """About to leave; the application gives up what it has. Heartbeats: yes. Ways out: the application is done."""
     LEAVING = "Leaving"
@@ -125,7 +125,7 @@ class Membership(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the member has failed or is closed."""
+        """True if the member has failed or is closed."""
         return self.state in _ENDS
 
     def move(self, state: MemberState) -> None:

@@ -42,7 +42,7 @@ class CommitKind(Enum):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it is retried after retriable errors until its deadline."""
+        """True if it is retried after retriable errors until its deadline."""
         return self in (CommitKind.SYNC, CommitKind.BEFORE_REVOCATION)
 
 
@@ -329,12 +329,12 @@ class Commits:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no commit waits, is in flight or is to be reported."""
+        """True if no commit waits, is in flight or is to be reported."""
         return not (self._async_in_flight or self._waiting or self._completed or self._syncs)
 
     @property
     def has_waiting(self) -> bool:
-        """Whether asynchronous commits wait for the coordinator."""
+        """True if asynchronous commits wait for the coordinator."""
         return bool(self._waiting)
 
     def deadline_ms(self) -> int:
@@ -496,7 +496,7 @@ class Fetches:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every request has a result."""
+        """True if every request has a result."""
         return not self._fetches
 
     def deadline_ms(self) -> int:

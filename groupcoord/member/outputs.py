@@ -238,7 +238,7 @@ class LeftGroup:
 
     reason: str
     was_sent: bool
-    """Whether a request was sent: in the classic protocol static members and members without an id send none."""
+    """True if a request was sent. In the classic protocol static members and members without an id send none."""
 
 
 @frozen

@@ -22,7 +22,7 @@ from groupcoord.member.subscription import SubscriptionState, TopicMetadata
 
 
 class CloseOperation(Enum):
-    """Whether a closing member leaves its group (KIP-1092)."""
+    """Choice whether a closing member leaves its group (KIP-1092)."""
 
     DEFAULT = "default"
     """A dynamic member leaves; a static one stays until its session expires."""
@@ -31,7 +31,7 @@ class CloseOperation(Enum):
 
 
 class ClosingStep(Enum):
-    """What closing waits for."""
+    """Condition that closing waits for."""
 
     COMMITS = "the last automatic commit, and commits that wait for the coordinator"
     LISTENER = "the application's listener"
@@ -84,12 +84,12 @@ class GroupProtocol(ABC):
     @property
     @abstractmethod
     def is_leader(self) -> bool:
-        """Whether the member assigned in this generation."""
+        """True if the member assigned in this generation."""
 
     @property
     @abstractmethod
     def can_subscribe(self) -> bool:
-        """Whether the member or the coordinator can assign."""
+        """True if the member or the coordinator can assign."""
 
     @property
     @abstractmethod
@@ -99,7 +99,7 @@ class GroupProtocol(ABC):
     @property
     @abstractmethod
     def is_busy(self) -> bool:
-        """Whether polls have something to do before the assignment is complete."""
+        """True if polls have something to do before the assignment is complete."""
 
     # ------------------------------------------------------------ the application's polls
 

@@ -96,7 +96,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 class SubscriptionKind(Enum):
-    """How a member gets its partitions."""
+    """Way in which a member gets its partitions."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -152,12 +152,12 @@ class SubscriptionState:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the group assigns the partitions."""
+        """True if the group assigns the partitions."""
         return self.kind not in (SubscriptionKind.NONE, SubscriptionKind.MANUAL)
 
     @property
     def has_changed(self) -> bool:
-        """Whether the subscription differs from that of the last join."""
+        """True if the subscription differs from that of the last join."""
         return self.joined_topics is not None and self.joined_topics != self.topics
 
     # ------------------------------------------------------------ what the application wants

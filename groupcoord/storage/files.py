@@ -206,7 +206,7 @@ def read_topic_id(folder: Path) -> UUID | None:
 
 
 def new_topic_id() -> UUID:
-    """Return a random id whose text does not start with a dash, which tools would take for an option."""
+    """Return a random id with a text that does not start with a dash, which tools would take for an option."""
     while True:
         topic_id = uuid4()
         if not topic_id_text(topic_id).startswith("-"):

@@ -59,7 +59,7 @@ class NamedTopic(Protocol):
 
     @property
     def is_internal(self) -> bool:
-        """Whether the server keeps its own state in it: it always gets memory."""
+        """True if the server keeps its own state in it: it always gets memory."""
 
 
 class _Failure(NamedTuple):

@@ -54,22 +54,22 @@ class MembershipManager(Membership):
 
     @property
     def is_joined(self) -> bool:
-        """Whether the coordinator knows the member, as far as the member knows, so that it sends heartbeats."""
+        """True if the coordinator knows the member, as far as the member knows, so that it sends heartbeats."""
         return self.state in _JOINED
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a JoinGroup or SyncGroup is in flight."""
+        """True if a JoinGroup or SyncGroup is in flight."""
         return self.state in _REBALANCING
 
     @property
     def is_reset(self) -> bool:
-        """Whether the generation was reset. The member id may be kept."""
+        """True if the generation was reset. The member id may be kept."""
         return self.generation.generation_id == UNKNOWN_GENERATION_ID and self.generation.protocol_name is None
 
     @property
     def is_stranger(self) -> bool:
-        """Whether owned partitions are lost, because there is no generation or no member id."""
+        """True if owned partitions are lost, because there is no generation or no member id."""
         return self.generation.generation_id == UNKNOWN_GENERATION_ID or not self.generation.member_id
 
     def is_at(self, state: MemberState, generation_id: int) -> bool:
@@ -245,7 +245,7 @@ class Heartbeats:
         elif reaction is Reaction.RETRY:
             self.failed(now_ms)
         elif send.purpose != membership.generation:
-            self.restart_session(now_ms)  # a response for an earlier generation says nothing about this one
+            self.restart_session(now_ms)  # a response for an earlier generation does not concern this one
         elif reaction is Reaction.FAIL:
             membership.reset(reason, forget_member_id=True)
             membership.fail("Heartbeat", error_code, f"the instance id {self._config.group_instance_id!r} is fenced")

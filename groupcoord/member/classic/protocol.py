@@ -69,12 +69,12 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether it assigned in this generation and watches the topics for changes."""
+        """True if it assigned in this generation and watches the topics for changes."""
         return self._rebalance.is_leader
 
     @property
     def can_subscribe(self) -> bool:
-        """Whether the member has an assignor."""
+        """True if the member has an assignor."""
         return self._has_assignors
 
     @property
@@ -84,7 +84,7 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a rebalance is in progress or due."""
+        """True if a rebalance is in progress or due."""
         return self._rebalance.is_needed
 
     # ------------------------------------------------------------ the application's polls

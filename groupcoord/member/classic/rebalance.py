@@ -58,7 +58,7 @@ _SHORTEST_ASSIGNMENT = 2
 
 
 class _Step(Enum):
-    """What the application's listener is executing, and so what follows."""
+    """Call of the application's listener in progress, which decides the next step."""
 
     NONE = "none"
     PREPARING = "what was owned is revoked or lost; then join"
@@ -151,7 +151,7 @@ class Rebalance:
 
     @property
     def is_needed(self) -> bool:
-        """Whether partitions are not yet as they should be."""
+        """True if partitions are not yet as they should be."""
         return (
             self._membership.rejoin_needed
             or self._is_joining

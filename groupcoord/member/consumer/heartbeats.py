@@ -48,7 +48,7 @@ class LocalAssignment:
 
     @property
     def is_none(self) -> bool:
-        """Whether there was no assignment yet, which differs from an empty one."""
+        """True if there was no assignment yet, which differs from an empty one."""
         return self.number < 0
 
     def replaced_by(self, partitions: Partitions) -> LocalAssignment:
@@ -96,12 +96,12 @@ class ConsumerMembership(Membership):
 
     @property
     def is_in_group(self) -> bool:
-        """Whether it is a member or joining, and not leaving."""
+        """True if it is a member or joining, and not leaving."""
         return self.state in _IN_GROUP
 
     @property
     def has_epoch(self) -> bool:
-        """Whether the coordinator knows the member, as far as the member knows."""
+        """True if the coordinator knows the member, as far as the member knows."""
         return self.epoch > JOIN_GROUP_MEMBER_EPOCH
 
     def take_epoch(self, epoch: int) -> None:
@@ -271,12 +271,12 @@ class ConsumerHeartbeats:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the member sends heartbeats now."""
+        """True if the member sends heartbeats now."""
         return self._membership.state in _BEATING
 
     @property
     def is_due_for_polls(self) -> bool:
-        """Whether the application must poll so that the member stays in its group."""
+        """True if the application must poll so that the member stays in its group."""
         return self._membership.is_in_group
 
     def polled(self, until_ms: int) -> None:

@@ -66,7 +66,7 @@ class ConsumerProtocol(GroupProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a reconciliation is in progress."""
+        """True if a reconciliation is in progress."""
         return self._reconciliation.is_busy
 
     # ------------------------------------------------------------ the application's polls

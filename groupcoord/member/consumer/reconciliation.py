@@ -21,7 +21,7 @@ from groupcoord.member.protocol import Parts
 
 
 class _Step(Enum):
-    """What a reconciliation waits for."""
+    """Condition that a reconciliation waits for."""
 
     NONE = "nothing: there is none"
     COMMITTING = "the positions are being committed; then revoke"
@@ -70,12 +70,12 @@ class Reconciliation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a reconciliation is in progress."""
+        """True if a reconciliation is in progress."""
         return self._step is not _Step.NONE
 
     @property
     def is_done(self) -> bool:
-        """Whether the member owns its target assignment."""
+        """True if the member owns its target assignment."""
         return self.target == self.current
 
     # ------------------------------------------------------------ what the coordinator tells

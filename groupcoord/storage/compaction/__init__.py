@@ -59,7 +59,7 @@ class ReplacedRecords:
         return sorted(found)
 
     def _count(self, offset: int, key: bytes, is_tombstone: bool) -> None:
-        """Let a record count: of it and the record that counted before, the one with the lower offset is replaced."""
+        """Note a record of a key: of it and the one noted before, the record with the lower offset is replaced."""
         last = self._last.get(key)
         if last is None or last[0] < offset:
             self._last[key] = (offset, is_tombstone)

@@ -16,7 +16,7 @@ from groupcoord.storage.files import CLEANER_OFFSET_FILE, read_offset_checkpoint
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 10_000
-"""How long a log is left alone after a disk error, because a full disk may be temporary."""
+"""Time before the next attempt after a disk error, because a full disk may be temporary."""
 
 LogKey = tuple[str, int]
 """Topic and partition index."""

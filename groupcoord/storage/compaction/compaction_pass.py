@@ -135,7 +135,7 @@ class Extent(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What a pass may compact.
+    """Limits of a pass.
 
     Attributes:
         limit: batches from this offset on must stay.

@@ -40,7 +40,7 @@ BATCH_RECORDS_MAX = 500_000
 """Batches with more records are not read where each record must be examined and none is searched by time."""
 
 UNREADABLE = (CorruptBatchError, DecompressionError, MalformedError, IndexError)
-"""Errors raised for a batch whose content is not records."""
+"""Errors raised for a batch with content that is not records."""
 
 _SIZE_MIN = RECORD_BYTES_MIN - 1
 _INT32_BYTES_MAX = 5
@@ -52,11 +52,11 @@ _ONE_BYTE_STEPS = tuple(
 """Length of a record by its first byte; 0 if its size has more bytes or is invalid."""
 _FIRST_STEPS = tuple(2 + (byte & 0x7F) // 2 if byte >= 0x80 and not byte & 1 else _NOWHERE for byte in range(256))
 _SECOND_STEPS = tuple(byte << 6 if byte < 0x80 else _NOWHERE for byte in range(256))
-"""What the two bytes of a size add to the length of a record; far below 0 if the size has more bytes or is invalid."""
+"""Length of a record by the two bytes of its size; far below 0 if the size has more bytes or is invalid."""
 
 
 class LongSizeError(MalformedError):
-    """The size of a record has more bytes than Kafka reads; Kafka answers it with an error code of its own."""
+    """The size of a record has more bytes than Kafka reads; Kafka has another error code for it."""
 
 
 class RecordHead(NamedTuple):
@@ -134,7 +134,7 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
 
 
 def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:
-    """Return the end of records whose sizes have one or two bytes: the hottest loop of a Produce.
+    """Return the end of records with sizes of one or two bytes: the hottest loop of a Produce.
 
     Raises:
         IndexError: they end beyond the data or have longer sizes.

@@ -110,7 +110,7 @@ class SegmentLog(PartitionLog):
 
     @property
     def acknowledged(self) -> Acknowledged:
-        """What it must hold when it is opened again."""
+        """State that it must hold when it is opened again."""
         return Acknowledged(self.end_offset, frozenset(self._bases), self.leader_epoch)
 
     # ------------------------------------------------------------ opening

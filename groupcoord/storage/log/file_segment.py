@@ -551,7 +551,7 @@ class FileSegment(Segment):
 
 
 class Room:
-    """What may be appended without a check, a roll or a flush.
+    """Room for appends without a check, a roll or a flush.
 
     Attributes:
         segment: the segment.

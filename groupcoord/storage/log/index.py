@@ -26,7 +26,7 @@ Entry = tuple[int, int]
 
 
 class AbortedTransaction(NamedTuple):
-    """Transaction whose records read-committed consumers skip.
+    """Aborted transaction, which read-committed consumers skip.
 
     Attributes:
         last_offset: the offset of its marker.

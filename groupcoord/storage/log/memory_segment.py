@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class AbortedTransactions(Protocol):
-    """Aborted transactions whose markers are in a segment, in order."""
+    """Aborted transactions with markers in a segment, in order."""
 
     def __len__(self) -> int: ...
 
@@ -75,7 +75,7 @@ class Segment(ABC):
     @property
     @abstractmethod
     def aborted(self) -> AbortedTransactions:
-        """Aborted transactions whose markers are here."""
+        """Aborted transactions with markers here."""
 
     # ------------------------------------------------------------ writing
 

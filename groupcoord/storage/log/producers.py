@@ -39,7 +39,7 @@ NO_OFFSET = -1
 
 
 class LastRecord(NamedTuple):
-    """What must stay in the log for a producer that is remembered.
+    """Part of the log that must stay for a remembered producer.
 
     Attributes:
         data_offset: the offset of its last record, or None if its last batch was a marker.

@@ -173,7 +173,7 @@ def finish_swaps(folder: Path) -> None:
                 end_offset = batch.next_offset
         except InvalidBatchError as error:
             raise CorruptLogError(swap, error.position, error.reason) from error
-        # The swap file's offsets tell which segments it replaces, because a crash may have deleted some already.
+        # The swap file's offsets determine the segments that it replaces: a crash may have deleted some.
         segments = [base for base in list_segments(folder) if base_offset < base < end_offset]
         replaced = [base_offset, *segments]
         finish_swap(folder, replaced)
@@ -201,7 +201,7 @@ def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
 
 
 class Acknowledged(NamedTuple):
-    """What a failed log must hold when it is opened again; otherwise acknowledged records are lost."""
+    """State that a failed log must hold when it is opened again; otherwise acknowledged records are lost."""
 
     end_offset: int
     bases: frozenset[int]

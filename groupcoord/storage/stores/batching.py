@@ -62,7 +62,7 @@ class BatchingLogStore:
 
     @property
     def lease_ms(self) -> int:
-        """How long an owner may answer after a look at the owner's row, in milliseconds."""
+        """Time for which an owner may answer after a look at the owner's row, in milliseconds."""
         return self._store.lease_ms
 
     def check_ownership(self) -> bool:

@@ -231,7 +231,7 @@ class SqlLogStore(ABC):
 
     @property
     def lease_ms(self) -> int:
-        """How long an owner may answer after a look, in milliseconds."""
+        """Time for which an owner may answer after a look, in milliseconds."""
         return self._lease_ms
 
     def take_over(self) -> None:
