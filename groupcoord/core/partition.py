@@ -80,9 +80,11 @@ class Partition:
         """Take a request that concerns one group."""
         kind = type(request)
         handler = self._handlers[kind]
+        # Whether the group exists, and of which type it is, depends on the write in flight.
         if self._writings and request.group_id in self._writings:
             self._writings[request.group_id].waiting.append(Waiting(request, token))
             return
+        # Where all groups are classic, the lookup of guests is skipped.
         if self._context.has_modern_groups:
             guests = self._guest_handlers.get(type(self._context.groups.get(request.group_id or "")))
             if guests is not None and kind in guests:
@@ -136,6 +138,7 @@ class Partition:
             # The records are applied before their answers leave: a marker's offsets show with it (KAFKA-17507).
             self._effects.replies += append.held
             written = append.continuation
+            # After the replies, because the requests that it resumes came later.
             written.on_durable(self._context, now_ms)
             if self._writings:
                 self._end_writings(written.suspended, now_ms)
@@ -156,6 +159,7 @@ class Partition:
             written = append.continuation
             written.on_refused(self._context, for_client(error_code), now_ms)
             self._go_on_as_before(written.suspended, now_ms)
+            # A deletion that failed puts its groups back, maybe as the only ones.
             self.retention.wake(now_ms)
 
     def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
@@ -164,6 +168,7 @@ class Partition:
 
     def _stop_waiting(self, append: Append, now_ms: int) -> None:
         """Fail the responses of an overdue append, whose records may still become durable."""
+        # Clients see COORDINATOR_NOT_AVAILABLE, as for any failed append, though the records may still land.
         self._refuse_held(append, ErrorCode.REQUEST_TIMED_OUT)
         append.continuation.on_overdue(self._context, for_client(ErrorCode.REQUEST_TIMED_OUT), now_ms)
 
@@ -179,6 +184,7 @@ class Partition:
             fired += sorted((t for t in group.timers() if t.key in overdue), key=lambda timer: overdue.index(timer.key))
             overdue.clear()
         for timer in fired:
+            # Armed first, so that requests that waited can cancel them.
             timers.arm(timer, now_ms)
         self._end_writings(groups, now_ms)
         for timer in fired:
@@ -206,6 +212,7 @@ class Partition:
 
     def loaded(self, now_ms: int) -> None:
         """The log was replayed: bring the groups to life and start the clocks."""
+        # A group of offsets alone has an entry, too: it becomes an Empty classic group (KAFKA-4704).
         for group_id, records in self.writer.hard.groups.items():
             self._kinds.of_records(records).load(group_id, now_ms)
         self.retention.start(now_ms)
@@ -232,6 +239,7 @@ class Partition:
         """Stop coordinating, without appends in flight: waiting requests fail with NOT_COORDINATOR."""
         for group in self._context.groups.values():
             self._context.disarm(group)
+            # Every parked request is answered, or its client would wait for its timeout (KAFKA-16148).
             self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)
             group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)

@@ -112,6 +112,7 @@ class TimerQueue:
         timer.deadline_ms = deadline_ms
         entry = timer._entry
         if entry is not None:
+            # Measured: a heartbeat that postpones its session costs two assignments instead of a sorted insert.
             if deadline_ms >= entry[0]:
                 return
             del self._entries[entry]

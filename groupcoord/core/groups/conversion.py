@@ -91,6 +91,7 @@ class Conversion(Generic[GroupT]):
         writing = Writing(group, [], [])
         if isinstance(group, ModernGroup):
             writing = Writing(written.group, group.waiting, group.overdue)
+            # They may be handled by a group of the other type.
             group.waiting = []
         self._context.writings[group.group_id] = writing
         self._context.writer.begin(records, written, held)
@@ -99,6 +100,7 @@ class Conversion(Generic[GroupT]):
 
     def on_durable(self, written: WhenConverted, now_ms: int) -> None:
         """A group is of another kind, or gone."""
+        # The old group ends before the new one is built from its records, as in a load.
         self.end(written, now_ms)
         records = self._context.writer.hard.groups.get(written.group.group_id)
         if records and CLASSIC_GROUP_KEY in records:

@@ -142,6 +142,7 @@ class AppendTimeouts:
         overdue = []
         while self._deadlines and self._deadlines[0][1] <= now_ms:
             number, _ = self._deadlines.popleft()
+            # Appends in flight have consecutive numbers.
             overdue.append(in_flight[number - in_flight[0].number])
         if self._deadlines:
             self._context.timers.arm(self.timer, self._deadlines[0][1])

@@ -75,9 +75,11 @@ class AppendQueue(Generic[A]):
             earlier = list(takewhile(lambda entry: entry.number < number, self.in_flight))
             for entry in reversed(earlier):
                 refusal = self.refusals.get(entry.number)
+                # Acknowledged appends lie back to back in the log; a refused one takes no offsets.
                 answer -= len(entry.records) if refusal is None else 0
                 told.append((entry.number, answer if refusal is None else refusal))
             told.reverse()
+        # Their turn has come: nothing before them is unanswered.
         while (number := number + 1) in self.refusals:
             told.append((number, self.refusals[number]))
         return told
@@ -98,6 +100,7 @@ class AppendQueue(Generic[A]):
             raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
         for entry in answered[:-1]:
             base_offset -= len(entry.records)
+        # A store that goes back has lost acknowledged records.
         if base_offset < self.next_log_offset:
             raise StoreContractError(
                 f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "

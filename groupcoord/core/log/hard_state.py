@@ -66,6 +66,7 @@ class HardState:
     def apply_commit(self, commit: CommitRecords, log_offset: int) -> None:
         """Take over the records of one commit, found from ``log_offset`` on."""
         group_id = commit.topics[0][0][0]  # by place: this is done for each commit
+        # A commit makes a group exist: a load finds it by its offsets alone (KAFKA-4704).
         if group_id not in self.groups:
             self.groups[group_id] = {}
         self.offsets.apply(commit, log_offset)

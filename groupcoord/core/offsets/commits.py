@@ -203,6 +203,7 @@ class Commits:
             # No log accepts so large a batch, so the commit fails at once.
             self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
             return
+        # Even if no partition is accepted: Kafka creates the group before it looks at the metadata.
         if group_id not in self._groups:
             self._create_group(group_id, now_ms)
         if count:
@@ -214,6 +215,7 @@ class Commits:
 
     def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
         """Write a producer's marker: when it is durable, its pending offsets have appeared or vanished."""
+        # An old epoch is a fenced producer's, whose transaction has been aborted (KIP-98, KIP-360).
         error_code = self._offsets.producers.marker_error(
             request.producer_id, request.producer_epoch, request.coordinator_epoch
         )
@@ -243,6 +245,7 @@ class Commits:
                 result = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 result = ErrorCode.NONE
+                # Kafka checks existence per partition, and writes no tombstone for others (KAFKA-8954).
                 known = self._offsets.known_partitions(request.group_id, name, dict.fromkeys(indexes))
                 records += [OffsetTombstone(request.group_id, name, index) for index in known]
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
@@ -266,6 +269,7 @@ class Commits:
         if group is not None and (error_code := group.fetch_error(wanted)) is not ErrorCode.NONE:
             return FetchedGroup(group_id, error_code, ())
         committed = offsets.of_group(group_id) if is_known else {}
+        # Usually there is no open transaction, and no partition needs to be checked (KIP-447).
         checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
         named = wanted.topics
         if named is None:

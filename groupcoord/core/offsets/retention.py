@@ -85,6 +85,7 @@ class Retention:
                 # During a conversion the subscriptions are unknown.
                 continue
             keys, nothing_left = self._due(group, now_ms)
+            # Offsets and group go in one append, so no group without offsets is left behind.
             if nothing_left and group.may_expire and self._administration.may_delete(group):
                 expired.add(self._administration.begin_deletion(group), (group,))
             else:
@@ -107,6 +108,7 @@ class Retention:
         pending = [of_topic for commit in offsets.pending.values() for of_topic in commit.topics]
         pending += [topic_of_record(record) for keys in offsets.transactions.values() for _, record in keys.values()]
         found += [(kind, index) for kind, columns in pending if kind.topic == topic for index in columns[0]]
+        # The topic may exist again under another id, with commits that have to stay.
         newer = {(kind.group_id, index) for kind, index in found if kind.topic_id not in (ZERO_UUID, topic_id)}
         keys = dict.fromkeys((kind.producer_id, (kind.group_id, index)) for kind, index in found)
         places = [place for _, place in keys if place not in newer]
@@ -124,6 +126,8 @@ class Retention:
             for index, commit in partitions.items():
                 key = (topic, index)
                 if (
+                    # A pending or uncommitted offset keeps the older one: it may be fetched after an abort
+                    # (KAFKA-19163).
                     key not in pending
                     and not offsets.is_unstable(group_id, *key)
                     and self._is_due(group, commit.kind, now_ms)
@@ -137,6 +141,7 @@ class Retention:
         base_ms = group.offset_age_base_ms(kind)
         if base_ms is None:
             return False
+        # A retention of the commit itself (request versions 2 to 4) counts from the commit (KAFKA-8069).
         if kind.expire_timestamp_ms != NO_TIMESTAMP:
             return now_ms >= kind.expire_timestamp_ms
         return now_ms - base_ms >= self._context.config.offsets_retention_minutes * MS_PER_MINUTE

@@ -275,6 +275,7 @@ class RequestRouter:
     ) -> tuple[tuple[TopicToCommit, ...], Token]:
         """Return the topics that the group gets to see, and the token for them; if there are none, answer."""
         topics, refused = resolve_commit(request.topics, self._topics, permissions)
+        # A null id is possible in the schema only; Kafka fails each partition.
         if request.group_id is None:
             topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
         if topics:
@@ -287,6 +288,7 @@ class RequestRouter:
     def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Verify the producer, as the last check before the group's."""
         verify = self._verify_transaction
+        # Kafka validates the group id and its own state before it asks the transaction coordinator.
         if verify is None or not request.group_id or self._partitions.is_closed:
             return ErrorCode.NONE
         return verify(request)
@@ -478,6 +480,7 @@ class RequestRouter:
             partition = self._partition_of(group_id, Operation.DESCRIBE, permissions)
             if isinstance(partition, ErrorCode):
                 group = DescribedGroup(group_id or "", partition)
+                # Kafka lists groups without permission first.
                 (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
                 continue
             assert group_id is not None
@@ -495,6 +498,7 @@ class RequestRouter:
         if self._partitions.is_closed:
             self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
+        # One loading partition fails the whole list, which would be incomplete.
         if PartitionStatus.LOADING in self._partitions.status:
             self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
@@ -510,6 +514,7 @@ class RequestRouter:
     def _delete(self, request: DeleteGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         refused: list[DeletedGroup] = []
         served: dict[Partition, list[str]] = {}
+        # A repeated name is deleted once, and has one result.
         for group_id in dict.fromkeys(request.group_ids):
             partition = self._partition_of(group_id, Operation.DELETE, permissions)
             if not isinstance(partition, ErrorCode):

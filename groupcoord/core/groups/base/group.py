@@ -282,12 +282,14 @@ class CommittingGroup(ModernGroup[StateT]):
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not request.supports_member_epoch and not self.uses_classic_protocol(member):
+            # Before version 9 the number in the request can't be an epoch (KIP-848).
             return ErrorCode.UNSUPPORTED_VERSION
         return self._epoch_error(member, request.generation_id, topics)
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         if request.generation_id < 0 and not self.state.members:
             return ErrorCode.NONE
+        # Producers before KIP-447 name no member, and may always commit.
         if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
             return ErrorCode.NONE
         member = self.state.members.get(request.member_id)
@@ -355,6 +357,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
         record: Any
         for record in records:
             kind = type(record)
+            # Sessions begin with the first durable record, so a refused join leaves no timer.
             if kind is metadata_record:
                 member = members.get(record.member_id)
                 if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
@@ -363,6 +366,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
                 member = members.get(record.member_id)
                 if member is not None and not member.has_left:  # else its timers go on: it may have moved on by then
                     self.follow_assignment(group, member, now_ms)
+            # Another member may have the id again in the same append.
             elif kind is GroupTombstone:
                 record_type, member_id = record.key
                 if record_type == metadata_record.RECORD_TYPE and member_id not in members:

@@ -150,9 +150,11 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             steady is None
             or (request is not steady.request and request != steady.request)
             or group.writes != steady.writes
+            # A member whose removal is in flight has to wait for the outcome.
             or (group.writing is not None and request.member_id not in group.writing.state.members)
             or group.is_topics_look_due
             or now_ms > steady.until_ms
+            # New topics may match a regular expression.
             or self._known_topics.version != steady.topics_version
             or ((settings := self._settings_of(group_id)) is not steady.settings and settings != steady.settings)
         ):
@@ -166,6 +168,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         group: Any = self._groups.get(request.group_id)
         if type(group) is self.group_class:
             self.take_or_wait(group, request, token, now_ms)
+        # Only a join creates a group. It is added with its first write, so a refused join leaves none.
         elif group is None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             made = self.group_class(request.group_id, self._context.partition, self._environment)
             self.take_or_wait(made, request, token, now_ms)
@@ -189,6 +192,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         try:
             response = self.rules[type(request)](group, draft, request, now_ms)
         except RefusedError as error:
+            # Requests before this one in the draft are unaffected.
             draft.roll_back()
             self.refuse(request, token, error)
             return
@@ -203,6 +207,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def _note_steady(self, group: GroupT, request: Any, response: Any) -> None:
         """Remember a heartbeat that changed nothing, unless time alone makes the next one like it change something."""
         state = group.state
+        # A join repeats the assignment, and a due target depends on the time.
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
             return
         until_ms = self.steady_until_ms(group, self._environment)
@@ -241,6 +246,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         if group.group_id not in self._context.groups:
             self._context.add_group(cast(Group, group), now_ms)
             self._context.has_modern_groups = True
+        # Nothing else is written until the outcome is known: the log may refuse this append and accept a later one.
         group.writing = draft
         self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)
 
@@ -252,6 +258,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         draft.state.settle()  # the state before is not readable from here on
         group.state = draft.state
         group.writes += 1
+        # The timers' consequences are durable.
         group.fencing.clear()
         self._context.observer.look_at_rebalance(group, now_ms)
         self.adopt(group, draft, now_ms)
@@ -283,6 +290,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 self._context.handle(request, token, now_ms)
             return
         draft = self.draft_class(group.state)
+        # Expired members go first: their partitions are free for the waiting requests.
         for key in overdue:
             self.fence(group, draft, key, now_ms)
         for answer in answers:
@@ -330,12 +338,14 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     def fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
         """Remove the member whose timer fired, unless the timer was rearmed or the member has a newer epoch."""
+        # The member sent a heartbeat while the timer waited for the write in flight.
         if group.timer(key.kind, key.member_id).deadline_ms is not None:
             return
         member = draft.state.members.get(key.member_id)
         if member is None:
             group.fencing.append(key)  # another of its timers removes it; both fire again if the log refuses that
             return
+        # Kafka compares epochs, too: the timer of an earlier revocation must not remove a member.
         has_moved_on = member.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not group.REVOCATION or not has_moved_on:
             assert key.kind.cause is not None

@@ -96,6 +96,7 @@ def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], b
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The member epoch {epoch} is larger than the one that the coordinator knows ({known_epoch}).",
         )
+    # The response to the last heartbeat was lost. It would be wrong to accept if partitions were revoked since.
     if epoch != previous_epoch or not lost_nothing(member):
         raise RefusedError(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -118,6 +119,7 @@ def identify(
         RefusedError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH or UNRELEASED_INSTANCE_ID.
     """
     joins = epoch == JOIN_GROUP_MEMBER_EPOCH
+    # Clients choose their member id (KIP-1082), so an unknown one with epoch 0 is a new member.
     if joins and instance_id is None and member_id not in state.members:
         return None, False
     if instance_id is None or not joins:
@@ -128,6 +130,7 @@ def identify(
     if known_id is None:
         return state.members.get(member_id), False
     member = state.members[known_id]
+    # Another instance is alive. Kafka refuses the newcomer here, unlike in classic groups, which fence the old one.
     if not may_be_replaced(member):
         raise RefusedError(
             ErrorCode.UNRELEASED_INSTANCE_ID,

@@ -297,6 +297,8 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def _forget_member(self, member_id: str) -> None:
         before = self.members.get(member_id)
         if before is not None:
+            # Compaction may leave a member's records in any order, so a member exists while any of them does
+            # (KAFKA-17306).
             has_assignment = before.assignment != self.NEW_ASSIGNMENT
             self._put(before, self.MEMBER(self.no_metadata(member_id), before.assignment) if has_assignment else None)
 
@@ -341,6 +343,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
             self.members[after.metadata.member_id] = after
         elif before is not None:
             del self.members[before.metadata.member_id]
+        # Counts depend on the metadata only, so a new assignment leaves them.
         if before is None or after is None or before.metadata is not after.metadata:
             if before is not None:
                 self._count(before, -1)
@@ -354,6 +357,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         if instance_id is not None and change > 0:
             self._own("static_members")
             self.static_members[instance_id] = member.member_id
+        # Not if the instance id belongs to its replacement already: tombstones may follow it.
         elif instance_id is not None and self.static_members.get(instance_id) == member.member_id:
             self._own("static_members")
             del self.static_members[instance_id]

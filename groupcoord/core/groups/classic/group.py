@@ -153,6 +153,7 @@ class GroupMetadata:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
+            # Kafka checks the pair of ids before membership, so a fenced client stops (KIP-345).
             if owner != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -163,6 +164,7 @@ class GroupMetadata:
         if self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if self.state is GroupState.PREPARING_REBALANCE:
+            # In the join phase only joined members count, in the order of their rejoin (KAFKA-9844).
             is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins
         else:
             is_counted, count = member is not None, len(self.members)
@@ -251,6 +253,7 @@ class GroupMetadata:
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
         """Return whether a member with this type and these protocols could share a generation with all members."""
         if self.state is GroupState.EMPTY:
+            # An empty list or type is refused even for the first member (KAFKA-6005).
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
         return protocol_type == self.protocol_type and any(
@@ -341,8 +344,10 @@ class GroupMetadata:
             return member
         if request.generation_id != self.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
+        # Commits succeed during the join phase, when members commit before they rejoin (KAFKA-10134).
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
+        # A commit counts as a heartbeat, before its partitions are checked (KAFKA-3470).
         timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
         return NO_ERROR
 
@@ -375,11 +380,14 @@ class GroupMetadata:
         The commit counts if the group never had members, or is Stable and does not use the topic; otherwise the time at
         which the group became empty.
         """
+        # The group never had members: consumers that assign partitions themselves (KIP-211).
         if self.protocol_type is None:
             return commit.commit_timestamp_ms
         if self.state is GroupState.EMPTY:
+            # Records before version 3 lack the time at which the group became empty (KAFKA-10401).
             return commit.commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
         topics = self.subscribed_topics
+        # During a rebalance the subscriptions are unknown, so nothing expires (KAFKA-13636).
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.state is not GroupState.STABLE or topics is None:
             return None
         return None if commit.topic in topics else commit.commit_timestamp_ms

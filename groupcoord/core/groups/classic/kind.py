@@ -77,6 +77,7 @@ class ClassicGroups(GroupKind):
         """
         group = self.bring_to_life(group_id, now_ms)
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
+        # A lowered limit shrinks a loaded group by a rebalance (KAFKA-7641).
         if len(group.members) > self._context.config.group_max_size:
             self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 

@@ -62,11 +62,13 @@ class StaticMembers:
         self._context.observer.member_replaced(group, former.member_id, member, now_ms)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.park_join(member, Parked(token, request.supports_skip_assignment))
+        # An unwritten id would be lost in a failover, and the old one would fence the live member (KAFKA-10284).
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             assignments = {key: other.assignment for key, other in group.members.items()}
             written = WhenReplaced(group, former, member_id)
             self._context.writer.begin([group.to_record(assignments)], written)
         else:
+            # In CompletingRebalance the leader's assignment names the old id, so all members rejoin (KAFKA-9801).
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
     def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
@@ -91,6 +93,7 @@ class StaticMembers:
         """Answer the returning member. If the group left Stable meanwhile, the rebalance under way answers it."""
         group = written.group
         member = group.members.get(written.new_member_id)
+        # A rebalance that started during the write answers the join.
         if group.state is not GroupState.STABLE or member is None:
             return
         join = group.take_join(member)
@@ -128,6 +131,7 @@ class StaticMembers:
         if member is None or join is None:
             return
         former = written.former
+        # The replacement had changed the timeouts as well (KAFKA-14009).
         group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
         self._rename(group, member, former.member_id, now_ms)
         self._context.observer.member_replaced(group, written.new_member_id, member, now_ms)
@@ -204,6 +208,7 @@ class ClassicMembership:
         if group is not None:
             self._join_group(group, request, token, now_ms)
         elif request.member_id:
+            # A member id of a group that is gone does not create another one.
             self._refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         else:
             group = self.create(request.group_id, now_ms)
@@ -252,6 +257,7 @@ class ClassicMembership:
         instance_id = request.group_instance_id
         member_id = self._context.new_member_id(request.client_id if instance_id is None else instance_id)
         if instance_id is not None and instance_id in group.static_members:
+            # At once and in any state: of two instances with one id the last to join stays (KAFKA-8225).
             self._static_members.replace(group, member_id, request, token, now_ms)
         elif instance_id is None and request.requires_known_member_id:
             # A client that lost this answer leaves an id behind and no member (KIP-394, KAFKA-7824).
@@ -298,6 +304,7 @@ class ClassicMembership:
             # The answer to its last join was lost; only a leader that rejoins a stable group wants a rebalance.
             self._effects.reply(token, self._rebalance.joined_response(group, member))
             return
+        # Also for unchanged protocols, since the timeouts may differ (KAFKA-14009).
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         replaced = group.park_join(member, Parked(token, request.supports_skip_assignment))
         if replaced is not None:
@@ -329,6 +336,7 @@ class ClassicMembership:
         elif group.state is GroupState.PREPARING_REBALANCE:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS))
         else:
+            # A waiting sync counts: the sync timer removes only members without one (KAFKA-12890).
             self._rebalance.synced(group, member)
             if group.state is GroupState.STABLE:
                 self._effects.reply(token, self._rebalance.synced_response(group, member))
@@ -338,6 +346,7 @@ class ClassicMembership:
     def _park_sync(self, group: GroupMetadata, member: MemberMetadata, request: SyncGroup, token: Token) -> None:
         if member.parked_sync is not None:
             self._effects.reply(member.parked_sync.token, None)
+        # Followers wait until the leader's assignments are durable (KAFKA-2017).
         member.parked_sync = Parked(token)
         if group.leader == member.member_id:
             assignments = dict(request.assignments)
@@ -358,6 +367,7 @@ class ClassicMembership:
             elif request.generation_id != group.generation_id:
                 error_code = ErrorCode.ILLEGAL_GENERATION
             else:
+                # Heartbeats are legal during a rebalance; only its join phase is reported (KAFKA-10134).
                 self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
                 is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
                 error_code = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE
@@ -382,8 +392,10 @@ class ClassicMembership:
         response = LeaveGroupResponse(ErrorCode.NONE, left)
         emptied: Append | None = None
         gone = [entry.member_id for entry in left if entry.error_code is ErrorCode.NONE]
+        # One rebalance for all entries, not one for each (KIP-345).
         if group is not None and gone:
             emptied = self._after_leave(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
+        # The response of the last leave waits for the record of the Empty group, as in Kafka 4.
         if emptied is None:
             self._effects.reply(token, response)
         else:

@@ -105,6 +105,7 @@ class Rebalance:
         if group.state is GroupState.COMPLETING_REBALANCE:
             # Before the state changes: syncs that wait belong to the generation that ends here.
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        # The former generation's syncs are no longer awaited.
         self.clear_pending_sync(group)
         group.to(GroupState.PREPARING_REBALANCE, now_ms)
         if group.is_initial_rebalance:
@@ -150,6 +151,7 @@ class Rebalance:
             # At least a millisecond, or the timer would repeat forever at one moment.
             self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 1))
             return None
+        # The generation increases even if it turns out Empty, and before its record is written.
         group.generation_id += 1
         group.pending_sync.clear()
         if not group.members:
@@ -219,6 +221,7 @@ class Rebalance:
 
     def fail_assignment(self, written: WhenAssigned, error_code: ErrorCode, now_ms: int) -> None:
         """Fail the waiting syncs after a refused write of assignments, and start a rebalance."""
+        # A refused write of an ended generation concerns no member.
         if self._still_waits(written):
             self.reset_assignments(written.group, error_code, now_ms)
             self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)
@@ -251,6 +254,7 @@ class Rebalance:
         """The time to sync is over: members that did not are removed, the leader and static members included."""
         group = self._groups[key.group_id]
         late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
+        # Kafka removes late members, also static ones and the leader, and rebalances (KAFKA-12890).
         for member in late:
             self.remove_member(group, member, Cause.SYNC_TIMEOUT, now_ms)
         self.start(group, Trigger(Cause.SYNC_TIMEOUT, late[0].member_id if late else ""), now_ms)
@@ -264,6 +268,7 @@ class Rebalance:
     def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
         """A member, or an id that was handed out, was silent for too long."""
         group, member_id = self._groups[key.group_id], key.member_id
+        # A pending id that expires may complete the join phase like a member (KAFKA-7909).
         if group.pending_members.pop(member_id, None) is None:
             member = group.members[member_id]
             if member.keeps_session:
@@ -285,6 +290,7 @@ class Rebalance:
 
         Its waiting join fails with UNKNOWN_MEMBER_ID; its waiting sync is never answered, as in Kafka.
         """
+        # A timer left behind would start a rebalance later, without a member (KAFKA-7196).
         self._timers.cancel(member.session_timer)
         group.remove(member)
         self._observer.member_removed(group, member, cause, now_ms)

@@ -74,6 +74,7 @@ def change_regex(draft: ConsumerDraft, old: str, new: str, environment: Consumer
     if old == new:
         return RegexChange.NONE
     stored = draft.base
+    # Kafka compiles an expression only once per group, when it is new.
     if new and new not in stored.regex_subscribers:
         environment.check_regex(new)
     if old and stored.regex_subscribers.get(old) == 1:
@@ -140,6 +141,7 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
     stored, group_id, question = draft.base, draft.base.group_id, resolved.question
     has_changed = False
     for regex, names in sorted(resolved.topics.items()):
+        # Its last member may have left during the query.
         if regex not in stored.regex_subscribers:
             continue
         topics = tuple(sorted(names))
@@ -380,6 +382,7 @@ def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, 
     metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
         draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
+    # Kafka 4.1 replaced the record by the hash (KIP-1101), and removes it with the next look.
     if state.has_partition_metadata:
         draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
 

@@ -78,6 +78,7 @@ def leave(
     state = draft.state
     member = find_sender(state, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        # A static member that leaves for a while keeps its partitions; Kafka resets their epochs to 0.
         assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assignment.assigned.items()}
         assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
         draft.write(assignment_record(state.group_id, member.member_id, assignment))
@@ -95,6 +96,7 @@ def remove_members(
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
     trigger = Trigger(cause, next(iter(member_ids)))
+    # The remaining members are all classic, and the policy allows them to go on alone (KIP-848).
     if can_downgrade(state, member_ids, environment):
         downgrade(draft, environment, trigger, now_ms, gone=member_ids)
         return
@@ -207,6 +209,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         member_id = request.member_id
         if not member_id:
             member_id = self._context.new_uuid()
+            # Nothing is stored for the id, unlike in a classic group (KIP-394).
             if request.group_instance_id is None and request.requires_known_member_id:
                 return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         state, environment = draft.state, self._environment
@@ -226,6 +229,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             now_ms=now_ms,
         )
         self._follow_step(group, draft, step, None, now_ms)
+        # The last consumer-protocol member is replaced by a classic one (KAFKA-17317).
         if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
             trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
@@ -243,6 +247,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
                 left.append(LeftMember(entry.member_id, entry.group_instance_id, member))
                 continue
             left.append(LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.NONE))
+            # Two entries may name one member, by its id and by its instance.
             if member.member_id not in gone:
                 gone.append(member.member_id)
         if gone:
@@ -260,6 +265,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             self._context.effects.questions.append(
                 question(self._context, draft.state, self._environment, principal, now_ms)
             )
+        # A new member's session begins when it is durable.
         if step.member.metadata.member_id in group.state.members:
             self._member_timers.start_session(group, step.member, now_ms)
 

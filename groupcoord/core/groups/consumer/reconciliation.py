@@ -87,14 +87,17 @@ def reconcile(
     """Return what a member has after a heartbeat."""
     step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
     match current.state:
+        # Looked at with each heartbeat: other members may have released partitions since.
         case MemberState.UNRELEASED_PARTITIONS:
             return step.next_assignment(current.member_epoch)
+        # Only a member without partitions can be moved on safely.
         case MemberState.UNKNOWN if owned is None or owned:
             return ErrorCode.FENCED_MEMBER_EPOCH
         case MemberState.UNKNOWN:
             return step.next_assignment(target_epoch)
         case MemberState.STABLE if current.member_epoch != target_epoch:
             return step.next_assignment(current.member_epoch)
+        # The member has confirmed the revocation by the partitions that it still owns.
         case MemberState.UNREVOKED_PARTITIONS if not step.may_have(current.pending_revocation):
             return step.next_assignment(current.member_epoch)
     return step.without_unsubscribed() if has_subscription_changed else current
@@ -142,6 +145,7 @@ class _Step(NamedTuple):
             if free:
                 added[topic_id] = free
         if revoked and self.may_have(revoked):
+            # Nothing is added before the member confirms the revocation; until then it keeps its epoch.
             return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         for topic_id, partitions in added.items():
             kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, self.target_epoch))

@@ -45,6 +45,7 @@ def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new
     if not votes and new_vote is None:
         return None
     after = dict(votes)
+    # Kafka copies the votes into a HashMap here, so ties are broken in its order.
     names = HashTable(string_hash, timeline_map_order(sorted(votes)), buckets_of_copy(len(votes)) if votes else 16)
     if old_vote is not None:
         after[old_vote] -= 1
@@ -232,6 +233,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _release(self, member: ConsumerMember) -> None:
         """Remove a member's partitions from the owners, except those that another member has got since."""
         epoch = member.assignment.member_epoch
+        # A newer owner's record may come before the release by this member (KAFKA-19862).
         gone = [partition for partition in member.partitions() if self.owner_epochs.get(partition) == epoch]
         if gone:
             self._own("owner_epochs")

@@ -221,5 +221,6 @@ def remove_members(
     draft.write(*chain.from_iterable(map(state.member_tombstones, member_ids)))
     trigger = Trigger(cause, next(iter(member_ids)))
     draft.begin_epoch(environment.topics.metadata_hash(draft.state.name_subscribers), trigger)
+    # Epochs of an empty group stay equal, so that descriptions show no pending assignment (KAFKA-20442).
     if not draft.state.members:
         draft.write(ShareGroupTargetAssignmentMetadataRecord(state.group_id, draft.state.epoch, 0))

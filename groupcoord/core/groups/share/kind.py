@@ -226,6 +226,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self.offsets.answered(answer, now_ms)
             return
         group, change = self._groups.get(answer.question.group_id), answer.question.purpose
+        # The group was loaded again or deleted, and its query with it.
         if not isinstance(group, ShareGroup) or change not in group.changes:
             return
         group.changes.remove(change)

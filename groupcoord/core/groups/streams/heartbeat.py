@@ -238,6 +238,7 @@ def handle_heartbeat(
     Raises:
         RefusedError: the draft has to be rolled back.
     """
+    # Kafka's order: size, member, metadata, topology, topics, tasks, offsets, epoch, target, assignment.
     check_capacity(draft, request, environment)
     before = resolve_member(draft, memory, request)
     metadata = _updated(before.metadata, request)
@@ -247,6 +248,7 @@ def handle_heartbeat(
     _check_tasks(request, configured)
     _check_offsets(request.task_offsets)
     _check_offsets(request.task_end_offsets)
+    # Kept even if a later step fails: Kafka writes them to memory at this point.
     memory.note_offsets(before.member_id, request.task_offsets, request.task_end_offsets)
     validated_epoch = topology.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
     state = draft.state
@@ -362,6 +364,7 @@ def _write_epoch(
 ) -> bool:
     """Write the group's next epoch if it begins with this heartbeat."""
     state = draft.state
+    # Topics, settings and the validated topology are in the record, so a difference is a reason by itself.
     if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
         draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
         draft.write(record)
@@ -413,6 +416,7 @@ def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> Stre
         # A damaged log may lack it.
         return known or StreamsGroupTopologyRecord(draft.state.group_id, NO_TOPOLOGY_EPOCH)
     ids = Counter(subtopology.subtopology_id for subtopology in brought.subtopologies)
+    # Kafka has no error of its own for these.
     if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if known is None:
@@ -505,6 +509,7 @@ def _target(
     Raises:
         RefusedError: the assignor failed.
     """
+    # A group that was empty waits for more members before its first assignment.
     if is_delayed:
         return MemberTasks(), True
     state = draft.state

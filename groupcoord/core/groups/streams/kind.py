@@ -229,6 +229,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         member_id = step.member.member_id
         if request.shutdown_application:
             self._ask_for_shutdown(group, memory, request)
+        # All members have to learn the new endpoints, so cached responses are void.
         if step.has_changed_endpoint:
             memory.endpoint_epoch += 1
             group.steady.clear()
