@@ -126,8 +126,7 @@ class Retention:
             for index, commit in partitions.items():
                 key = (topic, index)
                 if (
-                    # A pending or uncommitted offset keeps the older one: it may be fetched after an abort
-                    # (KAFKA-19163).
+                    # A pending or uncommitted offset keeps the older one, which counts after a failure or an abort.
                     key not in pending
                     and not offsets.is_unstable(group_id, *key)
                     and self._is_due(group, commit.kind, now_ms)
@@ -135,13 +134,14 @@ class Retention:
                     due.append(key)
                 else:
                     kept = True
+        # An open transaction alone keeps the group (KAFKA-19163).
         return due, not kept and not pending and not offsets.has_open_transaction(group_id)
 
     def _is_due(self, group: Group, kind: CommitKind, now_ms: int) -> bool:
         base_ms = group.offset_age_base_ms(kind)
         if base_ms is None:
             return False
-        # A retention of the commit itself (request versions 2 to 4) counts from the commit (KAFKA-8069).
+        # Request versions 2 to 4 have a retention of their own; -1 means none (KAFKA-8069).
         if kind.expire_timestamp_ms != NO_TIMESTAMP:
             return now_ms >= kind.expire_timestamp_ms
         return now_ms - base_ms >= self._context.config.offsets_retention_minutes * MS_PER_MINUTE

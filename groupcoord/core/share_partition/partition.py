@@ -202,9 +202,11 @@ class SharePartition:
                         run.state.pending = _outcome(run.state, kind, settings)
                         run.state.is_rejected = kind is AcknowledgeType.REJECT
                         moved.append((run, run.state.pending))
+        # One invalid acknowledgement fails all of them, so the pending states of the others go.
         except RefusedAcknowledgementError:
             _take_back(run for run, _ in moved)
             raise
+        # Renewal is not written: locks are in memory only (KIP-1222).
         for run in renewed:
             run.state.locked_until_ms = now_ms + settings.record_lock_duration_ms
             self.lock(run.first, run.state.locked_until_ms)
@@ -215,6 +217,7 @@ class SharePartition:
         self, member_id: str, acknowledgement: Acknowledgement, settings: ShareGroupSettings
     ) -> Iterator[tuple[Run, AcknowledgeType]]:
         first, last, _ = acknowledgement
+        # All of it is finished: Kafka ignores the acknowledgement.
         if last < self.start_offset:
             return
         begin = max(first, self.start_offset)
@@ -224,6 +227,7 @@ class SharePartition:
             raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
         end = batches.bisect_right(last)
         behind = batches.values()[end - 1].last
+        # Kafka distinguishes offsets that were never acquired from a wrong state.
         if begin > behind or last > behind:
             raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
         for batch in batches.values()[position:end]:
@@ -266,6 +270,7 @@ class SharePartition:
                 state = run.state
                 if state.state is not DeliveryState.ACQUIRED or state.locked_until_ms > until_ms:
                     continue
+                # A pending write decides about the record; the expiry is checked again after it.
                 if state.pending is None:
                     expired.append((run, _outcome(state, AcknowledgeType.RELEASE, settings)))
                 else:

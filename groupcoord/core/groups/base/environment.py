@@ -85,6 +85,7 @@ class KnownTopics:
         found = {}
         for name in names:
             topic_id = self.resolver.topic_id(name)
+            # Without an id a topic can't be assigned: assignments are by topic id (KIP-848).
             if topic_id is None or not topic_id.int:
                 continue
             partition_count = self.resolver.partition_count(name)
@@ -100,6 +101,7 @@ class KnownTopics:
         hashes = {}
         for name, topic in self.existing(names).items():
             known = self._hashes.get(name)
+            # Hashing takes time for each partition, and topics rarely change.
             if known is None or known[0] is not topic:
                 known = self._hashes[name] = (topic, topic_hash(topic))
             hashes[name] = known[1]

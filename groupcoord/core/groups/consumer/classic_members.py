@@ -62,6 +62,7 @@ def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGr
     Raises:
         RefusedError: the policy or the protocols don't allow it, or the group is full.
     """
+    # Kafka's order: policy, size, protocols, then the member id.
     if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
     check_capacity(state, request.group_instance_id, request.member_id, environment)
@@ -96,6 +97,7 @@ def join(
     """
     member = _resolve(draft, request, member_id)
     try:
+        # The coordinator assigns, so the first protocol stands for all.
         subscription = decode_subscription(request.protocols[0].metadata)
     except ConsumerProtocolError:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription can't be read.") from None
@@ -177,6 +179,7 @@ def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> C
         RefusedError: UNKNOWN_MEMBER_ID, also for members of the consumer protocol, or FENCED_INSTANCE_ID.
     """
     member = find_sender(state, member_id, instance_id)
+    # A member that was upgraded has to use its heartbeat (KIP-848).
     if not member.uses_classic_protocol:
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
     return member
@@ -187,6 +190,7 @@ def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heart
     assignment = member.assignment
     if request.generation_id != assignment.member_epoch:
         return Judgement(ErrorCode.ILLEGAL_GENERATION)
+    # A join fetches the next assignment; until others release partitions it would change nothing.
     must_rejoin = (
         assignment.member_epoch < state.assignment_epoch
         or assignment.state is MemberState.UNREVOKED_PARTITIONS
@@ -214,6 +218,7 @@ def judge_sync(state: ConsumerState, member: ConsumerMember, request: SyncGroup)
         request.protocol_name is not None and request.protocol_name != metadata.supported_protocols[0].name
     ):
         return Judgement(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    # A member that still has to revoke gets its reduced assignment first.
     if state.assignment_epoch > assignment.member_epoch and assignment.state is not MemberState.UNREVOKED_PARTITIONS:
         return Judgement(ErrorCode.REBALANCE_IN_PROGRESS, must_rejoin=True)
     return Judgement(ErrorCode.NONE)

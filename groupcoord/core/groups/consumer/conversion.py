@@ -75,6 +75,7 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
         RefusedError: GROUP_ID_NOT_FOUND if subscriptions or assignments can't be read, UNKNOWN_SERVER_ERROR without a
             chosen protocol or with a partition of two members.
     """
+    # Before its first generation a group has no subscriptions to convert. Kafka fails inside.
     if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     epoch, members = group.generation_id, _upgraded_members(group, environment)
@@ -114,6 +115,7 @@ def _upgraded_members(
         except ConsumerProtocolError as error:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from None
         partitions = {(topic_id, partition) for topic_id, epochs in held.assigned.items() for partition in epochs}
+        # A leader with a bug; a consumer group could not own a partition twice.
         if not owned.isdisjoint(partitions):
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
         owned |= partitions
@@ -126,6 +128,7 @@ def _upgraded_member(
 ) -> tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]:
     epoch = group.generation_id
     assignment = decode_assignment(member.assignment) if member.assignment else Assignment()
+    # Only built-in assignors can be replaced by the coordinator (KIP-848).
     if assignment.user_data:
         raise ConsumerProtocolError("its assignor is a custom one")
     if all(name != group.protocol_name for name, _ in member.protocols):
@@ -225,6 +228,7 @@ def _vote(members: list[ConsumerMember]) -> str:
         for member in members
         if (metadata := member.metadata.classic_member_metadata) is not None
     ]
+    # A join is refused unless a protocol is common to all classic members.
     candidates = set.intersection(*map(set, lists))
     votes: dict[str, int] = {}
     for names in lists:
@@ -245,6 +249,7 @@ def _downgraded_member(
         if (name := environment.topics.topic_name(topic_id)) is not None
         for partition in sorted(indexes)
     )
+    # The assignment has the version of the member's subscription, which it can read.
     version = int.from_bytes(subscription[:2], "big")
     return MemberRecord(
         member.member_id,
@@ -295,10 +300,12 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         member_id = request.member_id or context.new_uuid()
         draft = ConsumerDraft(ConsumerState(group.group_id))
         try:
+            # The record's outcome would decide which members the new group has.
             if self._is_written(group):
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if not group.is_empty:
                 check_upgrade(group, environment)
+                # Members rejoin, and reach the consumer group. Kafka answers them even if the upgrade fails.
                 context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
                 draft.write(*upgraded(group, environment))
             draft.mark()
