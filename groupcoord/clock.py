@@ -45,7 +45,7 @@ class LeapingClock(SystemClock):
             ValueError: the duration is negative.
         """
         if duration_ms < 0:
-            raise ValueError(f"time cannot go back: advance({duration_ms})")
+            raise ValueError(f"the duration must not be negative: advance({duration_ms})")
         self._offset_ns += duration_ms * 1_000_000
 
     def advance_to(self, now_ms: int) -> None:
@@ -76,7 +76,7 @@ class ManualClock:
             ValueError: the duration is negative.
         """
         if duration_ms < 0:
-            raise ValueError(f"time cannot go back: advance({duration_ms})")
+            raise ValueError(f"the duration must not be negative: advance({duration_ms})")
         self._now_ms += duration_ms
 
     def advance_to(self, now_ms: int) -> None:

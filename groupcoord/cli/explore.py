@@ -183,7 +183,7 @@ def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None
             Section(f"h{number}", story.law or "every law holds", element("div", diagram(story), class_="plot"))
             for number, story in enumerate(stories, 1)
         ]
-        lead = [paragraph(f"{len(stories)} histories: what was asked, answered and written, step by step.")]
+        lead = [paragraph(f"{len(stories)} histories: requests, responses and records, step by step.")]
         write_text(html, page("Histories of a coordinator", lead, sections))
     if any(story.law for story in stories):
         raise typer.Exit(FAILED)

@@ -64,7 +64,7 @@ class Frames:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if not 4 <= length <= _MAX_BYTES:
-            raise ResponseError(f"a response can't be {length} bytes long; is TLS expected there?")
+            raise ResponseError(f"invalid response length {length}; does the server expect TLS?")
         return _LENGTH.size + int(length)
 
 
@@ -284,7 +284,7 @@ def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) ->
     if not keys:
         return ServerFacts(apis, told)
     if "DescribeConfigs" not in apis:
-        return ServerFacts(apis, told, "it doesn't list DescribeConfigs")
+        return ServerFacts(apis, told, "it does not list DescribeConfigs")
     try:
         found, why_unknown = _ask_settings(server, keys)
     except _NO_ANSWER as error:

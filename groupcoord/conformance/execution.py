@@ -192,7 +192,7 @@ class _Replayer:
     def _stay_quiet(self, step: Quiet) -> None:
         got = self._clients[step.connection].unexpected(step.duration_ms)
         if got is not None:
-            raise self._failed("a response came, expected none", got=got)
+            raise self._failed("unexpected response", got=got)
 
     def _of_this_run(self, request: Request, got: Plain, expected: Plain) -> Plain:
         """Remove groups of other runs from a list of groups, and decode fetched records if values are expected."""

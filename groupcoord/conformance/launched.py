@@ -214,7 +214,7 @@ class LaunchTarget:
         """
         program = self._words[0]
         if not any(name in program for name in "{}") and shutil.which(program) is None:
-            raise TargetError(f"can't start {program}: there is no such program")
+            raise TargetError(f"cannot start {program}: no such program")
 
     def stop_all(self) -> None:
         """Kill every running server; safe in a signal handler."""
@@ -295,7 +295,7 @@ class LaunchedServer(SocketServer):
 
     def _log_tail(self) -> str:
         text = last_words(self._folder / "server.log")
-        return f"; its last words:\n{text}" if text else "; it printed nothing"
+        return f"; its last output:\n{text}" if text else "; it printed nothing"
 
 
 def last_words(path: Path) -> str:

@@ -439,7 +439,7 @@ def load_run(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise RunFileError(f"{path} can't be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise RunFileError(f"{path} is not what groupcoord conformance --json printed") from None
+        raise RunFileError(f"{path} is not output of groupcoord conformance --json") from None
     return dict(found)
 
 

@@ -142,7 +142,7 @@ class _Run:
         playable: list[Transcript] = []
         for transcript in transcripts:
             if transcript.restarts and not self._target.can_restart:
-                yield Outcome(transcript, Verdict.SKIPPED, reason="it restarts the server, which this target can't")
+                yield Outcome(transcript, Verdict.SKIPPED, reason="it restarts the server, which this target cannot do")
             else:
                 playable.append(transcript)
         if self._target.own_settings is not None:
@@ -245,7 +245,7 @@ class _Run:
         """Return why a transcript does not apply to a server, or empty."""
         facts = stage.facts
         if missing := missing_apis(transcript, facts):
-            return f"the server doesn't list {', '.join(missing)}"
+            return f"the server does not list {', '.join(missing)}"
         if transcript.nodes > 1 and missing_nodes(transcript, stage.server):
             return f"needs {transcript.nodes} nodes, with the ids from 1"
         if self._target.own_settings is not None and alters_broker(transcript):
@@ -258,14 +258,14 @@ class _Run:
             unset = {
                 k: v for k, v in transcript.settings.items() if not self._target.sets(k) and k not in facts.settings
             }
-            return f"needs {_written(unset)}, which can't be set" if unset else ""
+            return f"needs {_written(unset)}, which cannot be set" if unset else ""
         for name, count in transcript.topics.items():
             if stage.topics.get(name, count) != count:
                 return f"needs topic {name!r} with {count} partitions, and it has {stage.topics[name]}"
         if in_the_way := sorted(groups_named_by(transcript).intersection(stage.groups)):
-            return f"needs that there is no group {', '.join(map(repr, in_the_way))} yet"
+            return f"needs a server without group {', '.join(map(repr, in_the_way))}"
         in_the_way = sorted((topics_made_by(transcript) - transcript.topics.keys()) & stage.topics.keys())
-        return f"needs that there is no topic {', '.join(in_the_way)} yet" if in_the_way else ""
+        return f"needs a server without topic {', '.join(in_the_way)}" if in_the_way else ""
 
     def _hints(self, transcript: Transcript, facts: ServerFacts) -> tuple[str, ...]:
         """Return possible causes of a failure."""
@@ -273,7 +273,7 @@ class _Run:
         if transcript.settings and (self._target.own_settings is None or facts.why_unknown):
             hints.append(f"it needs the settings {_written(transcript.settings)}")
         if facts.apis and (unlisted := unlisted_versions(transcript, facts)):
-            hints.append(f"the server doesn't list {', '.join(unlisted)}")
+            hints.append(f"the server does not list {', '.join(unlisted)}")
         return tuple(hints)
 
 

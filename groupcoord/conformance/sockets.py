@@ -103,7 +103,7 @@ class SocketServer:
         time.sleep(duration_ms / 1000)
 
     def restart(self) -> None:
-        raise TargetError("a server at an address can't be restarted; launch it instead")
+        raise TargetError("a server at an address cannot be restarted; use --launch")
 
     def stop(self) -> None:
         """Do nothing: others stop the server."""

@@ -55,7 +55,7 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
                 is_member = (
                     response.leader in group.members or not response.leader
                 )  # after a conversion there is no leader
-                require(is_member, "the leader of {!r} is said to be {!r}, which is no member", group, response.leader)
+                require(is_member, "the leader of {!r} is {!r}, which is no member", group, response.leader)
                 if not request.member_id:
                     _check_time_outs(group, response.member_id, request)
         case TxnOffsetCommit(member_id="", generation_id=-1, group_instance_id=None), _ if response is not None:
@@ -86,7 +86,7 @@ def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -
     if member is not None:
         kept = (member.session_timeout_ms, member.rebalance_timeout_ms)
         said = (request.session_timeout_ms, request.rebalance_timeout_ms)
-        require(kept == said, "{!r} of {!r} has the time-outs {} ms; it has said {} ms", member, group, kept, said)
+        require(kept == said, "{!r} of {!r} has the timeouts {} ms, but sent {} ms", member, group, kept, said)
 
 
 def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
@@ -104,7 +104,7 @@ def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
         (topic_id, index) for topic_id, indexes in group.state.targets.get(member_id, {}).items() for index in indexes
     }
     is_waiting = not target.isdisjoint(of_others)
-    require(is_waiting, f"{member_id!r} of {group!r} waits for partitions that nobody else has")
+    require(is_waiting, f"{member_id!r} of {group!r} waits for partitions without another owner")
 
 
 OF_STRANGERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -148,7 +148,7 @@ def check_reaction(
         may_be_out = request.member_id == member_id
     if is_own and errors <= OF_STRANGERS:
         goes_on = after[0] == generation_id
-        require(not goes_on, "{} is answered that it is out of its group, and goes on: {!r}", before, request)
+        require(not goes_on, "{} was fenced by the response, but continues: {!r}", before, request)
     elif not (may_be_out and errors & PUT_OUT):
         is_lost = after[0] == UNKNOWN_GENERATION_ID
         require(not is_lost, "{} is answered {}, and gives all up: {!r}", before, errors, request)
@@ -200,9 +200,9 @@ class OwnerLaws:
         looked_ms = self._looked_ms.get(owner)
         require(
             looked_ms is not None and now_ms < looked_ms + self._lease_ms,
-            f"owner {owner} says {said!r} at {now_ms}, but its last look began at {looked_ms}: its lease is over",
+            f"owner {owner} sent {said!r} at {now_ms}, but its last look began at {looked_ms}: its lease has expired",
         )
-        require(owner >= self._newest, f"owner {owner} says {said!r}, but owner {self._newest} has answered already")
+        require(owner >= self._newest, f"owner {owner} sent {said!r} after owner {self._newest} had responded")
         self._newest = owner
 
 

@@ -174,7 +174,7 @@ def check_epochs_grow(log_store: LogStore, partition: int) -> None:
                 holds = group_id not in epochs
             case _:
                 continue
-        require(holds, f"log partition {partition}, offset {entry.offset}: {record!r} goes back, or ahead")
+        require(holds, f"log partition {partition}, offset {entry.offset}: {record!r} has a smaller or skipped epoch")
 
 
 # ---------------------------------------------------------------- members, and restarts
@@ -200,7 +200,7 @@ def check_member_sees_what_is_durable(
     if member is None or member.has_left:
         return
     is_durable = epoch <= member.assignment.member_epoch
-    require(is_durable, "{!r} was told epoch {}; durable is {}", member_id, epoch, member)
+    require(is_durable, "{!r} received epoch {}; durable is {}", member_id, epoch, member)
     lost = set(owned) - set(member.partitions())
     require(not lost, f"{member_id!r} of group {group_id!r} has {lost}, which others can be given")
 
@@ -224,7 +224,7 @@ def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Itera
         records = [record for _, record in partition.hard.groups.get(request.group_id, {}).values()]
         live = _drafted(coordinator, group.state, request)
         loaded = _drafted(coordinator, ConsumerState.of(request.group_id, reversed(records)), request)
-        require(live == loaded, "asked {!r}, {!r} writes {}; after a load {}", request, group, live, loaded)
+        require(live == loaded, "for {!r}, {!r} writes {}; after a load {}", request, group, live, loaded)
 
 
 def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:
@@ -282,14 +282,14 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
         # Leaving makes a new epoch but no new target, and heartbeats of the classic protocol make none either.
         return
     expected = ConsumerGroupState.STABLE if state.members else ConsumerGroupState.EMPTY
-    require(group.group_state is expected, f"{group!r} does not come to rest: {state.facts()}")
+    require(group.group_state is expected, f"{group!r} does not become stable: {state.facts()}")
     given = sorted(state.owner_epochs)
     topics = environment.topics.existing(state.subscribed_topics()).values()
     wanted = sorted((topic.topic_id, index) for topic in topics for index in range(topic.partition_count))
     is_assigned = state.assignment_timestamp_ms > 0
     require(
         given == wanted or (not is_assigned and set(given) <= set(wanted)),
-        f"in {group!r} {set(wanted) - set(given)} are nobody's, {set(given) - set(wanted)} gone",
+        f"in {group!r} {set(wanted) - set(given)} have no owner, {set(given) - set(wanted)} do not exist",
     )
     sizes = [len(list(member.partitions())) for member in state.members.values()]
     is_uniform = (

@@ -378,7 +378,7 @@ def check_timers(coordinator: GroupCoordinator) -> None:
         LawBrokenError: a timer has none.
     """
     for timer in coordinator._timers.armed():
-        require(coordinator.partition(timer.key.partition) is not None, "{!r} belongs to nobody", timer)
+        require(coordinator.partition(timer.key.partition) is not None, "{!r} belongs to no member", timer)
 
 
 def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable]) -> None:
@@ -398,8 +398,8 @@ def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable])
     waiting, expected = Counter(tokens), Counter(asked)
     require(
         waiting == expected,
-        f"requests that will never be answered: {list((expected - waiting).elements())}; "
-        f"answered already, or never asked: {list((waiting - expected).elements())}",
+        f"requests without a response: {list((expected - waiting).elements())}; "
+        f"answered already or unknown: {list((waiting - expected).elements())}",
     )
 
 
@@ -496,7 +496,7 @@ def check_acknowledged_commits(
     for group_id, topic, index, offset in acknowledged:
         require(
             (group_id, topic, index, offset) in written,
-            f"group {group_id!r} was told that offset {offset} of {topic}-{index} is committed; it is not in the log",
+            f"group {group_id!r} got an acknowledgement of offset {offset} of {topic}-{index}, which is not in the log",
         )
 
 

@@ -133,10 +133,10 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
             continue  # a due timer may wait for the log
         if group.state is GroupState.COMPLETING_REBALANCE:
             has_end = group.sync_timer.deadline_ms is not None or _is_assigning(partition, group)
-            require(has_end, "{!r} waits for ever for its assignment", group)
+            require(has_end, "{!r} waits without end for its assignment", group)
         for member_id, timer in group.pending_members.items():
             has_end = timer.deadline_ms is not None
-            require(has_end, "{!r} waits for ever for {!r} to come back", group, member_id)
+            require(has_end, "{!r} waits without end for {!r} to return", group, member_id)
         for member in group.members.values():
             if not member.keeps_session:
                 has_end = member.session_timer.deadline_ms is not None
@@ -162,7 +162,7 @@ def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: 
         LawBrokenError: the log has assigned the instance to it.
     """
     is_written = _has_had_member(log_store, partition, group_id, member_id)
-    require(not is_written, f"{member_id!r} of group {group_id!r} is fenced, and nobody has taken its place")
+    require(not is_written, f"{member_id!r} of group {group_id!r} is fenced without a successor")
 
 
 def _has_had_member(log_store: LogStore, partition: int, group_id: str, member_id: str) -> bool:

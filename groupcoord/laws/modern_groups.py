@@ -60,7 +60,7 @@ def check_sound_streams_group(state: StreamsState) -> None:
         beside = [name for name in copies.get((member.metadata.process_id, task), ()) if name != member.member_id]
         require(
             not beside,
-            f"{task} of {state.group_id!r} is active at {member.member_id!r}, and {beside} of its process copy it",
+            f"{task} of {state.group_id!r} is active at {member.member_id!r}, and {beside} of its process are standby",
         )
     statics = {m.metadata.instance_id: member_id for member_id, m in state.members.items() if m.metadata.instance_id}
     require(statics == state.static_members, f"static members of {state.group_id!r}: {state.static_members}")
@@ -100,7 +100,7 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                 draft = modern.writing
                 require(
                     (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is modern.state),
-                    "{!r} does not write what it has drafted, or has drafted it on something that is not durable",
+                    "{!r} does not write its draft, or the draft is based on state that is not durable",
                     group,
                 )
             if (consumer_group := as_consumer_group(group)) is not None and group_id not in writes:
@@ -130,7 +130,7 @@ def check_holds_what_is_durable(
     if member is None or member.has_left:
         return
     is_durable = epoch <= member.member_epoch
-    require(is_durable, "{!r} was told epoch {}; durable is {}", member_id, epoch, member)
+    require(is_durable, "{!r} received epoch {}; durable is {}", member_id, epoch, member)
     if isinstance(member, StreamsMember):
         assignment = member.assignment
         lost = set(active) - assignment.assigned.active.keys() - assignment.pending_revocation.active.keys()
@@ -154,7 +154,7 @@ def check_members_are_served(coordinator: GroupCoordinator, group_id: str, membe
     partition = coordinator.partition(coordinator.partition_of(group_id))
     group = None if partition is None else partition.groups.get(group_id)
     if not member_ids:
-        require(group is None or group.is_empty, f"nobody is alive, and yet there is {group!r}")
+        require(group is None or group.is_empty, f"no member is alive, but the group is {group!r}")
         return
     modern = as_modern_group(group)
     assert modern is not None, f"{group!r} has members"
@@ -168,13 +168,13 @@ def check_members_are_served(coordinator: GroupCoordinator, group_id: str, membe
     if isinstance(state, ShareState) and not state.is_initialized_assigned():
         return
     epochs = {member.member_epoch for member in state.members.values()}
-    require(epochs == {state.epoch} == {state.assignment_epoch}, f"{group!r} does not come to rest: {state.facts()}")
+    require(epochs == {state.epoch} == {state.assignment_epoch}, f"{group!r} does not become stable: {state.facts()}")
     if isinstance(state, ShareState):
         topics = coordinator._environments.share.topics.existing(state.name_subscribers)
         wanted = {(topic.topic_id, index) for topic in topics.values() for index in range(topic.partition_count)}
         shares = [member.assignment.assigned.items() for member in state.members.values()]
         given = {(topic_id, index) for share in shares for topic_id, indexes in share for index in indexes}
-        require(given == wanted, f"in {group!r} nobody reads {wanted - given}, and {given - wanted} are gone")
+        require(given == wanted, f"in {group!r} {wanted - given} have no reader, and {given - wanted} do not exist")
     elif isinstance(state, StreamsState):
         topics = coordinator._environments.streams.topics.existing(state.readers)
         count = max((topic.partition_count for topic in topics.values()), default=0) if state.is_ready else 0
@@ -189,10 +189,10 @@ def _check_sound_records(group_id: str, durable: Iterable[tuple[int, GroupRecord
         elif not isinstance(record, OF_NO_GROUP):
             left[record.key] = record
     if CLASSIC_GROUP_KEY in left:
-        require(len(left) == 1, f"what is written makes group {group_id!r} one of two kinds: {sorted(left)}")
+        require(len(left) == 1, f"the write leaves group {group_id!r} with records of two types: {sorted(left)}")
         return
     kinds = [kind for kind in SOUND if any(type(record) in kind.APPLY for record in left.values())]
-    require(len(kinds) <= 1, f"what is written makes group {group_id!r} one of two kinds: {sorted(left)}")
+    require(len(kinds) <= 1, f"the write leaves group {group_id!r} with records of two types: {sorted(left)}")
     for kind in kinds:
         state = kind.of(group_id, left.values())
         SOUND[kind](state)

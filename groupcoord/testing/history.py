@@ -122,7 +122,7 @@ def histories(
         max_steps: maximum number of steps, each of which may have several requests.
 
     Raises:
-        InvalidArgument: there are no groups or protocols, or a number is negative.
+        InvalidArgument: no groups exist or protocols, or a number is negative.
     """
     if isinstance(group_ids, str) or not group_ids:
         raise InvalidArgument(f"group_ids={group_ids!r} must be a collection of at least one id")

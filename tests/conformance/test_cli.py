@@ -224,7 +224,7 @@ def test_list_runs_nothing(groupcoord: Run, folder: Path) -> None:
         (["--bootstrap", "h:1", "--has", "a"], "--has takes KEY=VALUE, not 'a'"),
         (["--command-config", "nowhere.properties"], "nowhere.properties can't be read: No such file"),
         (["--compare", "nowhere.json"], "nowhere.json can't be read"),
-        (["--compare", __file__], "is not what groupcoord conformance --json printed"),
+        (["--compare", __file__], "is not output of groupcoord conformance --json"),
         (["--expect-failures", "nowhere.txt"], "nowhere.txt can't be read"),
         (["--skip", "("], "--skip '(' is no regular expression"),
         (["--skip", ""], "no transcript is selected"),
@@ -276,7 +276,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
     ("words", "told"),
     [
         (("--bootstrap", "127.0.0.1:{port}"), "can't connect to 127.0.0.1:{port}: Connection refused"),
-        (("--launch", "no-such-broker {{port}} {{sets}}"), "can't start no-such-broker: there is no such program"),
+        (("--launch", "no-such-broker {{port}} {{sets}}"), "cannot start no-such-broker: no such program"),
     ],
     ids=["bootstrap", "launch"],
 )

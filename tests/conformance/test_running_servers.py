@@ -111,7 +111,7 @@ def test_a_group_of_somebody_else_is_left_alone(server: ServerThread) -> None:
     assert left_on(server)[1] == []
 
     server.run(lambda broker: broker.coordinator.call(commit))
-    reason = "needs that there is no group '' yet"
+    reason = "needs a server without group ''"
     assert verdicts(run(named, target_of(server)))["commit/empty_group_id"] == (Verdict.SKIPPED, reason)
     assert server.committed("") == {("orders", 0): 42}
     server.run(lambda broker: broker.coordinator.call(DeleteGroups(("",))))
@@ -245,5 +245,5 @@ def test_who_is_not_let_in(secure: tuple[ServerThread, Path]) -> None:
         AddressTarget(host, int(port), properties=stranger).check()
     with pytest.raises(ConnectionClosedError, match=r"no TLS with 127\.0\.0\.1:.*certificate verify failed"):
         AddressTarget(host, int(port), properties=trusting).check()
-    with pytest.raises(TargetError, match="can't be restarted"):
+    with pytest.raises(TargetError, match="cannot be restarted"):
         SocketServer(host, int(port)).restart()

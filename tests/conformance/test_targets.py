@@ -81,7 +81,7 @@ def test_addresses_from_text() -> None:
 
 def test_a_server_at_an_address_is_not_restarted(listener: socket.socket) -> None:
     """A server that is not ours is left alone."""
-    with pytest.raises(TargetError, match="can't be restarted"):
+    with pytest.raises(TargetError, match="cannot be restarted"):
         AddressTarget("127.0.0.1", listener.getsockname()[1]).start({}).restart()
 
 
@@ -147,7 +147,7 @@ def test_a_wrong_table_is_told(tmp_path: Path, text: str, message: str) -> None:
 def test_a_command_that_ends_is_reported_with_its_last_words() -> None:
     """When the server ends instead of listening, the error has its status and what it printed."""
     target = LaunchTarget(f"{sys.executable} -c \"raise SystemExit('no disk')\" {{port}} {{sets}}")
-    with pytest.raises(TargetError, match=r"ended with status 1; its last words:\nno disk"):
+    with pytest.raises(TargetError, match=r"ended with status 1; its last output:\nno disk"):
         target.start({})
 
 

@@ -67,7 +67,7 @@ def result_of(*verdicts: Verdict, trouble: str = "", scenario: Scenario = SCENAR
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Plan(()), "say how the program is started: -- COMMAND…"),
+        (lambda: Plan(()), "no command given; append -- COMMAND…"),
         (lambda: Plan(("x", "{topik}")), "unknown placeholder {topik} in '{topik}'"),
         (lambda: Plan(("x", "{")), "'{' can't be read"),
         (lambda: Plan(("x",), instances=1), "instances must be from 2 to 4, not 1"),
@@ -135,9 +135,9 @@ def test_a_broken_law_is_told_with_its_story() -> None:
 
     assert not broken.is_passed
     assert in_lines(broken) == [
-        "  broken: no committed offset passes what was processed",
+        "  broken: no committed offset is beyond the processed records",
         "    2.5 s: worker1 commits 9 of partition 0, and record 0-7 is not processed",
-        "    how it came to that:",
+        "    events before it:",
         "         1.00 s  the exam: quiet begins",
         "         2.40 s  worker1: OffsetCommit exam: exam-input-0 at 9 -> fine",
         "         2.50 s  worker1: commits 9 of partition 0, and record 0-7 is not processed",
@@ -171,10 +171,10 @@ def test_what_is_broken_without_faults_is_told_once() -> None:
     alike = result_of(Verdict(Law.AHEAD, (BREACH,)), scenario=SCENARIOS[1])
     worse = result_of(Verdict(Law.AHEAD, (BREACH,)), Verdict(Law.FENCED, (BREACH,)), scenario=SCENARIOS[2])
 
-    known = "  broken in quiet, too: no committed offset passes what was processed"
+    known = "  broken in quiet, too: no committed offset is beyond the processed records"
     assert in_lines(alike, baseline) == [known]
     lines = in_lines(worse, baseline)
-    assert (lines[0], lines[-1]) == ("  broken: a fenced instance stops or comes back", known)
+    assert (lines[0], lines[-1]) == ("  broken: a fenced instance stops or rejoins", known)
     assert in_lines(baseline, baseline) == in_lines(baseline)
     page = exam_page([baseline, alike, worse], "x")
     assert (page.count("<details>"), page.count('class="sequence"')) == (2, 4)
@@ -186,12 +186,12 @@ def test_results_for_build_servers_and_people() -> None:
     passed, failed = Xml.fromstring(exam_junit(results)).iter("testcase")
     page = exam_page(results, "my-program <x>")
 
-    assert (failed[0].get("message"), len(passed)) == ("no committed offset passes what was processed", 0)
+    assert (failed[0].get("message"), len(passed)) == ("no committed offset is beyond the processed records", 0)
     assert "1 of 2 scenarios passed." in page
     assert "my-program &lt;x&gt;" in page
     rows = [re.sub("<[^>]+>", "|", row) for row in re.findall("<tr>(.*?)</tr>", page)]
     assert [re.findall("[^|]+", row) for row in rows[1:]] == [
-        ["FAILED", "4 s", "quiet", SCENARIOS[0].why, "no committed offset passes what was processed"],
+        ["FAILED", "4 s", "quiet", SCENARIOS[0].why, "no committed offset is beyond the processed records"],
         ["passed", "4 s", "quiet", SCENARIOS[0].why],
     ]
     assert page.count('class="sequence"') == 1
@@ -200,7 +200,7 @@ def test_results_for_build_servers_and_people() -> None:
 def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     """What can't be examined ends with status 2 and a line; --list shows the scenarios."""
     for words, message in (
-        ([], "say how the program is started"),
+        ([], "no command given"),
         (["--protocol", "streams", "--", "x"], "protocol is one of"),
         (["--set", "x", "--", "x"], "--set takes KEY=VALUE"),
         (["--only", "quiet", "--", "/nowhere/program"], "can't start /nowhere/program"),
@@ -336,7 +336,7 @@ def test_a_program_that_never_commits_is_told_so_at_once(capfd: pytest.CaptureFi
     out, err = capfd.readouterr()
     (result,) = json.loads(out)
     (broken,) = [verdict for verdict in result["verdicts"] if verdict["breaches"]]
-    assert (ended.value.code, broken["law"], result["trouble"]) == (1, "what is processed is committed", "")
+    assert (ended.value.code, broken["law"], result["trouble"]) == (1, "processed records are committed", "")
     assert "FAILED quiet" in err
     assert "32 other scenarios were not played" in err
 

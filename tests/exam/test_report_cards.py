@@ -34,7 +34,9 @@ def test_what_failed_is_told() -> None:
     assert "| quiet | ✓ |" in lines
     assert "| rolling-restart | [✗](#aiokafka) |" in lines
     ahead, trouble = lines[-2:]
-    assert ahead.startswith("- *no committed offset passes what was processed* ([the record in hand is committed](")
+    assert ahead.startswith(
+        "- *no committed offset is beyond the processed records* ([the record in hand is committed]("
+    )
     assert ahead.endswith(": rolling-restart, killed (commits 9 of partition 0)")
     assert trouble.startswith("- *the instances did not come to work*: frozen-past-its-session (")
 

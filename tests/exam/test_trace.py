@@ -265,14 +265,14 @@ def test_who_was_late_by_a_generation_is_not_fenced() -> None:
 
 
 def test_without_an_output_a_commit_must_not_pass_what_was_sent() -> None:
-    """Nobody can have processed what was sent to nobody: whoever of the group it was sent to."""
+    """Nobody can have processed what was sent to no instance: whoever of the group it was sent to."""
     stand = Stand(output=None)
     stand.fetch("b", 0, 3)
     stand.commit("a", 0, 3)
     assert not stand.trace.ahead
     stand.commit("a", 0, 4)
     assert [(each.who, each.text) for each in stand.trace.ahead] == [
-        ("a", "commits 4 of partition 0, and record 0-3 was sent to nobody")
+        ("a", "commits 4 of partition 0, and record 0-3 was sent to no instance")
     ]
 
 

@@ -188,7 +188,7 @@ def test_steps_that_are_given_as_they_stand() -> None:
     assert found.new_states[1] == 4
     assert found.violations == []
     assert Scope.of(scope.table()) == scope
-    with pytest.raises(HistoryError, match="no word 'jump'"):
+    with pytest.raises(HistoryError, match="unknown word 'jump'"):
         Scope.of({"also": ["jump"]})
 
 

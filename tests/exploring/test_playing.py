@@ -42,8 +42,8 @@ def test_steps_are_words() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "there is no word ''"),
-        ("stop c1", "there is no word 'stop'"),
+        ("", "unknown word ''"),
+        ("stop c1", "unknown word 'stop'"),
         ("go", "it is written go process"),
         ("crash one", "must be a whole number"),
         ("refuse NONSENSE", "must be one of NOT_ENOUGH_REPLICAS"),
@@ -87,7 +87,7 @@ def test_a_group_grows() -> None:
     played = play(Trace(Scope(), steps_of(GROWS)))
 
     assert played.broken is None
-    told = [(seen.who, type(seen.value)) for seen in played.happenings if seen.what == "is told"]
+    told = [(seen.who, type(seen.value)) for seen in played.happenings if seen.what == "receives"]
     assert told[-2:] == [("c1", SyncGroupResponse), ("c2", SyncGroupResponse)]
 
 

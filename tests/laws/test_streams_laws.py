@@ -32,8 +32,8 @@ def state_of(*members: tuple[str, HeldTasks, HeldTasks], epoch: int = 0) -> Stre
     [
         ([("p", RUNS, NOTHING), ("q", RUNS, NOTHING)], "is active at"),
         ([("p", NOTHING, RUNS), ("q", RUNS, NOTHING)], "is active at"),
-        ([("p", RUNS, NOTHING), ("p", COPIES, NOTHING)], "of its process copy it"),
-        ([("p", RUNS, NOTHING), ("p", NOTHING, COPIES)], "of its process copy it"),
+        ([("p", RUNS, NOTHING), ("p", COPIES, NOTHING)], "of its process are standby"),
+        ([("p", RUNS, NOTHING), ("p", NOTHING, COPIES)], "of its process are standby"),
         ([("p", HeldTasks({TASK: 1}, frozenset({TASK})), NOTHING)], "has a task twice"),
     ],
 )

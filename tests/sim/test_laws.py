@@ -123,7 +123,7 @@ def test_a_rebalance_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that forgets to hand out assignments is caught as soon as nobody waits for anything any more."""
     monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
 
-    with pytest.raises(LawBrokenError, match="waits for ever for its assignment"):
+    with pytest.raises(LawBrokenError, match="waits without end for its assignment"):
         World(1, small_world(settle_ms=60_000)).run()
 
 
@@ -183,5 +183,5 @@ def test_a_failed_run_tells_how_it_came_about(monkeypatch: pytest.MonkeyPatch) -
 
     assert run.outcome is None
     assert run.failure is not None
-    assert "waits for ever for its assignment" in run.failure
+    assert "waits without end for its assignment" in run.failure
     assert any("billing-0" in line for line in run.tail)

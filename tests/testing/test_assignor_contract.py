@@ -145,20 +145,20 @@ def takes_members_away(group: GroupSpec) -> GroupAssignment:
 @pytest.mark.parametrize(
     ("assign", "message"),
     [
-        (nobody_gets_anything, "is given to nobody"),
+        (nobody_gets_anything, "is not assigned"),
         (all_get_all, "is given to '.*' and to '"),
-        (anybody_gets_all, "but does not subscribe to it"),
+        (anybody_gets_all, "but is not subscribed to it"),
         (one_too_many, "does not exist"),
         (a_stranger_gets_it, "but is no member"),
         (twice_is_better, "twice"),
-        (first_in_the_mapping, "another answer when mappings were made in another order: .* sort them"),
+        (first_in_the_mapping, "another answer with mappings in another order: .* sort them"),
         (
             topics_in_the_order_of_the_mapping,
-            "the same partitions in another order when mappings .*: sort topics and partitions in the answer",
+            "the same partitions in another order with mappings .*: sort topics and partitions in the answer",
         ),
         (takers_by_hash, r"another answer in a process with another PYTHONHASHSEED: it depends on hash\(\)"),
         (refuses, r"raised PartitionAssignorError\('not today'\) for a sound group"),
-        (takes_members_away, r"changed what it was given"),
+        (takes_members_away, r"changed its argument"),
         (lambda group: {"m": {UUID(int=1): (0,)}}, "partitions for a group without members"),
     ],
 )
@@ -181,7 +181,7 @@ def test_the_message_has_the_smallest_group_and_both_answers() -> None:
 
 def test_what_another_process_can_not_import_is_warned_of() -> None:
     """The rest is checked."""
-    with pytest.warns(UserWarning, match="not asked in a process with another PYTHONHASHSEED, which can't import it"):
+    with pytest.warns(UserWarning, match="not checked in a process with another PYTHONHASHSEED, which cannot import it"):
         check_assignor(FromFunction(lambda group: first_member_takes_all(group)))
 
 
@@ -201,5 +201,5 @@ def test_what_is_remembered_shows_when_all_was_asked() -> None:
         seen.add(group.visiting_order)
         return (UniformAssignor() if len(seen) > 20 else RangeAssignor()).assign(group)
 
-    with pytest.raises(AssertionError, match="when it was asked later"):
+    with pytest.raises(AssertionError, match="in a later call"):
         check_assignor(FromFunction(assign))

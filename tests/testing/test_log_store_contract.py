@@ -335,10 +335,10 @@ def test_a_store_that_answers_later(make_store: type[Late]) -> None:
         (AnswersNewestFirst, "in the order of the appends"),
         (WritesNewestFirst, "records instead of"),
         (ForgetsTheLast, r"up to the last one"),
-        (GuessesOffsets, "is said to lie at 0"),
+        (GuessesOffsets, "was reported at 0"),
         (ForgetsToAnswer, "was asked to settle"),
         (WritesWhatItHasRefused, "records instead of"),
-        (AnswersWhatItHasRefused, "append 5 is said to lie at 0"),
+        (AnswersWhatItHasRefused, "append 5 was reported at 0"),
         (RefusesWhatIsSound, "refused sound records"),
     ],
 )

@@ -178,7 +178,7 @@ def test_broken_stores_are_found(make_log_store: Callable[[], LogStore]) -> None
 def test_broken_groups_of_newer_kinds_are_found(
     monkeypatch: pytest.MonkeyPatch, rule: str, bug: Callable[..., bool]
 ) -> None:
-    """A task that somebody has is given to another, or a partition is given to nobody."""
+    """A task that somebody has is given to another, or a partition is not assigned."""
     monkeypatch.setattr(f"groupcoord.core.groups.{rule}", bug)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(CoordinatorMachine, settings=SETTINGS)

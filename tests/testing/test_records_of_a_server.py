@@ -179,7 +179,7 @@ def test_what_there_is_not_is_told_in_words() -> None:
     with ServerThread(topics={"orders": 1}) as server:
         with pytest.raises(LookupError, match=r"no topic 'ordres'; did you mean 'orders'\? \(topics: orders\)"):
             server.records("ordres")
-        with pytest.raises(LookupError, match="'__consumer_offsets' is Kafka's own topic"):
+        with pytest.raises(LookupError, match="'__consumer_offsets' is an internal topic"):
             server.produce("__consumer_offsets", ["x"])
         with pytest.raises(LookupError, match="no partition 1 of topic 'orders', which has 1"):
             server.produce("orders", ["x"], partition=1)

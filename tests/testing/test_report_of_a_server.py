@@ -254,7 +254,7 @@ def test_what_brings_news_is_told_and_the_rest_is_counted() -> None:
         "  11.220 s  JoinGroup g, member without an id, -> no answer: the connection was closed before",
         "  12.220 s  ConsumerGroupHeartbeat g, epoch 0, member m -> epoch 1 (after 20 ms)",
         "  13.240 s  LeaveGroup g, nothing -> waits for its answer",
-        "  besides, without news: 3 Heartbeat, 3 Fetch, 3 ConsumerGroupHeartbeat, the last at 8.160 s",
+        "  routine: 3 Heartbeat, 3 Fetch, 3 ConsumerGroupHeartbeat, the last at 8.160 s",
     ]
 
 
@@ -327,7 +327,7 @@ def test_faults_are_told() -> None:
     assert lines[:8] == [
         "on purpose: OffsetCommit fails with NOT_COORDINATOR at node 1 where group_id='billing' (met 0 of 2)",
         "on purpose: Heartbeat is delayed by 500 ms after it was handled (met 0)",
-        "on purpose: Fetch is held where <lambda>() says so (met 0)",
+        "on purpose: Fetch is held where <lambda>() returns true (met 0)",
         "on purpose: JoinGroup is never answered (met 0 of 1)",
         "on purpose: SyncGroup is disconnected (met 0 of 1)",
         "on purpose: Metadata meets print() (met 0)",
@@ -348,7 +348,7 @@ def test_the_report_stays_short() -> None:
     lines = told.report()
 
     assert lines[1:3] == ["client 'first': 31 requests on 1 connection", "  … 19 before"]
-    assert lines[-1] == "and 5 more clients that came before"
+    assert lines[-1] == "and 5 more clients with older requests"
     assert max(map(len, lines)) == 180
     assert len(lines) < 40
 
@@ -424,7 +424,7 @@ def test_of_several_nodes_it_is_told_who_was_asked() -> None:
         assert [[line[0], line[1].partition(" (after")[0]] for line in asked] == [
             [f"node {node_id}", refusal] for node_id, refusal in zip((2, 1, 2), refused, strict=True)
         ]
-        assert "besides, without news: 2 ApiVersions to node 2, 1 ApiVersions to node 1, the last at " in lines[-1]
+        assert "routine: 2 ApiVersions to node 2, 1 ApiVersions to node 1, the last at " in lines[-1]
 
 
 def _refusal(is_owner: bool) -> str:

@@ -142,7 +142,7 @@ def test_time_is_the_tests() -> None:
         server.advance(600_000)
         assert server.run(committed) == {}
         assert clock.now_ms() == START_MS + WEEK_MS - 1 + 600_000
-        with pytest.raises(ValueError, match="time cannot go back"):
+        with pytest.raises(ValueError, match="the duration must not be negative"):
             server.advance(-1)
 
 
@@ -154,7 +154,7 @@ def test_real_time_goes_on_and_can_be_turned_forward() -> None:
         server.clock.advance(WEEK_MS + 600_000)
         assert before_ms + WEEK_MS + 600_000 <= server.clock.now_ms() < before_ms + WEEK_MS + 1_200_000
         assert server.run(committed) == {}
-        with pytest.raises(ValueError, match="time cannot go back"):
+        with pytest.raises(ValueError, match="the duration must not be negative"):
             server.clock.advance(-1)
 
 

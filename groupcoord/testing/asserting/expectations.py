@@ -122,7 +122,7 @@ class Condition:
     def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
         if self.holds():
             return True, None
-        return None, "; ".join(map(str, describe_groups(broker))) or "there are no groups"
+        return None, "; ".join(map(str, describe_groups(broker))) or "no groups exist"
 
     def __str__(self) -> str:
         return "the condition does not hold"
@@ -222,7 +222,7 @@ class Committed:
         )
 
     def __str__(self) -> str:
-        return f"group {self.group_id!r} has not committed what was expected"
+        return f"group {self.group_id!r} committed other offsets than expected"
 
 
 def _or_nothing(offsets: Mapping[tuple[str, int], int], place: tuple[str, int]) -> str:
@@ -325,7 +325,7 @@ class Produced:
         ]
 
     def __str__(self) -> str:
-        return f"topic {self.topic!r} does not hold what was expected"
+        return f"topic {self.topic!r} holds other records than expected"
 
 
 def _is_like(record: ConsumerRecord, wanted: ProducerRecord) -> bool:

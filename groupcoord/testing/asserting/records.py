@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from attrs import evolve, field, frozen
 
+from groupcoord.analysis.report.text import counted
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.produce import NO_DATA, answer_produce
 from groupcoord.broker.topics.registry import Topic, check_topic_name
@@ -90,7 +91,7 @@ def find_topic(broker: Broker, name: str) -> Topic:
     if topic is not None and not topic.is_internal:
         return topic
     if topic is not None:
-        raise UnknownNameError(f"{name!r} is Kafka's own topic: ask for what is committed, or for groups")
+        raise UnknownNameError(f"{name!r} is an internal topic; use committed() or groups")
     names = sorted(topic.name for topic in broker.topics if not topic.is_internal)
     raise UnknownNameError(
         f"there is no topic {name!r}{did_you_mean(name, names)} (topics: {', '.join(names) or 'none'})"
@@ -313,9 +314,8 @@ class Appender:
 
 def _checked_partition(topic: Topic, index: int) -> int:
     if not topic.has_partition(index):
-        raise UnknownNameError(
-            f"there is no partition {index} of topic {topic.name!r}, which has {topic.partition_count}"
-        )
+        partitions = counted(topic.partition_count, "partition")
+        raise UnknownNameError(f"there is no partition {index} of topic {topic.name!r}, which has {partitions}")
     return index
 
 
@@ -324,7 +324,7 @@ def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
     response = do_whole(answer_produce(request, broker.data.whole, _refuse_transactions))
     answer = response.topics[0].partitions[0]
     if answer.error_code is not ErrorCode.NONE:
-        reason = answer.error_message or "no reason is told"
+        reason = answer.error_message or "no reason given"
         place = f"{topic.name}-{index}"
         raise RecordsRefusedError(f"{place} does not take it: {answer.error_code.name}, {reason}", answer.error_code)
     return answer.base_offset
@@ -375,7 +375,7 @@ def _read_log(
             found = list(decode_records(batch))
         except UNREADABLE as error:
             place = f"{topic_name}-{index} at offset {batch.base_offset}"
-            raise LookupError(f"{place} has a batch that can't be read: {error}") from None
+            raise LookupError(f"{place} has an unreadable batch: {error}") from None
         for record_offset, fields in found:
             if record_offset >= offset:
                 yield ConsumerRecord(topic_name, index, record_offset, *fields)

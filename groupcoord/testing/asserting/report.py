@@ -477,7 +477,7 @@ def _clients(requests: Requests, name_of: NameOf, tells_nodes: bool) -> Iterator
     for client_id in list(by_client)[:CLIENTS_MAX]:
         yield from _client(client_id, by_client[client_id][::-1], start_ms, name_of, tells_nodes)
     if len(by_client) > CLIENTS_MAX:
-        yield f"and {len(by_client) - CLIENTS_MAX} more clients that came before"
+        yield f"and {len(by_client) - CLIENTS_MAX} more clients with older requests"
 
 
 def _client(
@@ -495,7 +495,7 @@ def _client(
     if routine:
         counts = Counter((request.api, request.node_id if tells_nodes else None) for request in routine).most_common()
         named = ", ".join(f"{count} {api}{'' if node is None else f' to node {node}'}" for (api, node), count in counts)
-        yield f"  besides, without news: {named}, the last at {_seconds(routine[-1].received_ms, start_ms)}"
+        yield f"  routine: {named}, the last at {_seconds(routine[-1].received_ms, start_ms)}"
 
 
 def _outcome(request: ReceivedRequest, name_of: NameOf) -> str:

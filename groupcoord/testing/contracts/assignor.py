@@ -69,7 +69,7 @@ def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
     for group, answer in asked:
         # Again after all other groups: an assignor keeps no state.
         again = _plain(assignor.assign(group))
-        _require_same(group, _plain(answer), again, "when it was asked later", "it remembers earlier groups")
+        _require_same(group, _plain(answer), again, "in a later call", "it remembers earlier groups")
     _check_in_another_process(assignor, [group for group, _ in asked])
 
 
@@ -122,14 +122,14 @@ def _checked_answer(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
     except Exception as error:
         raise _ContractError(type(error).__name__, f"assign() raised {error!r} for a sound group") from error
     if group != before:
-        raise _ContractError("changed", f"assign() changed what it was given, to {group}")
+        raise _ContractError("changed", f"assign() changed its argument to {group}")
     _check_answer(group, answer)
     plain = _plain(answer)
-    _compare(plain, _plain(assignor.assign(group)), "when it was asked again", "it remembers earlier groups")
+    _compare(plain, _plain(assignor.assign(group)), "in a repeated call", "it remembers earlier groups")
     _compare(
         plain,
         _plain(assignor.assign(_shuffled(group))),
-        "when mappings were made in another order",
+        "with mappings in another order",
         "it depends on the order of members or topics in the mappings: sort them",
     )
     return answer
@@ -169,10 +169,10 @@ def _check_answer(group: GroupSpec, answer: GroupAssignment) -> None:
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, assigned in answer.items():
         if member_id not in group.members:
-            raise _ContractError("stranger", f"{member_id!r} is given something but is no member")
+            raise _ContractError("stranger", f"{member_id!r} has an assignment but is no member")
         for topic_id, partitions in assigned.items():
             if topic_id not in group.members[member_id].topic_ids:
-                text = f"{member_id!r} is given topic {topic_id} but does not subscribe to it"
+                text = f"{member_id!r} is given topic {topic_id} but is not subscribed to it"
                 raise _ContractError("unwanted", text)
             for partition in partitions:
                 name = f"partition {partition} of topic {topic_id}"
@@ -186,7 +186,7 @@ def _check_answer(group: GroupSpec, answer: GroupAssignment) -> None:
     for topic_id in {topic_id for member in group.members.values() for topic_id in member.topic_ids}:
         for partition in range(group.topics[topic_id].partition_count):
             if (topic_id, partition) not in owners:
-                text = f"partition {partition} of topic {topic_id} is given to nobody"
+                text = f"partition {partition} of topic {topic_id} is not assigned"
                 raise _ContractError("nobody", text, _plain(answer))
 
 
@@ -245,7 +245,7 @@ def _check_in_another_process(assignor: Assignor, groups: list[GroupSpec]) -> No
     with _AnotherProcess(assignor) as other:
         if other.trouble:
             warnings.warn(
-                f"assignor {assignor.name!r} was not asked in a process with another PYTHONHASHSEED, which can't "
+                f"assignor {assignor.name!r} was not checked in a process with another PYTHONHASHSEED, which cannot "
                 f"import it: {other.trouble}",
                 stacklevel=3,
             )

@@ -40,12 +40,12 @@ def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogReco
     name = type(store).__name__
     if settle is None:
         raise AssertionError(
-            f"{name}.append() returned None, so it answers later: say how it is settled (settle= of check_log_store, "
-            "settle_log_store() of CoordinatorMachine)"
+            f"{name}.append() returned None, so it answers later: pass settle= to check_log_store, "
+            "or override settle_log_store() of CoordinatorMachine"
         )
     answers = list(settle(store))
     if [answered for answered, _ in answers] != [ticket]:
-        raise AssertionError(f"{name} was asked to settle {ticket}, and answered {answers}")
+        raise AssertionError(f"{name} was asked to settle {ticket}, but returned {answers}")
     ((_, outcome),) = answers
     if isinstance(outcome, LogStoreError):
         raise outcome
@@ -195,7 +195,7 @@ class FaultyLogStore:
         if is_written:
             self.settle(ticket)
         self._held = [(other, lost) for other, lost in self._held if other.partition != ticket.partition]
-        return [(ticket, AppendTimedOutError("nobody knows what became of it"))]
+        return [(ticket, AppendTimedOutError("the outcome of the append is unknown"))]
 
     def lose(self) -> list[Ticket]:
         """Drop waiting appends and pending failures, as a crash does.

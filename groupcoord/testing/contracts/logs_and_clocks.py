@@ -223,7 +223,7 @@ def _check_refused_appends(store: LogStore, settle: Settle | None) -> None:
             append_and_settle(store, Ticket(0, number), made, settle)
         except LogStoreError as error:
             _require(impossible in records, f"append() refused sound records: {error!r}")
-            _require(not error.outcome_unknown, f"{error!r} says that the outcome is unknown, but it can be known")
+            _require(not error.outcome_unknown, f"{error!r} has an unknown outcome, but the outcome is known")
         except Exception as error:
             raise AssertionError(f"append() raised {error!r}, which is no LogStoreError: it stops the host") from error
         else:
@@ -330,7 +330,7 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
                 records = appends[ticket.number]
                 _require(
                     [found.get(outcome)] == records[:1] if isinstance(outcome, int) else not records,
-                    f"{where}: append {ticket.number} is said to lie at {outcome}, where its first record is not",
+                    f"{where}: append {ticket.number} was reported at {outcome}, but its first record is elsewhere",
                 )
     close_store(store)
 
@@ -532,7 +532,7 @@ async def _check_purges(one: SlotLog, other: SlotLog, lag_ms: int) -> None:
     await _put(other, 0, 0, b"again", last)
     await _put(other, 0, last + 1, b"next", None)
     kept = await _read(one, 1, 0, lag_ms, bool)
-    require(kept[0] == (0, b"elsewhere"), "what is purged in one log partition stays in others")
+    require(kept[0] == (0, b"elsewhere"), "a purge of one log partition must not affect others")
 
 
 async def _check_races(one: SlotLog, other: SlotLog, lag_ms: int) -> None:
@@ -542,7 +542,7 @@ async def _check_races(one: SlotLog, other: SlotLog, lag_ms: int) -> None:
         found = await asyncio.gather(*puts)
         require(found.count(None) == 1, f"of {RACERS} that put slot {slot} at a time one must do it: {found}")
         refused = {last for last in found if last is not None}
-        require(refused == {slot}, f"who is refused must hear that slot {slot} is the last: {found}")
+        require(refused == {slot}, f"a refused writer must learn that slot {slot} is the last: {found}")
         (kept,) = await _read(other, 2, slot, lag_ms, bool)
         require(kept == (slot, b"%d" % found.index(None)), f"slot {slot} has another payload than the one that was put")
 
@@ -551,9 +551,9 @@ async def _check_beats(one: SlotLog, other: SlotLog) -> None:
     await one.beat("one", b"first")
     await asyncio.sleep(PAUSE_MS / 1_000)
     beats = {beat.node_id: beat for beat in await other.beat("other", b"second")}
-    require(set(beats) == {"one", "other"}, f"beat() must tell of all nodes, the one that beats included: {beats}")
+    require(set(beats) == {"one", "other"}, f"beat() must return all nodes, including the sender: {beats}")
     contents = [beats[name].content for name in ("one", "other")]
-    require(contents == [b"first", b"second"], f"beat() must tell what nodes have said: {contents}")
+    require(contents == [b"first", b"second"], f"beat() must return the contents of all nodes: {contents}")
     require(0 <= beats["other"].age_ms <= TOLERANCE_MS, f"a beat of now is {beats['other'].age_ms} ms old")
     apart_ms = beats["one"].age_ms - beats["other"].age_ms
     require(0 < apart_ms <= TOLERANCE_MS, f"beats that are {PAUSE_MS} ms apart are {apart_ms} ms apart in age")
@@ -625,7 +625,7 @@ def _check_virtual(clock: ClockT, other: ClockT, advance: Callable[[ClockT, int]
     other_ms = _read_clock(other)
     for duration_ms in DURATIONS_MS:
         before_ms = _read_clock(clock)
-        require(_read_clock(clock) == before_ms, "a virtual clock moved by itself")
+        require(_read_clock(clock) == before_ms, "a virtual clock advanced without being told to")
         advance(clock, duration_ms)
         now_ms = _read_clock(clock)
         require(

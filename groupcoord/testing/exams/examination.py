@@ -196,8 +196,8 @@ def _breaches_so_far(stage: Stage, uncommitted: Sequence[int] = ()) -> dict[Law,
             Breach(
                 now_s,
                 name,
-                f"was told {trace.seats[name].fenced_by} {now_s - (trace.seats[name].fenced_s or now_s):.1f} s ago, "
-                "and has neither joined again nor ended",
+                f"got {trace.seats[name].fenced_by} {now_s - (trace.seats[name].fenced_s or now_s):.1f} s ago, "
+                "and has neither rejoined nor exited",
             )
             for name in stage.fenced()
         ],
@@ -231,7 +231,7 @@ def _of_owned_partitions(trace: Trace) -> dict[Law, list[Breach]]:
 def _of_shared_records(stage: Stage) -> dict[Law, list[Breach]]:
     shared, reached = stage.trace.shared, stage.places()
     given_up = [f"{index}-{offset}" for index, end in reached.items() for offset in shared.given_up(index, end)]
-    text = f"records {_some(given_up)} are given up, and nobody has accepted them"
+    text = f"records {_some(given_up)} are given up without acceptance"
     return {
         Law.ACCEPTED: shared.ahead,
         Law.AFTERWARDS: shared.afterwards,
@@ -269,7 +269,7 @@ def _standing(stage: Stage) -> str:
     group = stage.group()
     reached = stage.places()
     places = ", ".join(f"{TOPIC}-{index} at {reached.get(index, 0)} of {end}" for index, end in enumerate(stage.counts))
-    ends = "".join(f"; {one.name} has ended by itself {one.ends} times" for one in stage.running if one.ends)
+    ends = "".join(f"; {one.name} has exited {one.ends} times" for one in stage.running if one.ends)
     return f"{'there is no group' if group is None else group}; {_taken(stage)}: {places}{ends}"
 
 
@@ -354,7 +354,7 @@ def _verdict_in_lines(result: Result, verdict: Verdict) -> list[str]:
     lines += [f"    {_named(breach)}" for breach in verdict.breaches[:BREACHES_MAX]]
     if len(verdict.breaches) > BREACHES_MAX:
         lines.append(f"    and {len(verdict.breaches) - BREACHES_MAX} times more")
-    lines.append("    how it came to that:")
+    lines.append("    events before it:")
     return [*lines, *(f"      {_in_a_line(event)}" for event in story(result, verdict.breaches[0]))]
 
 

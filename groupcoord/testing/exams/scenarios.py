@@ -71,12 +71,12 @@ def scenario(
 # ---------------------------------------------------------------- processes
 
 
-@scenario("A day on which nothing goes wrong: the measure of all others.")
+@scenario("No failure: the baseline of the other scenarios.")
 def quiet(stage: Stage) -> None:
     stage.pause(FOR_A_WHILE_S)
 
 
-@scenario("A new version is rolled out: one instance after the other ends in order and is started again.")
+@scenario("A new version is rolled out: the instances are stopped and started one after the other.")
 def rolling_restart(stage: Stage) -> None:
     """Stop each instance with SIGTERM and start it again."""
     for instance in stage.running:
@@ -85,7 +85,7 @@ def rolling_restart(stage: Stage) -> None:
         stage.wait(stage.is_at_rest, stage.plan.within_s)
 
 
-@scenario("The kernel runs out of memory and kills a process, or a machine is gone.")
+@scenario("The kernel kills a process for lack of memory, or a machine fails.")
 def killed(stage: Stage) -> None:
     instance = stage.first
     instance.kill()
@@ -94,7 +94,7 @@ def killed(stage: Stage) -> None:
     stage.start(instance)
 
 
-@scenario("A long collection of garbage, a swapping machine, or a debugger: a process stands still past its session.")
+@scenario("A long garbage collection, swapping, or a debugger: a process pauses for longer than its session timeout.")
 def frozen_past_its_session(stage: Stage) -> None:
     """SIGSTOP until the session has expired and others have taken over, then SIGCONT."""
     instance = stage.first
@@ -104,7 +104,7 @@ def frozen_past_its_session(stage: Stage) -> None:
     instance.thaw()
 
 
-@scenario("Load grows and falls again: one instance more, then one less.")
+@scenario("Load rises and falls: an instance is added and removed.")
 def scale_out_and_in(stage: Stage) -> None:
     stage.start(stage.spare)
     stage.wait(stage.is_at_rest, stage.plan.within_s)
@@ -115,13 +115,13 @@ def scale_out_and_in(stage: Stage) -> None:
 # ---------------------------------------------------------------- sessions
 
 
-@scenario("A network that loses heartbeats: the session of a process ends while it lives and works.")
+@scenario("A network loses heartbeats: the session of a working process expires.")
 def session_ends(stage: Stage) -> None:
     stage.forget_member(stage.first)
 
 
 @scenario(
-    "The session ends while a commit is under way: the commit is refused, and its sender is no member.",
+    "The session expires while a commit is in flight: the commit fails, and its sender is no longer a member.",
     protocols=OF_PARTITIONS,
 )
 def session_ends_during_a_commit(stage: Stage) -> None:
@@ -136,7 +136,7 @@ def _is_from(instance: Instance, call: Call) -> bool:
     return isinstance(call.connection, ObservedConnection) and call.connection.listener == instance.name.upper()
 
 
-@scenario("A database is slow, and a batch takes longer than max.poll.interval.ms: its member is out while it works.")
+@scenario("A database is slow, and a batch exceeds max.poll.interval.ms: the member is removed while it works.")
 def slow_processing(stage: Stage) -> None:
     """Hold the writes of an instance, expire its member, and release the writes."""
     instance = stage.first
@@ -149,7 +149,7 @@ def slow_processing(stage: Stage) -> None:
 
 
 @scenario(
-    "Work takes longer than records are locked for, and a member is taken for dead: others are given what it has.",
+    "Processing exceeds the acquisition lock, and the member expires: its records are delivered to others.",
     protocols=OF_RECORDS,
 )
 def locks_run_out(stage: Stage) -> None:
@@ -180,14 +180,16 @@ def _while_all_are_away(change: Callable[[], None], stage: Stage) -> None:
 
 
 @scenario(
-    "A group was away for longer than offsets are kept, and begins anew.", protocols=OF_PARTITIONS, declared=AGAIN
+    "A group is stopped for longer than offsets are retained, and starts without them.",
+    protocols=OF_PARTITIONS,
+    declared=AGAIN,
 )
 def offsets_expire(stage: Stage) -> None:
     _while_all_are_away(stage.begin_anew, stage)
 
 
 @scenario(
-    "Something was processed wrongly, and an administrator sets the group back to do it again.",
+    "Records were processed wrongly, and an administrator resets the offsets to process them again.",
     protocols=OF_PARTITIONS,
     declared=AGAIN,
 )
@@ -201,16 +203,14 @@ def offsets_are_reset(stage: Stage) -> None:
 ONCE: tuple[Declared, ...] = ("exactly-once",)
 
 
-@scenario(
-    "Another producer has taken a transactional id, or a transaction took too long: its end is refused.", declared=ONCE
-)
+@scenario("Another producer uses the transactional id, or a transaction timed out: EndTxn fails.", declared=ONCE)
 def transaction_is_fenced(stage: Stage) -> None:
     """Fail EndTxn with PRODUCER_FENCED; the transaction stays open until its id is initialized again."""
     with stage.server.fail_next("EndTxn", "PRODUCER_FENCED") as fault:
         stage.meet(fault)
 
 
-@scenario("The coordinator of transactions moves between the last record of one and its end.", declared=ONCE)
+@scenario("The transaction coordinator moves between the last record of a transaction and EndTxn.", declared=ONCE)
 def transaction_coordinator_moves(stage: Stage) -> None:
     with stage.server.fail_next("EndTxn", MOVED) as fault:
         stage.meet(fault)
@@ -296,10 +296,9 @@ ERRORS: dict[str, _Errors] = {
 SCENARIOS += [
     Scenario(
         f"errors-of-{api}",
-        f"A broker that has forgotten a session, or leads no more, answers {api} with an error, once or for a while."
+        f"A broker that lost a session or its leadership answers {api} with an error, once or repeatedly."
         if api in ("ShareFetch", "ShareAcknowledge")
-        else f"A coordinator that is loaded, moves or is not to be found answers {api} with an error, once or for a "
-        "while.",
+        else f"A coordinator that loads, moves or is unavailable answers {api} with an error, once or for a while.",
         partial(_errors, api, errors.lasting, errors.single),
         errors.protocols,
     )
@@ -317,7 +316,7 @@ def _about_records(stage: Stage) -> tuple[str, str]:
     return ("ShareFetch", "ShareAcknowledge") if stage.plan.protocol == "share" else ("Fetch", "OffsetCommit")
 
 
-@scenario("A connection breaks after a commit was written, and before its answer is there.")
+@scenario("A connection breaks after a commit was written, before its response arrives.")
 def lost_answers_to_commits(stage: Stage) -> None:
     """Handle commits and acknowledgements, but close connections instead of responding."""
     api = "ShareAcknowledge" if stage.plan.protocol == "share" else "OffsetCommit"
@@ -325,7 +324,7 @@ def lost_answers_to_commits(stage: Stage) -> None:
         stage.meet(fault, 3)
 
 
-@scenario("A connection breaks after a join or a heartbeat had its effect, and before its answer is there.")
+@scenario("A connection breaks after a join or heartbeat took effect, before its response arrives.")
 def lost_answers_to_members(stage: Stage) -> None:
     """Handle joins and heartbeats, but close connections instead of responding."""
     for api in ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else (_heartbeat(stage),):
@@ -335,7 +334,7 @@ def lost_answers_to_members(stage: Stage) -> None:
             stage.meet(fault)
 
 
-@scenario("A broker is busy: every answer takes its time.")
+@scenario("A broker is busy: every response is slow.")
 def slow_broker(stage: Stage) -> None:
     delays = [stage.server.delay(api, SLOW_MS) for api in (*_about_records(stage), _heartbeat(stage))]
     stage.pause(3 * SLOW_MS / 1_000)
@@ -343,7 +342,7 @@ def slow_broker(stage: Stage) -> None:
         delay.remove()
 
 
-@scenario("A broker stands still for so long that sessions end, and then goes on.")
+@scenario("A broker pauses for longer than the session timeout, and then continues.")
 def stalled_broker(stage: Stage) -> None:
     """Hold all requests until a session expires, then release all at once."""
     holds = [stage.server.hold(api) for api in ("Produce", *_about_records(stage), _heartbeat(stage))]
@@ -356,7 +355,7 @@ def stalled_broker(stage: Stage) -> None:
 # ---------------------------------------------------------------- brokers
 
 
-@scenario("A broker is restarted, and the group's coordinator is another one from then on.")
+@scenario("A broker is restarted, and another one coordinates the group.")
 def coordinator_moves(stage: Stage) -> None:
     for _ in range(2):
         stage.server.move_coordinator(GROUP_ID)
@@ -375,7 +374,7 @@ def _moves_during(api: str, stage: Stage) -> None:
 SCENARIOS += [
     Scenario(
         f"coordinator-moves-during-{api}",
-        f"The coordinator moves between a {api} and its answer.",
+        f"The coordinator moves between a {api} and its response.",
         partial(_moves_during, api),
         protocols,
     )
@@ -389,21 +388,21 @@ SCENARIOS += [
 ]
 
 
-@scenario("The coordinator moves while an instance ends, which can't say to the old one that it leaves.")
+@scenario("The coordinator moves while an instance stops, so the instance must find the new one to leave.")
 def coordinator_moves_during_leave(stage: Stage) -> None:
     stage.server.move_coordinator(GROUP_ID)
     stage.end(stage.first)
     stage.start(stage.first)
 
 
-@scenario("A broker is restarted in order, and others lead its partitions.")
+@scenario("A broker is restarted, and others lead its partitions.")
 def leaders_move(stage: Stage) -> None:
     for index in range(stage.partition_count):
         stage.server.move_leader(TOPIC, index)
     stage.pause(1.0)
 
 
-@scenario("A broker dies and comes back.")
+@scenario("A broker crashes and restarts.")
 def broker_dies(stage: Stage) -> None:
     node = stage.server.coordinator(GROUP_ID)
     stage.server.crash(node=node)
@@ -420,14 +419,14 @@ def brokers_are_restarted(stage: Stage) -> None:
         stage.wait(stage.is_at_rest, stage.plan.within_s)
 
 
-@scenario("A whole cluster is gone for a while: a power cut, or a network that is cut off.")
+@scenario("A whole cluster is unavailable for a while: a power failure, or a network partition.")
 def all_brokers_die(stage: Stage) -> None:
     stage.server.crash()
     stage.pause(FOR_A_WHILE_S)
     stage.server.restart()
 
 
-@scenario("Every connection breaks off at once: a load balancer or firewall is restarted.")
+@scenario("All connections break at once: a load balancer or firewall restarts.")
 def connections_break(stage: Stage) -> None:
     stage.server.drop_connections()
 
@@ -443,7 +442,7 @@ def _login_expires(stage: Stage) -> None:
 SCENARIOS.append(
     Scenario(
         "login-expires",
-        "Log-ins are good for a while (connections.max.reauth.ms): who doesn't log in again is cut off.",
+        "Log-ins expire (connections.max.reauth.ms): clients that do not authenticate again are disconnected.",
         _login_expires,
         needs_login=True,
         settings={"connections.max.reauth.ms": LOGIN_LIFE_MS},
@@ -454,7 +453,7 @@ SCENARIOS.append(
 # ---------------------------------------------------------------- topics
 
 
-@scenario("A topic gets more partitions, since they were not enough.", protocols=NOT_CLASSIC)
+@scenario("A topic gets more partitions.", protocols=NOT_CLASSIC)
 def partitions_are_added(stage: Stage) -> None:
     stage.server.create_partitions(TOPIC, stage.partition_count + 1)
     stage.counts.append(0)
@@ -462,7 +461,7 @@ def partitions_are_added(stage: Stage) -> None:
 
 
 @scenario(
-    "A topic is deleted and made again: its name is the same, its offsets begin anew.",
+    "A topic is deleted and created again: same name, new offsets.",
     protocols=OF_PARTITIONS,
     declared=AGAIN,
 )
@@ -474,7 +473,7 @@ def topic_is_made_again(stage: Stage) -> None:
     stage.pause(FOR_A_WHILE_S)
 
 
-@scenario("A producer writes what nobody can read.")
+@scenario("A producer writes an unreadable record.")
 def poison_record(stage: Stage) -> None:
     """Produce an unreadable record; it may be skipped, later ones may not."""
     for index in range(stage.partition_count):

@@ -63,7 +63,7 @@ def check_command(command: Sequence[str]) -> None:
         CommandError: the command is empty or has an unknown placeholder.
     """
     if not command:
-        raise CommandError("say how the program is started: -- COMMAND…")
+        raise CommandError("no command given; append -- COMMAND…")
     for word in command:
         try:
             names = {name for _, name, _, _ in Formatter().parse(word) if name is not None}
@@ -149,7 +149,7 @@ class Instance:
         if not self._again_s:
             assert self._process is not None
             self.ends += 1
-            self._note(self.name, f"ends by itself with status {self._process.returncode}")
+            self._note(self.name, f"exits with status {self._process.returncode}")
             self._again_s = now_s + RESTART_AFTER_S
         elif now_s >= self._again_s and self.ends <= RESTARTS_MAX:
             self._again_s = 0.0

@@ -73,18 +73,18 @@ class Breach:
 class Law(Enum):
     """Law of the exam, as a sentence; laws that explain others come first."""
 
-    OWNED = "nobody works on a partition that another owns"
-    AHEAD = "no committed offset passes what was processed"
-    BACKWARD = "no committed offset goes back without a cause"
-    ACCEPTED = "nothing is accepted before it is processed"
-    AFTERWARDS = "nothing is processed long after it was accepted"
-    FENCED = "a fenced instance stops or comes back"
-    COMMITTED = "what is processed is committed"
+    OWNED = "no instance works on a partition that another owns"
+    AHEAD = "no committed offset is beyond the processed records"
+    BACKWARD = "no committed offset decreases without a cause"
+    ACCEPTED = "no record is accepted before it is processed"
+    AFTERWARDS = "no record is processed long after it was accepted"
+    FENCED = "a fenced instance stops or rejoins"
+    COMMITTED = "processed records are committed"
     PROCESSED = "every record is processed"
     ONCE = "no record is processed twice"
-    GIVEN_UP = "no record is given up that can be read"
-    CAUGHT_UP = "all is caught up soon after the fault"
-    LEAVING = "leaving is said"
+    GIVEN_UP = "no readable record is given up"
+    CAUGHT_UP = "the program catches up soon after the fault"
+    LEAVING = "a stopped instance leaves its group"
 
     def __str__(self) -> str:
         return self.value
@@ -310,7 +310,7 @@ class Trace:
     ) -> None:
         self._group_id, self._topic, self._output, self._name_of = group_id, topic, output, name_of
         self._works_late_s = works_late_s
-        self._not_processed = "is not processed" if output is not None else "was sent to nobody"
+        self._not_processed = "is not processed" if output is not None else "was sent to no instance"
         self._works_on = "works on" if output is not None else "reads"
         self._lock = Lock()
         self._start_s = time.monotonic()
@@ -583,8 +583,8 @@ class Trace:
         owners = [name for name, other in self.seats.items() if name != who and index in other.owned]
         if lost_s is not None and owners and self.now_s - lost_s > self._works_late_s:
             text = (
-                f"{self._works_on} record {index}-{offset} {self.now_s - lost_s:.1f} s after it was told "
-                f"that it has lost partition {index}, which {owners[0]} owns"
+                f"{self._works_on} record {index}-{offset} {self.now_s - lost_s:.1f} s after the "
+                f"revocation of partition {index}, which {owners[0]} owns"
             )
             self.trespasses.append(Breach(self.now_s, who, text))
 

@@ -62,7 +62,7 @@ class Crew:
 
     def __init__(self, turns: Turns, jobs: int) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
-            raise HistoryError("this system can't fork processes: a search has one job here")
+            raise HistoryError("this system cannot fork processes: use jobs=1")
         self._turns = turns
         self._common = len(turns.cores)
         self._places: dict[int, tuple[int, int]] = {}  # worker and its number of a state, by state

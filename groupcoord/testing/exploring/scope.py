@@ -65,33 +65,34 @@ class Word(NamedTuple):
 
 WORDS = MappingProxyType(
     {
-        "start": Word("a process starts a consumer, anew if it has one, and sends its first request", ("process",)),
-        "go": Word("a consumer sends what its protocol wants next: a join, a sync, a heartbeat", ("process",)),
-        "beat": Word("a member heartbeats, whatever its protocol wants next", ("process",)),
-        "commit": Word("a consumer commits what it owns; without a process, somebody who is no member", ("[process]",)),
+        "start": Word("a process starts a consumer, or restarts it, and sends its first request", ("process",)),
+        "go": Word("a consumer sends its next request: a join, a sync, a heartbeat", ("process",)),
+        "beat": Word("a member sends a heartbeat", ("process",)),
+        "commit": Word("a consumer commits its partitions; without a process, a non-member does", ("[process]",)),
         "leave": Word("a consumer leaves its group in good order", ("process",)),
         "pause": Word("a static member leaves for a while: its place is kept (KIP-848)", ("process",)),
-        "die": Word("a process ends without a word; requests of it may still wait", ("process",)),
+        "die": Word("a process dies; its requests may still wait", ("process",)),
         "retry": Word("a consumer that waits sends its request once more, as after a broken connection", ("process",)),
-        "fetch": Word("a consumer asks for the offsets of its group", ("process",)),
-        "time": Word("so many milliseconds pass, a step of the scope if not said; each timer fires", ("[number]",)),
-        "ack": Word("the log writes the oldest appends that wait, one if not said", ("[number]",)),
+        "fetch": Word("a consumer fetches the offsets of its group", ("process",)),
+        "time": Word("time passes, in milliseconds (default: step_ms of the scope); each timer fires", ("[number]",)),
+        "ack": Word("the log writes the oldest waiting appends (default: one)", ("[number]",)),
         "refuse": Word("the log refuses the oldest append that waits", ("[error]",)),
-        "lose": Word("nobody knows what became of the oldest append that waits", ("[written|unwritten]",)),
+        "lose": Word("the oldest waiting append times out", ("[written|unwritten]",)),
         "fail": Word("the log will refuse the next append at once", ("[error]",)),
-        "crash": Word("the coordinator dies; another one loads the log, with so many of the appends", ("[number]",)),
-        "move": Word("the log partition goes away, and comes back with so many of the appends", ("[number]",)),
+        "crash": Word("the coordinator crashes and loads the log with this number of waiting appends", ("[number]",)),
+        "move": Word("the log partition moves away and back, with this number of waiting appends", ("[number]",)),
         "unload": Word("the log partition goes away: to another leader, or its replica with it", ("[leader|replica]",)),
         "load": Word("the log partition comes back"),
-        "read_breaks": Word("the next load will break off after so many records", ("number",)),
+        "read_breaks": Word("the next load breaks after this number of records", ("number",)),
         "txn": Word(
-            "a consumer's producer commits what it owns; without one, a producer that is no member", ("[process]",)
+            "a consumer's producer commits its partitions; without a process, another one does",
+            ("[process]",),
         ),
         "marker": Word("the transaction of a consumer's producer ends", ("process", "commit|abort")),
         "sweep": Word("time passes until expired offsets and groups are looked for"),
         "delete": Word("an administrator deletes the group, or its offsets of a topic", ("[topic]",)),
         "topic": Word("a topic comes, grows or goes", ("create|grow|delete", "topic", "[number]")),
-        "recover": Word("faults stop, everybody goes on for some minutes, and all have to be served"),
+        "recover": Word("faults stop, all clients run for some minutes, and all must be served"),
     }
 )
 """Types of steps by word."""
@@ -120,7 +121,7 @@ class Step(NamedTuple):
         """
         word, *given = text.split() or ("",)
         if word not in WORDS:
-            raise HistoryError(f"{text!r}: there is no word {word!r}; there are {', '.join(WORDS)}")
+            raise HistoryError(f"{text!r}: unknown word {word!r}; there are {', '.join(WORDS)}")
         kinds = WORDS[word].operands
         needed = sum(not kind.startswith("[") for kind in kinds)
         if not needed <= len(given) <= len(kinds):
@@ -309,7 +310,7 @@ class Scope:
         words = tuple(values.get("words", WORDS_TO_EXPLORE))
         for word in words:
             if word not in WORDS:
-                raise HistoryError(f"words: there is no word {word!r}; there are {', '.join(WORDS)}")
+                raise HistoryError(f"words: unknown word {word!r}; there are {', '.join(WORDS)}")
         also = tuple(map(str, steps_of(values.get("also", ()))))
         return cls(**{**values, "words": words, "also": also})
 

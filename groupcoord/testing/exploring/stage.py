@@ -56,7 +56,7 @@ class Happening:
         step: number of the step, from 0.
         at_ms: milliseconds since the Unix epoch.
         who: the process; empty for the log or other clients.
-        what: ``sends``, ``is told``, or (of the log) ``is asked``.
+        what: ``sends``, ``receives``, or (of the log) ``is asked``.
         value: the request, the response or None, or the records.
     """
 
@@ -112,7 +112,7 @@ class Stage(World):
         return super().submit(request, consumer)
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
-        self._note("is told", response, sent.consumer)
+        self._note("receives", response, sent.consumer)
         super().on_answer(sent, response)
 
     def on_append(self, records: Sequence[LogRecord]) -> None:
@@ -259,7 +259,7 @@ class Stage(World):
         self.leader_epoch += 1
         self.coordinator.unload(LOG_PARTITION, self.leader_epoch if what == "leader" else None)
         self.deliver()
-        require(self.coordinator.partition(LOG_PARTITION) is None, "the log partition has gone, and is served")
+        require(self.coordinator.partition(LOG_PARTITION) is None, "the log partition was unloaded, but is served")
 
     def _load(self) -> None:
         """Load the log partition, which fails only if the history breaks its read."""
@@ -279,7 +279,7 @@ class Stage(World):
         self.recover()
         if any(isinstance(consumer, ModernMember) for consumer in self.consumers.values()):
             for consumer in self.fleet.living(self.scope.group_id):
-                require(consumer.phase == "stable", f"{consumer} does not come to rest")
+                require(consumer.phase == "stable", f"{consumer} does not become stable")
         else:
             self.check_all_are_served(self.scope.group_id)
 
@@ -314,7 +314,7 @@ class Stage(World):
 
     def _topic(self, change: str, name: str, count: int = 1) -> None:
         is_there = name in self.topics.ids
-        require(is_there or change != "grow", f"{name!r} can't grow: there is no such topic")
+        require(is_there or change != "grow", f"{name!r} cannot grow: the topic does not exist")
         if change == "create" and not is_there:
             self.create_topic(name, count)
         elif change == "grow":

@@ -17,7 +17,7 @@ from groupcoord.testing.machine.consumers import Consumer
 
 __all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
 
-IS_TOLD, IS_ASKED = "is told", "is asked"
+RECEIVES, IS_ASKED = "receives", "is asked"
 REPEATED_MAX = 12
 """Lines shown of a step in which all clients run for minutes."""
 
@@ -35,7 +35,7 @@ class Line:
 
     Attributes:
         who: the process, or empty for the log and other clients.
-        what: ``sends``, ``is told``, or (of the log) ``is asked``.
+        what: ``sends``, ``receives``, or (of the log) ``is asked``.
         text: the request, response or records in short.
         is_error: a response with an error.
     """
@@ -124,7 +124,7 @@ def _story(played: Played, states: Sequence[tuple[int, str]]) -> Story:
 
 
 def _line(happening: Happening) -> Line:
-    error = "" if happening.what != IS_TOLD else _error_of(happening.value)
+    error = "" if happening.what != RECEIVES else _error_of(happening.value)
     return Line(happening.who, happening.what, _short(happening) + error, bool(error))
 
 
@@ -147,7 +147,7 @@ def _short(happening: Happening) -> str:
         number = getattr(value, name, None)
         if number is not None and number != -1:
             parts.append(f"{word} {number}")
-    if happening.what == IS_TOLD and getattr(value, "member_id", None):
+    if happening.what == RECEIVES and getattr(value, "member_id", None):
         parts.append(f"as {value.member_id}")
     return " ".join(parts)
 
@@ -199,7 +199,7 @@ def in_lines(story: Story) -> Iterable[str]:
 
 def _in_words(seen: Line) -> str:
     if seen.what == IS_ASKED:
-        return f"the log is asked to write {seen.text}"
+        return f"the log receives {seen.text}"
     return f"{seen.who or 'somebody'} {seen.what} {seen.text}"
 
 
@@ -217,7 +217,7 @@ def diagram(story: Story) -> Html:
         parts.append(titled(told.state, [label(8, y, told.step, "start")]))
         for seen in told.lines[:REPEATED_MAX]:
             source, end = (coordinator, log) if seen.what == IS_ASKED else (lanes.get(seen.who, 8), coordinator)
-            text = _fitting(f"{'◀' if seen.what == IS_TOLD else '▶'} {seen.text}", end - coordinator or _TOLD)
+            text = _fitting(f"{'◀' if seen.what == RECEIVES else '▶'} {seen.text}", end - coordinator or _TOLD)
             shapes = [line(source, y + 5, end, y + 5, "finding-line" if seen.is_error else "axis")]
             parts.append(titled(_in_words(seen), [*shapes, label(end - 8, y, text, "end")]))
             y += _ROW
@@ -231,7 +231,7 @@ def diagram(story: Story) -> Html:
     others = {**lanes, "coordinator": coordinator, "log": log}
     names = [label(x, 18, name, "middle") for name, x in others.items()]
     grid = [line(x, 26, x, y - _ROW // 2, "grid") for x in others.values()]
-    return picture(log + 30, y, "what was asked, answered and written, step by step", [*grid, *names, *parts])
+    return picture(log + 30, y, "requests, responses and records, step by step", [*grid, *names, *parts])
 
 
 def _fitting(text: str, width: int) -> str:

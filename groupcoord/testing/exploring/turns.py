@@ -472,7 +472,7 @@ class Turns:
             return self.number_of((place, *renamed(self._kinds[place], tuple(own), turn.before, turn.after)))
         consumer = self._consumer(place, tuple(own), turn.before)
         if waits in turn.fenced:
-            raise BrokenTurnError(BrokenLaw(0, "check_fenced", f"{consumer} is fenced, and nobody has taken its place"))
+            raise BrokenTurnError(BrokenLaw(0, "check_fenced", f"{consumer} is fenced without a successor"))
         try:
             consumer.receive(turn.answers.get(waits))
         except Exception as error:

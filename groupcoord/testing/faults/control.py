@@ -285,7 +285,7 @@ class Control:
         Later requests of the same connections wait as well, as in Kafka.
         """
         if duration_ms < 0:
-            raise ValueError(f"time cannot go back: delay({duration_ms})")
+            raise ValueError(f"the duration must not be negative: delay({duration_ms})")
         effect = f"is delayed by {duration_ms} ms"
         return self._add(
             Rule(
@@ -480,8 +480,7 @@ class Control:
             if not is_known(self.broker, group_id):
                 raise NoSuchMemberError(no_such_group(self.broker, group_id))
             raise NoSuchMemberError(
-                f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, "
-                "or the log is awaited"
+                f"group {group_id!r} cannot begin a rebalance: it is empty, rebalances already, or waits for the log"
             )
         self._deliver_replies()
 
@@ -588,9 +587,9 @@ class Control:
         if not isinstance(clock, ManualClock | LeapingClock):
             raise TypeError(f"a {type(clock).__name__} can't be turned")
         if duration_ms < 0:
-            raise ValueError(f"time cannot go back: advance({duration_ms})")
+            raise ValueError(f"the duration must not be negative: advance({duration_ms})")
         if duration_ms > LONGEST_ADVANCE_MS:
-            raise ValueError(f"that is longer than ten years: advance({duration_ms})")
+            raise ValueError(f"the duration must be at most ten years: advance({duration_ms})")
         end_ms = clock.now_ms() + duration_ms
         for step in count(1):
             due_ms = self._next_deadline_ms()

@@ -177,7 +177,7 @@ class ControlServer(HttpServer):
     async def answer(self, request: HttpRequest) -> HttpResponse:
         host = request.headers.get("host", "").rpartition(":")
         if (host[0] or host[2]) not in LOOPBACK_NAMES or "origin" in request.headers:
-            return _said(HTTPStatus.FORBIDDEN, "only programs of this machine may ask, and no browser")
+            return _said(HTTPStatus.FORBIDDEN, "only programs on this machine may use the control port, and no browser")
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "rules":
             return self._answer_about_rules(request.method, rest)

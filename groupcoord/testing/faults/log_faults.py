@@ -40,7 +40,7 @@ def append_error(error: ErrorCode | str | int) -> LogStoreError:
     if kind is None:
         known = ", ".join(code.name for code in _ERRORS)
         raise UnknownNameError(f"no append fails with {code.name}; it may be {known}")
-    return kind("a test has asked for that")
+    return kind("injected by a test")
 
 
 class _PassingStore(FaultyLogStore):

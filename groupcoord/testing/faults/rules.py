@@ -109,7 +109,7 @@ class Call:
     @request.setter
     def request(self, request: Any) -> None:
         if self._response is not None:
-            raise ValueError(f"this {self.api} was handled; what can be changed is its response")
+            raise ValueError(f"this {self.api} was handled; only its response can be replaced")
         if type(request) is not type(self._request):
             raise TypeError(f"a {self.api} can't become a {type(request).__name__}")
         self._request = request
@@ -208,7 +208,7 @@ class Call:
             ValueError: the duration is negative.
         """
         if duration_ms < 0:
-            raise ValueError(f"time cannot go back: delay({duration_ms})")
+            raise ValueError(f"the duration must not be negative: delay({duration_ms})")
         self.delay_ms += duration_ms
 
     def __repr__(self) -> str:
@@ -268,7 +268,7 @@ def describe_where(where: Where | None) -> str:
     if where is None:
         return ""
     if callable(where):
-        return f"where {getattr(where, '__name__', 'a function')}() says so"
+        return f"where {getattr(where, '__name__', 'a function')}() returns true"
     return "where " + ", ".join(f"{name}={value!r}" for name, value in where.items())
 
 
@@ -324,7 +324,7 @@ def _has(call: Call, name: str, value: object) -> bool:
 
 Action = Callable[[Call], None]
 
-ON_PURPOSE = "a test has asked for that"
+ON_PURPOSE = "injected by a test"
 
 
 class FaultFunctionError(GroupcoordError):

@@ -221,14 +221,14 @@ class ClassicConsumer(Consumer):
 
     def _joined(self, response: JoinGroupResponse) -> None:
         if response.error_code is ErrorCode.MEMBER_ID_REQUIRED:
-            require(self.asks_for_id and self.instance_id is None, f"{self.name} need not ask for a member id first")
+            require(self.asks_for_id and self.instance_id is None, f"{self.name} need not request a member id first")
             self.member_id = response.member_id
         elif response.error_code is ErrorCode.NONE:
             members = tuple(member.member_id for member in response.members)
             is_leader = response.leader == response.member_id
             require(
                 bool(members) == is_leader and (not members or response.member_id in members),
-                "{} is told of members that don't fit: {!r}",
+                "{} received other members than expected: {!r}",
                 *(self.name, response),
             )
             require(
@@ -381,7 +381,7 @@ class Fleet:
         """
         for token, response in self._receive():
             is_awaited = token in self.outstanding
-            require(is_awaited, "token {!r} is answered, but nobody waits for it: {!r}", token, response)
+            require(is_awaited, "token {!r} has a response without a request: {!r}", token, response)
             sent = self.outstanding.pop(token)
             sent.answers.append(response)
             self._on_answer(sent, response)

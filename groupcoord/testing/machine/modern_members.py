@@ -198,12 +198,12 @@ class Kip848Consumer(AssignedMember):
         is_in = self.epoch > 0
         require(
             response.member_epoch >= max(self.epoch, 1) and bool(response.member_id),
-            "{} in epoch {} is told {!r}",
+            "{} in epoch {} received {!r}",
             *(self.name, self.epoch, response),
         )
         require(
             (not self.member_id or response.member_id == self.member_id) and (is_in or response.assignment is not None),
-            "{} has sent everything, and is told {!r}",
+            "{} sent a full heartbeat and received {!r}",
             *(self.name, response),
         )
         self.member_id, self.epoch, self.phase = response.member_id or "", response.member_epoch, "stable"
@@ -269,7 +269,7 @@ class ModernMember(AssignedMember):
         if isinstance(answer, StreamsGroupHeartbeatResponse | ShareGroupHeartbeatResponse) and not errors_in(answer):
             if answer.member_epoch >= 0:
                 goes_back = answer.member_epoch < self.epoch
-                require(not goes_back, "{} in epoch {} is told {!r}", self.name, self.epoch, answer)
+                require(not goes_back, "{} in epoch {} received {!r}", self.name, self.epoch, answer)
                 self.epoch, self.phase = answer.member_epoch, "stable"
                 self.follow(answer)
             return

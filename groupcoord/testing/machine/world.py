@@ -110,7 +110,8 @@ class PromisedOffsets:
                 group_id, topic, _ = key
                 is_deleted = group_id in self._groups or topic in self._topics
                 require(
-                    is_deleted, f"a transaction of {marker.producer_id} is committed, and its offset of {key} is gone"
+                    is_deleted,
+                    f"a transaction of {marker.producer_id} is committed, its offset of {key} is missing",
                 )
 
     def forget(self) -> None:
@@ -480,7 +481,7 @@ class World:
         ticks = 0
         while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             ticks = 0 if deadline_ms > self.clock.now_ms() else ticks + 1
-            require(ticks < TICKS_AT_ONE_MOMENT_MAX, "timers fire without end while time stands still")
+            require(ticks < TICKS_AT_ONE_MOMENT_MAX, "timers fire without end at one moment")
             self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))
             self.tick()
         self.clock.advance_to(end_ms)
@@ -630,7 +631,7 @@ class World:
         if not living:
             require(described.group_state in ("Empty", "Dead"), f"without members {group_id!r} is {described!r}")
             return
-        require(described.group_state == GroupState.STABLE.value, f"{group_id!r} does not come to rest: {described!r}")
+        require(described.group_state == GroupState.STABLE.value, f"{group_id!r} does not become stable: {described!r}")
         member_ids = {member.member_id for member in described.members}
         serving = [c for c in living if c.member_id in member_ids and isinstance(c, ClassicConsumer)]
         require(
@@ -658,8 +659,8 @@ class World:
             if member is None or not isinstance(consumer, Kip848Consumer):
                 continue
             held = {(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes}
-            require(held == set(member.partitions()), f"{consumer} does not have what it was given: {member}")
+            require(held == set(member.partitions()), f"{consumer} does not have its assignment: {member}")
             self.go_on(consumer)
-            require(not consumer.is_waiting, f"the heartbeat of {consumer} waits although nothing changes")
+            require(not consumer.is_waiting, f"the heartbeat of {consumer} waits although nothing changed")
         again = [len(list(self.store.read(index))) for index in range(self.config.offsets_topic_num_partitions)]
-        require(written == again, f"group {group_id!r} is at rest, and heartbeats of its members are written")
+        require(written == again, f"group {group_id!r} is stable, but heartbeats of its members are written")

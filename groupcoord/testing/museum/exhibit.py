@@ -166,7 +166,7 @@ def _target(bug: Plant) -> FunctionType:
         for name in bug.function.split("."):
             found = vars(found)[name]
     except (ModuleNotFoundError, KeyError) as error:
-        raise PlantError(f"{bug.target} does not exist (any more), so its bug can't be planted") from error
+        raise PlantError(f"{bug.target} does not exist, so the bug cannot be planted") from error
     if not isinstance(found, FunctionType):
         raise PlantError(f"{bug.target} is not a function")
     return found

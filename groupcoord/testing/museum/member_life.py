@@ -116,7 +116,7 @@ class MemberLife:
         member.listener_returned(self.now_ms)
         require(member.state is MemberState.STABLE, "all is well, and the member is {}", member.state)
         self.check()
-        require(self.owned == set(member.assignment), "it has told {}, and has {}", self.owned, member.assignment)
+        require(self.owned == set(member.assignment), "it sent {} and has {}", self.owned, member.assignment)
         member.close(self.now_ms, timeout_ms=1_000)
         member.listener_returned(self.now_ms)
         self.wait(1_000)

@@ -21,19 +21,19 @@ def museum_page(played: Iterable[tuple[Exhibit, Story]]) -> str:
     shown = list(played)
     lead = [
         paragraph(
-            "Bugs of group coordination that really happened, each played on a coordinator that has it: "
-            "what was asked, answered and written, how the group is after each step, and the law that breaks."
+            "Real bugs of group coordination, each replayed on a coordinator that has it: "
+            "requests, responses, records, the state of the group after each step, and the broken law."
         ),
-        paragraph(f"{counted(len(shown), 'exhibit')}; open one step after the other to see how all are then."),
+        paragraph(f"{counted(len(shown), 'exhibit')}; open a step to see the state after it."),
     ]
-    return page("A museum of coordinators' bugs", lead, [_section(exhibit, story) for exhibit, story in shown])
+    return page("Museum of coordinator bugs", lead, [_section(exhibit, story) for exhibit, story in shown])
 
 
 def _section(shown: Exhibit, story: Story) -> Section:
     parts = [
         soft(f"{shown.room}; {shown.versions}; {', '.join(shown.references)}"),
         paragraph(shown.story),
-        paragraph(element("b", "Users lose: "), shown.loses),
+        paragraph(element("b", "Damage: "), shown.loses),
         paragraph(element("b", "The law: "), shown.law),
         element("div", diagram(story), class_="plot"),
         *(_step(shown.id, number, story) for number in range(len(story.steps))),
@@ -47,4 +47,4 @@ def _step(of: str, number: int, story: Story) -> Html:
     told = story.steps[number]
     is_last = number == len(story.steps) - 1 and bool(story.law)
     summary = element("summary", f"{number + 1}. {told.step}", class_="bad" if is_last else None)
-    return element("details", summary, listing((told.state or "it comes no further").split("; ")), name=f"steps-{of}")
+    return element("details", summary, listing((told.state or "not reached").split("; ")), name=f"steps-{of}")

@@ -90,7 +90,7 @@ class Chaos:
             self.look()
 
     def start_who_has_ended(self) -> None:
-        """Start a program again that has ended by itself: a node does that which finds no engine at its start.
+        """Start a program again that has exited: a node does that which finds no engine at its start.
 
         Raises:
             LostError: these were clients.

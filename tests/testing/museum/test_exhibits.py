@@ -61,7 +61,7 @@ def test_a_plant_fits(shown: Exhibit) -> None:
 @pytest.mark.parametrize(
     ("module", "function", "source", "message"),
     [
-        ("groupcoord.gone", "retire", "", r"groupcoord\.gone\.retire does not exist \(any more\)"),
+        ("groupcoord.gone", "retire", "", r"groupcoord\.gone\.retire does not exist"),
         ("groupcoord.errors", "ErrorCode.retire", "", r"groupcoord\.errors\.ErrorCode\.retire does not exist"),
         ("groupcoord.errors", "ErrorCode", "", "groupcoord.errors.ErrorCode is not a function"),
         ("groupcoord.laws", "require", "def require(holds): ...", r"takes \[.+\], its replacement \['holds'\]"),
