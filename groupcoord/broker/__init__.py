@@ -1,6 +1,6 @@
-"""A small broker around the coordinator, without I/O: topics and what they hold, transactions, log-in, connections.
+"""Kafka broker around the coordinators, without I/O: topics, records, transactions, log-in, connections.
 
-:class:`Connection` takes bytes and gives bytes; :mod:`groupcoord.host` runs it on asyncio.
+:func:`make_broker` builds a :class:`Broker`; :mod:`groupcoord.host` runs it on asyncio.
 """
 
 from groupcoord.broker.broker import Broker, make_broker

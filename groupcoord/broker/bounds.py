@@ -1,8 +1,8 @@
-"""Bounds on requests that are handled in one step: the number of entries that their arrays may hold.
+"""Bounds on the number of entries in requests that are handled in one step.
 
-A handler that returns :data:`~groupcoord.broker.work.Work` lets others have their turn between entries, and takes any
-number of them. Every other request is refused if its arrays hold more entries than can be handled while everybody
-waits. Entries of nested arrays count, and so do duplicates. Kafka has no such bounds.
+A handler that returns :data:`~groupcoord.broker.work.Work` yields between entries and takes any number of them. Every
+other request is refused if its arrays, nested ones included, hold more entries than can be handled while all other
+connections wait. Kafka has no such bounds.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from groupcoord.wire import RequestHeader, WireRequest, decode_request
 from groupcoord.wire.api import Answered
 
 ENTRIES_AT_ONCE = 10_000
-"""Entries that a request may hold which is handled in one step, unless :data:`ENTRIES_MAX` has another number."""
+"""Most entries of a request that is handled in one step, unless :data:`ENTRIES_MAX` has another number."""
 
 ENTRIES_MAX: Mapping[type, int] = {
-    # Kafka's log refuses so many offsets, too: their records are larger than message.max.bytes.
+    # Kafka refuses as many offsets, too: their records exceed message.max.bytes.
     OffsetCommit: 25_000,
     TxnOffsetCommit: 25_000,
     ConsumerGroupHeartbeat: 20_000,
@@ -40,37 +40,31 @@ _ERRORS = dict.fromkeys((OffsetCommit, TxnOffsetCommit), ErrorCode.UNKNOWN_SERVE
 
 
 def entry_limit(request: type, in_portions: Set[type]) -> int | None:
-    """Return how many entries requests of a type may hold; None if they are handled in portions."""
+    """Return the most entries of a request type; None if it is handled in steps."""
     return None if request in in_portions else ENTRIES_MAX.get(request, ENTRIES_AT_ONCE)
 
 
 def decode_bounded(
     in_portions: Set[type], frame: bytes, client_host: str
 ) -> tuple[RequestHeader, WireRequest, Answered | None]:
-    """Decode a request, and return its refusal as well if it holds too many entries.
-
-    Args:
-        in_portions: the types of requests that may hold any number.
-        frame: the request, without its size.
-        client_host: where it comes from.
-    """
+    """Decode a request; also return its refusal if it has too many entries."""
     header, request = decode_request(frame, client_host)
     limit = entry_limit(type(request), in_portions)
     if limit is None or isinstance(request, Answered) or not holds_more(request, limit):
         return header, request, None
     error_code = _ERRORS.get(type(request), ErrorCode.INVALID_REQUEST)
-    bounded: Any = request  # Metadata, which has no refusal, is handled in portions
+    bounded: Any = request  # Metadata, which has no refusal, is handled in steps
     return header, request, Answered(bounded.refused(error_code))
 
 
 def holds_more(request: Any, limit: int) -> bool:
-    """Return whether the arrays of a request hold more entries than this, at any depth."""
+    """Return whether the arrays of a request, at any depth, have more entries than this."""
     counts = accumulate(len(array) for array in arrays_of(request))
     return any(count > limit for count in counts)
 
 
 def arrays_of(value: Any) -> Iterator[Any]:
-    """Yield the arrays of a request, at any depth; those of one array of columns once."""
+    """Yield the arrays of a request, at any depth, and of offset columns only one."""
     waiting = [value]
     while waiting:
         value = waiting.pop()

@@ -1,9 +1,8 @@
-"""One client's connection without its socket: bytes in, bytes out.
+"""Connection of a client without its socket, and the dispatch of its requests.
 
-Requests of a connection are handled one at a time and in order, as a Kafka broker does: while one waits for its
-answer (a join, a long poll), the frames behind it wait as well. Large ones are read, and long answers are written, by
-jobs; what else takes long is work of which a portion is done whenever it is the connection's turn. Sources:
-``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
+As in a Kafka broker, requests of a connection are handled one at a time and in order: while a join or a long poll waits
+for its response, the frames behind it wait, too. Jobs decode large requests and encode large responses. Other long work
+is done in portions at the connection's turns. Sources: ``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -53,52 +52,41 @@ _SIZE_FROM = struct.Struct(">I").unpack_from
 _SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
 
 LARGE_REQUEST_BYTES = 16 * 1024
-"""Requests of this size and more are read by a job, unless they name little: that can take longer than a peer may hold
-up the others."""
+"""Requests of this size are decoded by a job, unless they name few entries."""
 
 BACKLOG_LIMIT_BYTES = 256 * 1024
-"""Reading goes on until this many bytes of requests wait."""
+"""Reading stops when this many bytes of requests wait."""
 
 OUTPUT_PORTION_BYTES = 256 * 1024
-"""Answers are handed out in portions of about this size."""
+"""Approximate size of the portions in which responses are sent."""
 
 OUTPUT_LIMIT_BYTES = 1024 * 1024
-"""No further request is handled while this many bytes of answers have not been taken."""
+"""No further request is handled while this many bytes of responses are unsent."""
 
 
 class Interceptor(Timed, Protocol):
-    """Somebody who sees requests before they are handled, and answers before they leave: for tests that meddle.
-
-    A broker has none unless somebody sets it; that is looked at once for each request.
-    """
+    """Observer of requests and responses that may change them, for tests."""
 
     def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
-        """Look at a request that has come whole, and is about to be handled.
+        """Inspect a decoded request before it is handled.
 
-        Who takes it sees to it that it goes on, now or later: :meth:`Connection.go_on` has it handled, as it is or
-        changed; :meth:`Connection.answer` answers it without that; :meth:`Connection.refuse` closes the connection. One
-        that is left alone is never answered, and nothing behind it on its connection is handled. To see the answer, set
-        :attr:`Connection.on_answer`.
+        An interceptor that takes a request later calls :meth:`Connection.go_on`, with the same or another request,
+        :meth:`Connection.answer` or :meth:`Connection.refuse`. Until then the connection handles nothing else. To see
+        the response, set :attr:`Connection.on_answer`.
 
         Returns:
-            True if it is taken; False: it is handled as if nobody had looked.
+            True if the interceptor takes the request; False to have it handled normally.
         """
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection that was closed."""
+        """Release what is kept for a closed connection."""
 
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 
 class Dispatcher(ABC):
-    """What connections need of a broker: its dispatch table, turns, and the connections with output.
-
-    Args:
-        turns: the connections whose requests wait.
-        handlers: the handler of each request type; all others go to the coordinator.
-        coordinator: the group coordinator.
-        in_steps: the request types that may hold any number of entries.
+    """Dispatch table and turns of the requests of connections.
 
     Attributes:
         dirty: connections with output, for :meth:`take_dirty`.
@@ -133,14 +121,13 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def disconnected(self, connection: Connection) -> None:
-        """Release what is kept for a connection that was closed."""
+        """Release what is kept for a closed connection."""
 
     def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
         """Return the type of new connections; subclasses may derive from the usual type."""
         return usual
 
     def handle(self, connection: Connection, request: Any) -> None:
-        """Handle a decoded request of a connection."""
         handler = self._handlers.get(type(request))
         if handler is None:
             coordinator = self.coordinator
@@ -180,32 +167,30 @@ class Dispatcher(ABC):
 
 
 class Connection:
-    """A connection as :meth:`Broker.connect` makes it.
+    """Connection of a client, made by :meth:`Broker.connect`.
 
-    Feed it with :meth:`receive_data`, write what :meth:`take_output` gives, and when :attr:`closing` is set, write
-    the rest and close. One request is handled at once; those behind it when :meth:`Broker.run_turn` gives the
-    connection its turn. An answer may come at any time: :meth:`Broker.take_dirty` names the connections that have
-    output.
+    Feed it with :meth:`receive_data`, write what :meth:`take_output` returns, and when :attr:`closing` is set, write
+    the rest and close. One request is handled at once; further ones when :meth:`Broker.run_turn` gives the connection
+    its turn. Responses may come at any time: :meth:`Broker.take_dirty` returns the connections with output.
 
     Attributes:
-        client_host: where the client is, in Kafka's form (``/127.0.0.1``).
-        principal: for whom it speaks.
-        nodes: what its client is told of the nodes, by their ids, where that isn't the same for all; else None.
-        closing: why the host must close the connection; None while it may go on.
-        client_id: what the client called itself when it asked for the APIs there are, as clients do first; "" before.
-        on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
-            as it is. None: nobody wants to see it.
-        active_at_s: when something was received or sent, by the broker's stopwatch.
-        cost_s: what its requests have cost lately, in seconds; see :class:`~groupcoord.broker.work.Turns`.
-        cost_at_s: when that was counted.
-        output_bytes: how many bytes wait for :meth:`take_output`.
+        client_host: the client's address in Kafka's form (``/127.0.0.1``).
+        principal: the client's principal.
+        nodes: the nodes by id, with their addresses for the client's listener; None if they are the same for all.
+        closing: the reason why the host must close the connection, or None.
+        client_id: the client id of the ApiVersions request, or "".
+        on_answer: takes the response of the waiting request; returns False to have it sent unchanged.
+        active_at_s: the time of the last received or sent bytes, by the broker's monotonic clock.
+        cost_s: the recent cost of its requests in seconds; see :class:`~groupcoord.broker.work.Turns`.
+        cost_at_s: the time at which ``cost_s`` was computed.
+        output_bytes: the number of bytes for :meth:`take_output`.
         is_queued: True while it waits for its turn.
-        queued_at_s: since when.
-        software: what the client is, and in which version, as it says itself.
+        queued_at_s: the time at which it was queued.
+        software: name and version of the client's software.
     """
 
     closing_level = logging.WARNING
-    """How important it is, for the log, why the connection is closed."""
+    """Log level of the reason for closing."""
 
     __slots__ = (
         "_awaited",
@@ -252,25 +237,25 @@ class Connection:
         self._turns = broker.turns
         self._max_request_bytes = max_request_bytes
         self._buffer = bytearray()
-        self._header: RequestHeader | None = None  # of the request that has no answer yet
+        self._header: RequestHeader | None = None  # of the waiting request
         self.client_id = ""
         self.on_answer: Callable[[WireResponse], bool] | None = None
-        self._work: Work[None] | None = None  # on a long request, or a long answer
-        self._awaited: Awaited | None = None  # without which that can't go on
+        self._work: Work[None] | None = None  # on a long request or response
+        self._awaited: Awaited | None = None  # what the work waits for
         self._output: deque[bytes | memoryview] = deque()
         self.output_bytes = 0
         self._is_dirty = False
-        self._is_long = False  # whether the request that has no answer yet is, and so its answer may be
+        self._is_long = False  # whether the waiting request is long, and so its response may be
         self._is_paused = False
         self._is_working = False
 
     # ------------------------------------------------------------ for the host
 
     def receive_data(self, data: bytes) -> bool:
-        """Take bytes from the peer, and handle the request in them if nobody else has to go before it.
+        """Take bytes from the peer, and handle the request in them unless others precede it.
 
         Returns:
-            True if they were one request, which was handled: nothing has to wait.
+            True if the bytes were one request, which was handled completely.
         """
         # Nearly always this is exactly one request, and nothing waits.
         self.active_at_s = now_s = self._now_s()
@@ -294,11 +279,7 @@ class Connection:
         return False
 
     def take_turn(self) -> bool:
-        """Handle what has been received, or a portion of a long request, until time is up.
-
-        Returns:
-            True if there is more to do now.
-        """
+        """Handle received requests, or a portion of a long one, until time is up; return whether more is left."""
         turns = self._turns
         while self._can_handle():
             if self._work is not None:
@@ -310,16 +291,16 @@ class Connection:
         return False
 
     def take_output(self) -> bytes:
-        """Return bytes to send now, once; empty if there are none.
+        """Return bytes to send, once; empty if there are none.
 
-        Of much output it is a part. Requests that were held back because there was too much of it wait for their turn
-        then, so call it, and :meth:`Broker.run_turn`, until both have nothing more.
+        Large output is returned in portions. Requests that were held back for it are queued again, so call this and
+        :meth:`Broker.run_turn` until both have nothing more.
         """
         parts = self.take_output_parts()
         return parts[0] if len(parts) == 1 and type(parts[0]) is bytes else b"".join(parts)
 
     def take_output_parts(self) -> list[bytes | memoryview]:
-        """Do as :meth:`take_output`, for a host that sends several pieces without putting them together."""
+        """Return the bytes of :meth:`take_output` as unjoined pieces."""
         self._is_dirty = False
         output = self._output
         if not output:
@@ -340,11 +321,10 @@ class Connection:
 
     @property
     def wants_reading(self) -> bool:
-        """False while the host should not read: paused, or many bytes wait to be handled."""
+        """False while the host should not read: paused, or too many bytes wait."""
         return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._has_frame())
 
     def note_client_id(self) -> None:
-        """Remember what the client calls itself in the request that is handled."""
         if self._header is not None:
             self.client_id = self._header.client_id
 
@@ -354,27 +334,26 @@ class Connection:
         return self._header is not None or self._work is not None
 
     def end(self, reason: str) -> None:
-        """Take no further request: the host closes the connection when it has sent what there is."""
+        """Take no further request; the host closes the connection after the output."""
         self.closing = self.closing or reason
         self._buffer.clear()
         self._drop_work()
 
     @property
     def is_busy(self) -> bool:
-        """True while something that was received can be handled, without anything else happening before."""
+        """True while received requests can be handled without another event."""
         return self.is_queued or self._work is not None
 
     def pause(self) -> None:
-        """Handle no further request: the peer does not take its answers."""
+        """Handle no further request, because the peer does not read its responses."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`."""
         self._is_paused = False
         self._wait_for_turn()
 
     def close(self) -> None:
-        """Forget everything: the peer is gone. The answer to a waiting request will be dropped."""
+        """Drop all requests and output, because the peer is gone."""
         self.closing = self.closing or "closed"
         self._header = None
         self._buffer.clear()
@@ -385,9 +364,8 @@ class Connection:
     # ------------------------------------------------------------ for the broker
 
     def answer(self, response: WireResponse | None) -> None:
-        """Answer the waiting request.
-
-        None stands for *never answered*: the connection then waits until it is closed.
+        """Send the response of the waiting request. None: it is never sent, and the connection waits until it is
+        closed.
         """
         header = self._header
         if response is None or header is None:
@@ -401,7 +379,7 @@ class Connection:
             self._work_on(self._write_long(header, response))
             return
         try:
-            if self._work is not None or type(response) is FetchResponse:  # work may say one thing many times
+            if self._work is not None or type(response) is FetchResponse:  # work may repeat one part many times
                 self._put_out(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)
@@ -421,13 +399,13 @@ class Connection:
             self._wait_for_turn()
 
     def skip_answer(self) -> None:
-        """Take the request that is being handled as done: its client wants no answer."""
+        """Complete the current request without a response, which its client does not expect."""
         self._header = None
         self._is_long = False
         self.on_answer = None
 
     def go_on(self, request: Any) -> None:
-        """Have the waiting request handled, which an interceptor took, or another one in its place."""
+        """Handle a request that an interceptor took, or another one in its place."""
         if self._header is None:
             return
         try:
@@ -436,23 +414,18 @@ class Connection:
             self._fail("a request could not be handled")
 
     def answer_when_done(self, work: Work[WireResponse | None], awaited: Awaited | None = None) -> None:
-        """Answer the waiting request with what work returns, unless that is None.
-
-        As much as fits into a portion is done at once, and the rest at the connection's turns.
-
-        Args:
-            work: the work, which may have begun.
-            awaited: what it has yielded last.
+        """Send what work returns, unless that is None. A first portion is done at once, the rest at the connection's
+        turns.
         """
         self._work_on(self._answer_with(work, awaited))
 
     def answer_later(self, work: Work[WireResponse | None]) -> None:
-        """Do as :meth:`answer_when_done` from the connection's next turn on: for callers in the middle of something."""
+        """Start work at the connection's next turn, for callers whose own state is incomplete."""
         self._work = self._answer_with(work, None)
         self._wait_for_turn()
 
     def refuse(self, reason: str) -> None:
-        """Have the connection closed: its request is none, or can't be answered."""
+        """Close the connection: its request is malformed, or can't be answered."""
         self.closing = reason
         self._buffer.clear()
         self._drop_work()
@@ -470,7 +443,7 @@ class Connection:
             self._turns.add(self)
 
     def _can_handle(self) -> bool:
-        """Tell whether there is something to do that waits for nothing but the connection's turn."""
+        """Return whether there is work that waits only for the connection's turn."""
         if self._is_paused or self.closing is not None or self.output_bytes >= OUTPUT_LIMIT_BYTES:
             return False
         if self._work is not None:
@@ -478,7 +451,7 @@ class Connection:
         return self._header is None and self._has_frame()
 
     def _has_frame(self) -> bool:
-        """Tell whether the buffer begins with a whole request, or with a size that no request has."""
+        """Return whether the buffer begins with a whole request, or with an invalid size."""
         buffer = self._buffer
         if len(buffer) < SIZE_BYTES:
             return False
@@ -492,7 +465,7 @@ class Connection:
             self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._size_limit()))
             return
         if len(buffer) >= BACKLOG_LIMIT_BYTES:
-            self._mark_dirty()  # so that the host reads on, even if nothing is answered
+            self._mark_dirty()  # so that the host reads on, even without a response
         end = SIZE_BYTES + size
         if size >= LARGE_REQUEST_BYTES and len(buffer) == end:
             self._buffer = bytearray()
@@ -503,7 +476,7 @@ class Connection:
         self._handle(frame)
 
     def _size_limit(self) -> str:
-        """Return what limits the size of a request now: the setting, and its value."""
+        """Return the limit of request sizes: the setting and its value."""
         return f"socket.request.max.bytes ({self._max_request_bytes})"
 
     def _handle(self, frame: bytes | memoryview) -> None:
@@ -527,10 +500,10 @@ class Connection:
     # ------------------------------------------------------------ long work
 
     def _work_on(self, work: Work[None]) -> None:
-        """Begin with work; what doesn't fit into a portion is done at the connection's turns."""
+        """Start work; what exceeds a portion is done at the connection's turns."""
         self._work = work
         if self._is_working:
-            return  # whoever is at other work of this connection goes on with this
+            return  # the running work of this connection continues with it
         if not self.is_queued:
             self._turns.begin_portion()
         self._go_on()
@@ -541,19 +514,19 @@ class Connection:
         self.answer((yield from work))
 
     def _go_on(self) -> None:
-        """Do a portion of long work: until it is done, it has to wait for something, or time is up."""
+        """Do a portion of long work: until it ends, waits, or time is up."""
         self._is_working = True
         try:
             while (work := self._work) is not None:
                 try:
                     awaited = next(work)
                 except StopIteration:
-                    if self._work is work:  # and not other work that it has left
+                    if self._work is work:  # it may have been replaced
                         self._work = None
                     continue
                 if awaited is None:
                     if self._turns.is_time_up():
-                        self._is_long = True  # and so its answer may be
+                        self._is_long = True  # and so its response may be
                         return
                 else:
                     if isinstance(awaited, Job):

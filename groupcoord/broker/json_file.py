@@ -1,7 +1,4 @@
-"""A file of the data directory that holds one JSON object with the version of its format.
-
-Nodes that have no disk in common keep such documents elsewhere (:class:`Documents`).
-"""
+"""JSON files of the data directory with a format version, or documents that several processes share."""
 
 from __future__ import annotations
 
@@ -24,26 +21,26 @@ T = TypeVar("T")
 
 
 class DataFileError(GroupcoordError):
-    """A file of the data directory can't be read or does not hold what it should; the message names file and reason."""
+    """A file of the data directory can't be read or has invalid content; the message has the file and the reason."""
 
 
 class Documents(Protocol):
-    """Where documents are that several processes read and write, by their names.
+    """Named documents that several processes read and write.
 
     Attributes:
-        refusals: how often something was not written, since another process had written before, which is known now.
+        refusals: the number of writes refused because another process had written first.
     """
 
     refusals: int
 
     def place_of(self, name: str) -> str:
-        """Return where a document is, in words."""
+        """Return the location of a document for messages."""
 
     def stamp(self, name: str) -> object:
-        """Return what tells one content from the next; None: there is no such document."""
+        """Return a value that differs between contents; None if the document does not exist."""
 
     def read(self, name: str) -> str:
-        """Return what a document that is there holds.
+        """Return the text of an existing document.
 
         Raises:
             OSError: it can't be read.
@@ -51,33 +48,19 @@ class Documents(Protocol):
         """
 
     def write(self, name: str, text: str, seen: object) -> object:
-        """Write a document anew; when this returns, it is durable.
-
-        Args:
-            name: the document.
-            text: what it shall hold.
-            seen: the stamp of the content that this is made of.
-
-        Returns:
-            what :meth:`stamp` returns of this content, which may be outdated by now.
+        """Replace a document durably, if it still has the stamp ``seen``, and return the new stamp.
 
         Raises:
-            OSError: it can't be written, or another process has written before.
+            OSError: it can't be written, or another process has written first.
         """
 
 
 Place = Path | Documents
-"""Where the files of a server are: in a directory, or where others see them as well."""
+"""Directory of a server's files, or shared documents."""
 
 
 class _Folder:
-    """Documents in a directory of the disk.
-
-    Args:
-        directory: the directory.
-        holds: what they hold, in words.
-        is_secret: nobody but their owner may read them, or has a right to them when they were read.
-    """
+    """Documents in a directory."""
 
     refusals = 0
 
@@ -87,21 +70,18 @@ class _Folder:
         self._is_secret = is_secret
 
     def place_of(self, name: str) -> str:
-        """See :class:`Documents`."""
         return str(self._directory / name)
 
     def stamp(self, name: str) -> object:
         return (self._directory / name).exists() or None
 
     def read(self, name: str) -> str:
-        """See :class:`Documents`."""
         path = self._directory / name
         if self._is_secret:
             self._shut_out_others(path)
         return read_text(path)
 
     def write(self, name: str, text: str, seen: object) -> object:
-        """See :class:`Documents`; the disk has all of it, or still the old one."""
         replace_file(self._directory / name, text.encode(), is_secret=self._is_secret)
         sync_path(self._directory)
         return self.stamp(name)
@@ -116,15 +96,7 @@ class _Folder:
 
 
 class JsonFile:
-    """One file of the data directory, or none: then nothing is read or written.
-
-    Args:
-        place: where the file lies or will lie; None: there is none.
-        name: of the file.
-        holds: what it holds, in words.
-        error_type: of the errors that are raised.
-        is_secret: nobody but its owner may read it, or has a right to it from the next :meth:`read` on.
-    """
+    """JSON file of the data directory; without a place, nothing is read or written."""
 
     def __init__(
         self,
@@ -139,23 +111,18 @@ class JsonFile:
         self._name = name
         self._holds = holds
         self._error_type = error_type
-        self._seen: object = None  # which content was read or written last
+        self._seen: object = None  # stamp of the content that was read or written last
 
     @property
     def refusals(self) -> int:
-        """How often a document of the place was not written, since another process had written before."""
+        """Number of writes to this place refused because another process had written first."""
         return 0 if self._documents is None else self._documents.refusals
 
     def read(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
-        """Return what the file holds; None if there is none.
-
-        Args:
-            parse: makes that of the JSON object. It may raise an error of the file's type, without the file's name, or
-                what Python raises when something is missing or of the wrong kind.
+        """Return the parsed content of the file; None if it does not exist.
 
         Raises:
-            DataFileError: of the file's type: it can't be read, is not JSON, has another version or does not hold what
-                it should.
+            DataFileError: of the file's type: it can't be read, or has another version or invalid content.
         """
         documents, self._seen = self._documents, self._stamp()
         if documents is None or self._seen is None:
@@ -172,10 +139,7 @@ class JsonFile:
             raise self._error_type(f"{place}: does not hold {self._holds}: {error!r}") from error
 
     def write(self, make_content: Callable[[], Mapping[str, object]]) -> None:
-        """Write the file anew; the disk has all of it, or still the old one.
-
-        Args:
-            make_content: returns what the file shall hold; not called if there is none.
+        """Replace the file atomically.
 
         Raises:
             OSError: it can't be written.
@@ -185,11 +149,10 @@ class JsonFile:
             self._seen = self._documents.write(self._name, _text_of(versioned), self._seen)
 
     def read_if_changed(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
-        """Do as :meth:`read` if another process has written the file since it was read; else return None."""
+        """Return the content if another process has written the file since the last read, else None."""
         return None if self._stamp() == self._seen else self.read(parse)
 
     def _stamp(self) -> object:
-        """Return what tells one content of the file from the next; None: there is none."""
         return None if self._documents is None else self._documents.stamp(self._name)
 
     def _content(self, documents: Documents) -> dict[str, Any]:
@@ -203,9 +166,9 @@ class JsonFile:
 
 
 def _text_of(content: Mapping[str, object]) -> str:
-    """Return JSON with a line for each entry of the lists and objects on the top level.
+    """Return JSON with one line for each entry of the top level's lists and objects.
 
-    ``json.dumps`` with an indentation takes four times as long, which everybody waits for.
+    ``json.dumps`` with indentation takes four times as long, and all connections wait for it.
     """
     members = ",\n".join(f"  {json.dumps(key)}: {_lines_of(value)}" for key, value in content.items())
     return f"{{\n{members}\n}}\n"

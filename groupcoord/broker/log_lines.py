@@ -16,7 +16,7 @@ INTERVAL_S = 10.0
 
 
 class _Interval(NamedTuple):
-    """What came of one kind since ``started_s``."""
+    """Lines of one kind since ``started_s``."""
 
     started_s: float
     written: int
@@ -26,20 +26,15 @@ class _Interval(NamedTuple):
 
 
 class RateLimitedLogger:
-    """A logger that writes some lines of each kind in an interval, then how many more there were and the last of them.
+    """Logger that writes a few lines of each kind per interval, then the number of omitted ones and the last of them.
 
     >>> log = RateLimitedLogger(logging.getLogger("example"), burst=1, interval_s=10)
     >>> log.warning("bad request", 0.0, "closed the connection of %s", "10.0.0.1:3141")  # is written
     >>> log.warning("bad request", 0.1, "closed the connection of %s", "10.0.0.2:2718")  # is counted
     >>> log.report(10.0)  # writes "… of 10.0.0.2:2718 (bad request: the last of 1 line left out in 10 s)"
 
-    An interval of a kind begins with its first line and is over when the next line or :meth:`report` comes after its
-    end. Call :meth:`report` now and then, so that what was left out at the end of a flood is told as well.
-
-    Args:
-        logger: where lines go.
-        burst: how many lines of one kind are written in an interval.
-        interval_s: how long an interval is, in seconds.
+    The interval of a kind begins with its first line. Call :meth:`report` regularly to log omissions at the end of a
+    burst.
     """
 
     def __init__(self, logger: logging.Logger, *, burst: int = BURST, interval_s: float = INTERVAL_S) -> None:
@@ -51,16 +46,8 @@ class RateLimitedLogger:
     def log(
         self, level: int, kind: str, now_s: float, message: str, *arguments: object, exc_info: bool = False
     ) -> None:
-        """Write a line, or count it.
-
-        Args:
-            level: of :mod:`logging`.
-            kind: what is counted together: a fixed phrase of the program, never something that a peer has sent, since
-                each kind is remembered for an interval.
-            now_s: the time by any clock that never goes back, in seconds.
-            message: the line, with ``%`` places for ``arguments``.
-            arguments: go into the message.
-            exc_info: write the traceback of the exception that is being handled, too.
+        """Write or count a line. ``kind`` is a fixed phrase of the program, since each kind is remembered for an
+        interval.
         """
         if not self._logger.isEnabledFor(level):
             return
@@ -80,20 +67,13 @@ class RateLimitedLogger:
             )
 
     def warning(self, kind: str, now_s: float, message: str, *arguments: object) -> None:
-        """Write or count a warning; see :meth:`log`."""
         self.log(logging.WARNING, kind, now_s, message, *arguments)
 
     def error(self, kind: str, now_s: float, message: str, *arguments: object) -> None:
-        """Write or count an error; see :meth:`log`."""
         self.log(logging.ERROR, kind, now_s, message, *arguments)
 
     def report(self, now_s: float, *, ends: bool = False) -> None:
-        """Tell what was left out in intervals that are over, and forget them.
-
-        Args:
-            now_s: the time, in seconds.
-            ends: tell of all intervals: no more lines will come.
-        """
+        """Log the omissions of intervals that are over, or of all if ``ends``."""
         for kind, interval in list(self._intervals.items()):
             if ends or now_s - interval.started_s >= self._interval_s:
                 del self._intervals[kind]
@@ -115,16 +95,11 @@ class RateLimitedLogger:
 logger = logging.getLogger("groupcoord.host")
 
 TOLD_TOPICS = 5
-"""One line names so many topics."""
+"""Most topics that one line names."""
 
 
 class Notices:
-    """Tells what was asked for in vain; of each kind some lines, and how many there were besides.
-
-    Args:
-        topics: the topics that exist.
-        now_s: a stopwatch.
-    """
+    """Rate-limited warnings about unsupported features."""
 
     def __init__(self, topics: TopicRegistry, now_s: Callable[[], float]) -> None:
         self._topics = topics
@@ -132,7 +107,7 @@ class Notices:
         self._lines = RateLimitedLogger(logger)
 
     def protocol_is_off(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
-        """A client uses a protocol that the settings leave out: it is told an error without a reason, as by Kafka."""
+        """Log that a client uses a disabled protocol. As in Kafka, its response has no reason."""
         self._lines.warning(
             "consumer protocol",
             self._now_s(),
@@ -144,11 +119,7 @@ class Notices:
         )
 
     def topics_changed(self, before: Mapping[str, Topic | None]) -> None:
-        """Tell which settings have no effect that topics have got.
-
-        Args:
-            before: the topics that a request was about, by name, as they were before it.
-        """
+        """Log the configs without effect that topics were given since ``before``."""
         changed = [topic for name, was in before.items() if (topic := self._topics.get(name)) not in (None, was)]
         idle = [
             f"{topic.name} ({', '.join(f'{key}={topic.configs[key]}' for key in keys)})"
@@ -166,5 +137,4 @@ class Notices:
             )
 
     def report(self, *, ends: bool = False) -> None:
-        """Tell what was left out; worth calling now and then."""
         self._lines.report(self._now_s(), ends=ends)

@@ -1,4 +1,4 @@
-"""Regular expressions of consumer groups, matched against the broker's topics: RE2, as linear as Kafka's RE2J."""
+"""Regular expressions of consumer groups over the broker's topics: RE2, in linear time like Kafka's RE2J."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.router.authorization import Authorize, Operation, Permissions, Principal
 
 MEMORY_MAX = 2_097_152
-"""So many bytes an expression may take, compiled and with what RE2 notes while it matches; what needs more is none."""
+"""Most bytes of a compiled expression and its matching state; larger ones are invalid."""
 USUAL_MEMORY_MAX = 131_072
-"""What nearly all expressions get along with."""
+"""Enough for nearly all expressions."""
 REMEMBERED_BYTES_MAX = 33_554_432
-"""So much memory those may take together that are kept compiled."""
+"""Most bytes of all cached expressions."""
 
 _TOO_LARGE = b"pattern too large"
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 _BEYOND_LATIN = re.compile(r"[^\x00-\xff]|\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}|(?P<escaped>\\.)", re.DOTALL)
 
 ExpressionError: type[Exception] = re2.error
-"""Why an expression is none."""
+"""Error of an invalid expression."""
 
 
 class Expressions:
-    """Expressions of RE2 that are kept compiled: those that were asked for last, as far as memory allows.
+    """LRU cache of compiled RE2 expressions.
 
     Attributes:
-        size_bytes: the most that they may take.
+        size_bytes: the most memory that they can take.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,11 @@ class Expressions:
         self._compiled: OrderedDict[tuple[str, bool], tuple[Any, int]] = OrderedDict()
 
     def compile(self, regex: str, *, ascii_only: bool = False) -> Any:
-        """Return an expression, ready to match.
-
-        Args:
-            regex: the expression.
-            ascii_only: what is matched is ASCII, as names of topics are: character classes take far less then.
+        """Return a compiled expression. With ``ascii_only`` it matches ASCII only, and its character classes are much
+        smaller.
 
         Raises:
-            ExpressionError: it is none, or too large.
+            ExpressionError: it is invalid or too large.
         """
         key = regex, ascii_only
         found = self._compiled.get(key)
@@ -62,7 +59,7 @@ class Expressions:
 
 
 def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
-    """Return an expression, and the most memory that it takes."""
+    """Return an expression, and its memory bound."""
     if not is_latin:
         return _compile_within(regex, re2.Options.Encoding.UTF8, MEMORY_MAX)
     in_latin = _BEYOND_LATIN.sub(_as_latin, regex)
@@ -70,14 +67,16 @@ def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
         try:
             return _compile_within(regex, re2.Options.Encoding.UTF8, USUAL_MEMORY_MAX)
         except re2.error as error:
-            # Letters beyond Latin-1 may be ASCII where case doesn't count.
+            # Letters beyond Latin-1 may be ASCII where case is ignored.
             if _TOO_LARGE not in error.args[0] or _IGNORES_CASE.search(regex):
                 raise
     return _compile_within(in_latin.encode("latin-1"), re2.Options.Encoding.LATIN1, MEMORY_MAX)
 
 
 def _as_latin(found: re.Match[str]) -> str:
-    """Return what stands in Latin-1 for a character beyond it, itself or by its number: what is no ASCII either."""
+    """Return a Latin-1 character in place of one beyond Latin-1, written literally or as an escape;
+    neither is ASCII.
+    """
     if found["escaped"]:
         return found[0]
     return "\xff" if len(found[0]) == 1 else r"\xff"
@@ -95,7 +94,7 @@ def _compile_within(pattern: str | bytes, encoding: Any, memory_max: int) -> tup
         options.max_mem = memory_max
         return re2.compile(pattern, options), memory_max
     finally:
-        re2.purge()  # the binding keeps some as well, however large
+        re2.purge()  # the binding has a cache of its own without a size limit
 
 
 _expressions = Expressions()
@@ -103,19 +102,14 @@ compile_expression = _expressions.compile
 
 
 class TopicMatcher:
-    """Matches expressions against the names of all topics.
-
-    Args:
-        topics: the topics.
-        authorize: decides which topics somebody may describe; all if there is none.
-    """
+    """Matches expressions against the names of all topics."""
 
     def __init__(self, topics: TopicRegistry, authorize: Authorize | None) -> None:
         self._topics = topics
         self._authorize = authorize
 
     def problem(self, regex: str) -> str | None:
-        """Return why an expression can't be used; None if it can."""
+        """Return the error message of an expression, or None if it is valid."""
         try:
             compile_expression(regex, ascii_only=True)
         except re2.error as error:
@@ -125,7 +119,7 @@ class TopicMatcher:
         return None
 
     def matching_topics(self, regex: str, principal: Principal) -> Iterable[str]:
-        """Return the topics whose whole name an expression matches, as far as ``principal`` may describe them."""
+        """Return the topics whose whole name an expression matches and that the principal may describe."""
         permissions = Permissions(self._authorize, principal)
         expression = compile_expression(regex, ascii_only=True)
         return [

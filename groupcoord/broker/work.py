@@ -22,15 +22,15 @@ E = TypeVar("E")
 T = TypeVar("T")
 
 PORTION = 64
-"""So many entries of which none takes long are passed over between two yields."""
+"""Number of short steps between two yields."""
 
 
 class Awaited:
-    """Something without which work can't go on.
+    """Result that work waits for.
 
     Attributes:
-        is_done: it is there.
-        on_done: called when it comes.
+        is_done: whether it is available.
+        on_done: called when it becomes available.
     """
 
     __slots__ = ("is_done", "on_done")
@@ -40,21 +40,21 @@ class Awaited:
         self.on_done: Callable[[], None] | None = None
 
     def done(self) -> None:
-        """Say that it is there."""
+        """Mark it as available."""
         self.is_done = True
         if self.on_done is not None:
             self.on_done()
 
 
 class Token(Protocol):
-    """Stands for a request that waits: takes its answer, now or later."""
+    """Handle of a waiting request."""
 
     def answer(self, response: Any) -> None:
-        """Take the answer."""
+        """Take the response."""
 
 
 class Replying(Protocol):
-    """A coordinator that collects responses with the tokens of their requests."""
+    """Coordinator that collects responses with the tokens of their requests."""
 
     def take_replies(self) -> Iterable[tuple[Any, Any]]:
         """Return the collected pairs of token and response, once."""
@@ -67,27 +67,27 @@ def deliver_replies(coordinator: Replying) -> None:
 
 
 class Timed(Protocol):
-    """A part of a broker that waits for moments."""
+    """Part of a broker with timers."""
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted, in milliseconds of the broker's clock; None if nothing waits."""
+        """Return the time of the next :meth:`tick` in milliseconds of the broker's clock, or None."""
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Run what is due."""
 
 
 class Wakes(Timed, Protocol):
-    """A part of a broker whose next deadline may come nearer between two calls of :meth:`tick`.
+    """Part of a broker whose deadline may come nearer between two ticks.
 
     Attributes:
-        on_earlier: called each time that happens; a part that several nodes share has one for each.
+        on_earlier: the callbacks for that, one for each node that shares the part.
     """
 
     on_earlier: list[Callable[[], None]]
 
 
 class Waker:
-    """Base of parts that call what is in ``on_earlier``; see :class:`Wakes`."""
+    """Base of parts that call ``on_earlier``; see :class:`Wakes`."""
 
     def __init__(self) -> None:
         self.on_earlier: list[Callable[[], None]] = []
@@ -99,10 +99,10 @@ class Waker:
 
 
 class Answer(Awaited):
-    """A token for one of the requests that work consists of.
+    """Token of a request that is part of larger work.
 
     Attributes:
-        response: the answer, once it is there.
+        response: the response, once available.
     """
 
     __slots__ = ("response",)
@@ -112,18 +112,12 @@ class Answer(Awaited):
         self.response: Any = None
 
     def answer(self, response: Any) -> None:
-        """Take the answer."""
         self.response = response
         self.done()
 
 
 class Job(Awaited):
-    """One call of a pure function: it depends on its arguments alone, which nobody changes.
-
-    Args:
-        function: what to call; what it raises is raised by :meth:`result`.
-        arguments: of the call.
-    """
+    """Call of a pure function whose arguments nothing else changes."""
 
     __slots__ = ("_call", "_error", "_result")
 
@@ -134,7 +128,7 @@ class Job(Awaited):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Make the call, in any thread; :meth:`done` is said where the work goes on."""
+        """Make the call, in any thread; :meth:`done` is called in the broker's thread."""
         call = self._call
         if call is None:
             return
@@ -145,11 +139,11 @@ class Job(Awaited):
             self._error = error
 
     def drop(self) -> None:
-        """Don't make the call if it has not begun: nobody wants its result any more."""
+        """Skip the call if it has not begun."""
         self._call = None
 
     def result(self) -> Any:
-        """Return what the function returned, once; or raise what it raised."""
+        """Return the function's result, or raise its exception, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -157,11 +151,10 @@ class Job(Awaited):
 
 
 Work = Generator[Awaited | None, None, T]
-"""Yields None where others may have their turn, or what has to be there before it goes on."""
+"""Yields None where other connections may have their turn, or what it waits for."""
 
 
 def do_in_place(job: Job) -> None:
-    """Do a job at once."""
     job.run()
     job.done()
 
@@ -178,17 +171,17 @@ def run_in_executor(function: Callable[..., T], *arguments: Any) -> Work[T]:
 
 
 def run_on_entries(function: Callable[..., T], entries: Collection[Any], *arguments: Any) -> Work[T]:
-    """Call a pure function of entries and other arguments; of many entries perhaps in another thread."""
+    """Call a pure function of entries; with many entries perhaps in another thread."""
     if len(entries) <= PORTION:
         return function(entries, *arguments)
     return (yield from run_in_executor(function, entries, *arguments))
 
 
 def do_whole(work: Work[T]) -> T:
-    """Do work in one go, with its jobs in place, and return what it comes to: where nobody waits for a turn.
+    """Run work to its end without yielding to others, and return its result.
 
     Raises:
-        InvariantError: it has to wait for an answer.
+        InvariantError: it waits for a response.
     """
     while True:
         try:
@@ -203,12 +196,7 @@ def do_whole(work: Work[T]) -> T:
 
 
 def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None:
-    """Do work until it has to wait, and go on when that comes, as often as need be: no connection waits for it.
-
-    Args:
-        work: what is to be done; it raises nothing.
-        start_job: does a job, or has it done by somebody else, and then says that it is done.
-    """
+    """Run work that no connection waits for. It raises nothing, and resumes when what it waits for is available."""
     for awaited in work:
         if isinstance(awaited, Job):
             start_job(awaited)
@@ -218,19 +206,14 @@ def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None
 
 
 def portions(entries: Sequence[E], size: int = PORTION) -> Sequence[Sequence[E]]:
-    """Divide entries into such portions as are passed over in one go; few entries, or none, are one portion, itself.
-
-    Args:
-        entries: what is divided.
-        size: so many entries are passed over in one go.
-    """
+    """Divide entries into portions of a size; few entries are returned as one portion, unchanged."""
     if len(entries) <= size:
         return (entries,)
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
 
 def each(entries: Iterable[E], do: Callable[[E], T]) -> Work[tuple[T, ...]]:
-    """Do something with each of the entries, and return what came of it; others may have their turn in between."""
+    """Call a function on each entry, yielding in between, and return the results."""
     done: list[T] = []
     for entry in entries:
         if done:
@@ -240,7 +223,7 @@ def each(entries: Iterable[E], do: Callable[[E], T]) -> Work[tuple[T, ...]]:
 
 
 def each_long(entries: Iterable[E], do: Callable[[E], Work[T]]) -> Work[tuple[T, ...]]:
-    """Do as :func:`each`, where what is done with an entry is work itself."""
+    """Run work on each entry, yielding in between, and return the results."""
     done: list[T] = []
     for entry in entries:
         if done:
@@ -250,25 +233,25 @@ def each_long(entries: Iterable[E], do: Callable[[E], Work[T]]) -> Work[tuple[T,
 
 
 TURN_S = 0.004
-"""How long requests are handled before answers leave and sockets are looked at again."""
+"""Time for requests before responses are sent and sockets are read again."""
 
 PORTION_S = 0.001
-"""How long requests of one connection are handled, or a long one is worked on, before it is another one's turn."""
+"""Time for the requests of one connection before the turn of another one."""
 
 HALF_LIFE_S = 1.0
-"""What a connection has cost counts half as much after this time."""
+"""Time after which the cost of past requests counts half."""
 
 LEVELS_S = (0.005, 0.05, 0.3)
-"""Bounds between those who have cost little lately and those who have cost more and more."""
+"""Bounds between the levels of recent cost."""
 
 PATIENCE_S = 0.02
-"""Of those that have waited for so long, one goes before all others in each turn."""
+"""Of the connections that have waited this long, one precedes all others in each turn."""
 
 _LEVEL_COUNT = len(LEVELS_S) + 1
 
 
 class TakesTurns(Protocol):
-    """Something that has requests to handle."""
+    """Connection or background work that waits for turns."""
 
     cost_s: float
     cost_at_s: float
@@ -276,21 +259,18 @@ class TakesTurns(Protocol):
     queued_at_s: float
 
     def take_turn(self) -> bool:
-        """Handle requests, or a portion of one, until time is up; return True if there is more to do now."""
+        """Handle requests, or a portion of one, until time is up; return whether more is left."""
 
 
 class Turns:
-    """Those whose requests wait to be handled, and for how long the present turn goes on.
-
-    Args:
-        now_s: a clock that never goes back, in seconds.
+    """Fair scheduler of connections with waiting requests.
 
     Attributes:
-        now_s: that clock.
-        waiting: how many wait.
-        is_over: True if somebody could not go first since the turn had lasted long enough.
-        has_newcomer: set it when a connection is accepted. The next turn is then for those alone who have just asked
-            and cost little: event loops may accept one connection at a time, and more may wait.
+        now_s: a monotonic clock in seconds.
+        waiting: the number of waiting connections.
+        is_over: True if a new request had to wait because the turn had lasted long enough.
+        has_newcomer: set when a connection is accepted. The next turn then serves new requests of cheap clients only,
+            since event loops may accept one connection at a time, and more may wait.
     """
 
     __slots__ = (
@@ -307,8 +287,8 @@ class Turns:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
-        self._until_s = 0.0  # the end of the portion that is worked on
-        # First those that have just asked, then those that want more, each by what they have cost lately.
+        self._until_s = 0.0  # end of the current portion
+        # First new requests, then unfinished ones, each by the recent cost of their connections.
         self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(2 * _LEVEL_COUNT))
         self._end_s = 0.0
         self._first: TakesTurns | None = None
@@ -318,9 +298,9 @@ class Turns:
         self.waiting = 0
 
     def go_first(self, who: TakesTurns, now_s: float) -> bool:
-        """Tell whether a request that has just arrived is handled without queueing; it costs what passes from now on.
+        """Return whether a request that has just arrived is handled without queueing; its cost counts from now on.
 
-        It is until the turn is over, unless others wait and its connection isn't one of those that have cost little.
+        It is, until the turn is over, unless others wait and its connection is not cheap.
         """
         first = self._first
         if first is not None:
@@ -339,15 +319,14 @@ class Turns:
         return True
 
     def begin_portion(self) -> None:
-        """Let a portion of long work begin that nobody waited for."""
         self._until_s = self.now_s() + PORTION_S
 
     def is_time_up(self) -> bool:
-        """Tell whether others should have their turn before what is being worked on goes on."""
+        """Return whether the current work should yield to others."""
         return self.now_s() >= self._until_s
 
     def add(self, who: TakesTurns) -> None:
-        """Let somebody wait for a turn, once."""
+        """Queue a connection, once."""
         if not who.is_queued:
             self._add(who, self.now_s(), 0)
 
@@ -358,11 +337,7 @@ class Turns:
         self._levels[first_level + self._level(who, now_s)].append(who)
 
     def run(self) -> bool:
-        """Handle what waits, for the time of one turn; then a new turn begins.
-
-        Returns:
-            True if more waits.
-        """
+        """Handle waiting requests for one turn; return whether more wait."""
         start_s = now_s = self.now_s()
         if self._first is not None:
             self._first.cost_s += now_s - self._first_s
@@ -398,12 +373,14 @@ class Turns:
         return sum(who.cost_s > bound_s for bound_s in LEVELS_S)
 
     def _forget_cost(self, who: TakesTurns, now_s: float) -> None:
-        """Let what somebody has cost count less by now."""
+        """Reduce a recorded cost by its age."""
         who.cost_s *= 0.5 ** ((now_s - who.cost_at_s) / HALF_LIFE_S)
         who.cost_at_s = now_s
 
     def _promote(self, now_s: float) -> None:
-        """Move the first of each level to where it belongs by now: who has waited long enough has cost little."""
+        """Move the first of each level to the level of its present cost, and the longest wait beyond PATIENCE_S to the
+        front.
+        """
         levels = self._levels
         eldest, eldest_s = levels[0], now_s - PATIENCE_S
         for number, level in enumerate(levels):
@@ -420,12 +397,7 @@ class Turns:
 
 
 class Background:
-    """Work that no connection waits for, done in turns as requests are.
-
-    Args:
-        turns: where it waits for its turns.
-        work: the work; it raises nothing, and has no jobs.
-    """
+    """Work without a connection, done in turns as requests are."""
 
     def __init__(self, turns: Turns, work: Work[None]) -> None:
         self.cost_s = self.cost_at_s = self.queued_at_s = 0.0
@@ -434,11 +406,9 @@ class Background:
         self._work = work
 
     def begin(self) -> None:
-        """Have the work begin at its first turn."""
         self._turns.add(self)
 
     def take_turn(self) -> bool:
-        """Work until time is up, or until something has to be waited for."""
         for awaited in self._work:
             if awaited is not None and not awaited.is_done:
                 awaited.on_done = self.begin

@@ -96,19 +96,13 @@ class LeasedBroker(Broker):
         self.has_told = self.has_told or not self.coordinator.is_lease_over
 
     def deliver_replies(self) -> None:
-        """See :class:`~groupcoord.broker.broker.Broker`."""
         before, may_tell = len(self.dirty), not self.coordinator.is_lease_over
         super().deliver_replies()
         self.has_told = self.has_told or (may_tell and len(self.dirty) > before)
 
 
 class ClusterServer(Server):
-    """Sockets of such a node: responses that were not sent during the lease are discarded.
-
-    Args:
-        broker: the node.
-        socks: its sockets.
-    """
+    """Sockets of such a node: responses that were not sent during the lease are discarded."""
 
     def __init__(self, broker: LeasedBroker, socks: Sockets) -> None:
         super().__init__(broker, socks=socks)
@@ -127,15 +121,6 @@ class ClusterServer(Server):
 
 class ClusterNode:
     """A node: a server, and its share of the log.
-
-    Args:
-        storage: where it keeps its data; the log store is a :class:`~groupcoord.cluster.slot_store.SlotStore`.
-        documents: the shared topics and settings.
-        clock: the clock.
-        node: its id, and its address for clients where listeners have no names.
-        sockets: the sockets to listen on.
-        new_slot_log: returns the engine, which ``async with`` opens and closes.
-        dead_ms, beat_ms: as in :class:`~groupcoord.cluster.replica.Replica`.
 
     Attributes:
         server: its sockets and its broker.

@@ -70,12 +70,6 @@ class HttpServer(ABC):
     """HTTP server on a port in the event loop, open within an ``async with`` block.
 
     It has at most ``CONNECTIONS_MAX`` connections; the oldest one is closed for a new one.
-
-    Args:
-        host: the address to listen on.
-        port: the port, or 0 for a free one.
-        purpose: what it is for, for the log.
-        body_bytes_max: the largest body; a larger one is refused with 413.
     """
 
     def __init__(self, host: str, port: int, purpose: str, body_bytes_max: int = 0) -> None:

@@ -103,14 +103,7 @@ def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) ->
 
 
 class MetricsServer(HttpServer):
-    """HTTP server for ``GET /metrics`` in the event loop of the server that it watches.
-
-    Args:
-        coordinator_now: returns the coordinator, or None.
-        host: the address to listen on.
-        port: the port, or 0 for a free one.
-        more: further collectors.
-    """
+    """HTTP server for ``GET /metrics`` in the event loop of the server that it watches."""
 
     def __init__(
         self,

@@ -42,14 +42,7 @@ class NoSuchNodeError(UnknownNameError):
 
 
 class NodeServer(Server):
-    """Sockets of one of several nodes; its requests may produce responses of the others.
-
-    Args:
-        broker: the node.
-        socks: its sockets.
-        number: added to the ports of ``advertised.listeners``.
-        running: all running nodes.
-    """
+    """Sockets of one of several nodes; its requests may produce responses of the others."""
 
     def __init__(self, broker: Broker, socks: Sockets, number: int, running: Mapping[int, Server]) -> None:
         super().__init__(broker, socks=socks, number=number)
@@ -66,13 +59,6 @@ class NodeServers:
     """Nodes of a server: :meth:`start` runs all, :meth:`crash` and :meth:`restart` one or all.
 
     Call everything in the thread of the event loop.
-
-    Args:
-        open_storage: opens the shared storage; called again when all have crashed and some start again.
-        clock: the clock.
-        nodes: the nodes, with their addresses for clients where listeners have no names.
-        sockets: the sockets of each node.
-        make_broker: creates a node from the arguments of a :class:`~groupcoord.broker.broker.Broker`.
 
     Attributes:
         running: the running nodes.
@@ -370,11 +356,6 @@ class NodeServers:
 
     def move(self, topic: Topic, index: int, to: int | None) -> int:
         """Make another node the leader of a partition, and return its id.
-
-        Args:
-            topic: the topic.
-            index: the partition.
-            to: the node, or None for the next running one.
 
         Raises:
             NoSuchNodeError: the node does not exist, does not run, or leads the partition already.

@@ -74,15 +74,7 @@ class Storage:
     def broker(
         self, make_broker: Callable[..., B], *, clock: Clock, node: Node, nodes: Nodes, data: TopicData | NodeData
     ) -> B:
-        """Return a broker of this storage.
-
-        Args:
-            make_broker: takes the arguments of :class:`~groupcoord.broker.broker.Broker`.
-            clock: the clock.
-            node: its node.
-            nodes: all nodes.
-            data: the topic logs as this node sees them.
-        """
+        """Return a broker of this storage."""
         return make_broker(
             config=self.config,
             clock=clock,
@@ -111,10 +103,6 @@ class Storage:
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
     """Return the log store in a data directory, or one in memory.
-
-    Args:
-        data_dir: the directory, created if it does not exist, or None for memory.
-        config: settings for segments, batches, flushes and compaction.
 
     Raises:
         LogDirectoryError: the directory can't be used, for example because another process has it open.
@@ -146,11 +134,6 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
 def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicRegistry) -> DataDirectory | None:
     """Return the directory of topics and transactions, and add the topics that a broker has created there.
 
-    Args:
-        data_dir: the directory that :func:`open_log_store` has locked, or None for memory.
-        config: whether topics of clients are kept.
-        topics: the known topics, to which others that are found are added.
-
     Raises:
         OSError: the directory can't be read.
     """
@@ -180,13 +163,6 @@ def open_cluster_storage(
     place: Place, topics: TopicRegistry, config: Config, clock: Clock, security: Security
 ) -> Storage:
     """Return the storage of a node that shares a log: shared documents only.
-
-    Args:
-        place: the documents of the settings.
-        topics: the topics.
-        config: the settings.
-        clock: the clock.
-        security: authentication and authorization.
 
     Raises:
         GroupcoordError: a document is malformed.

@@ -96,12 +96,7 @@ class JobThread:
         self._thread: Thread | None = None
 
     def start(self, job: Job, then: Callable[[], object]) -> None:
-        """Queue a job.
-
-        Args:
-            job: the function.
-            then: called in the thread afterwards.
-        """
+        """Queue a job."""
         self._waiting.put((job, then))
         if self._thread is None or not self._thread.is_alive():  # such as in a forked child
             self._thread = Thread(target=self._work, name="groupcoord-jobs", daemon=True)
@@ -148,14 +143,7 @@ async def bind(host: str, port: int) -> list[socket.socket]:
 
 
 class Listening:
-    """Bound sockets that accept connections in the running event loop until they are closed.
-
-    Args:
-        socks: the bound sockets.
-        backlog: the number of connections that wait to be accepted.
-        accepted: receives each new socket, which does not block.
-        failed: receives the error of an accept, which is tried again after a pause.
-    """
+    """Bound sockets that accept connections in the running event loop until they are closed."""
 
     def __init__(
         self,

@@ -70,12 +70,7 @@ def kafka_host(address: str) -> str:
 
 
 class Peer(asyncio.Protocol):
-    """One socket of a server.
-
-    Args:
-        server: the server.
-        listener: the name of its listener, if there are several.
-    """
+    """One socket of a server."""
 
     def __init__(self, server: Server, listener: str = "") -> None:
         self._server = server
@@ -132,11 +127,7 @@ class Peer(asyncio.Protocol):
         return True
 
     def flush(self, now_s: float) -> None:
-        """Send the responses of the connection, and close it if required.
-
-        Args:
-            now_s: the time of the broker's stopwatch.
-        """
+        """Send the responses of the connection, and close it if required."""
         connection = self.connection
         if connection is None:
             return
@@ -235,13 +226,7 @@ _READ_BYTES = 256 * 1024
 
 
 class TlsTransport:
-    """A transport that encrypts: what a peer calls of one; all else is the socket's own.
-
-    Args:
-        transport: the socket's.
-        tls: the connection's TLS.
-        outgoing: where that leaves what is to be sent.
-    """
+    """A transport that encrypts: what a peer calls of one; all else is the socket's own."""
 
     def __init__(self, transport: Any, tls: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> None:
         self._transport = transport
@@ -280,14 +265,7 @@ class TlsTransport:
 
 
 class TlsPeer(Peer):
-    """One socket of a listener with TLS.
-
-    Args:
-        server: where it was accepted.
-        listener: by which of its listeners.
-        context: what the handshake begins with.
-        new_principal: makes a principal of a client's certificate; None: the client logs in by SASL.
-    """
+    """One socket of a listener with TLS."""
 
     def __init__(
         self, server: Server, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
@@ -374,14 +352,7 @@ ACCEPT_BACKLOG = 1024
 
 
 def advertised(node: Node, listener: Listener, port: int, number: int) -> Node:
-    """Return a node with its address for the clients of a listener.
-
-    Args:
-        node: the node.
-        listener: the listener.
-        port: the port it listens on.
-        number: added to a port in the settings, for one of several nodes.
-    """
+    """Return a node with its address for the clients of a listener."""
     advertised_port = listener.advertised_port + number if listener.advertised_port else port
     return node._replace(host=listener.advertised_host, port=advertised_port)
 
@@ -549,9 +520,6 @@ class Server:
     def drop_connections(self, client_id: str | None = None) -> int:
         """Reset connections, as a network failure does; pending responses are lost.
 
-        Args:
-            client_id: the client id of the ApiVersions request, or None for all connections.
-
         Returns:
             The number of connections.
         """
@@ -581,12 +549,8 @@ class Server:
     # ------------------------------------------------------------ for the peers
 
     def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
-        """Return a new connection, or None if the server stops, ``max.connections`` is reached or descriptors run out.
-
-        Args:
-            peer: its socket.
-            client_host: the address of the client in Kafka's form.
-            descriptor: the file descriptor of the socket, the lowest that was free.
+        """Return a new connection, or None if the server stops, ``max.connections`` is reached or
+        descriptors run out.
         """
         if not self._listening:
             return None

@@ -1,1 +1,1 @@
-"""Which nodes there are, who leads what, and what clients and administrators are told of the cluster."""
+"""Nodes, leaders, metadata, features and quotas of the cluster."""

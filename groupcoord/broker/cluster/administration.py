@@ -84,10 +84,7 @@ def answer_describe_cluster(
     permissions: Permissions = UNRESTRICTED,
     told: Mapping[int, Node] | None = None,
 ) -> DescribeClusterResponse:
-    """Describe the nodes, with the addresses that the client is told.
-
-    Who believes to talk to a controller is told that it is none.
-    """
+    """Describe the nodes, with their addresses for the client. A request for a controller's endpoint fails."""
     if request.endpoint_type == EndpointType.CONTROLLER:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return DescribeClusterResponse(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
@@ -108,9 +105,9 @@ def answer_describe_cluster(
 def answer_describe_quorum(
     request: DescribeQuorum, node: Node, now_ms: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeQuorumResponse]:
-    """Describe the one voter of the cluster's metadata, which are kept without a log: it ends at 0.
+    """Describe the single voter of the metadata quorum. It has no log, so all offsets are 0.
 
-    As in Kafka, that is told only if nothing else is asked for.
+    As in Kafka, a request that names anything else gets no quorum at all.
     """
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
@@ -134,9 +131,9 @@ def answer_describe_quorum(
 def answer_elect_leaders(
     request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[ElectLeadersResponse]:
-    """Elect preferred leaders where others lead; nothing else is elected, since somebody always leads.
+    """Elect preferred leaders. Unclean elections are never needed.
 
-    Where all partitions are asked for, Kafka names the topics and leaves out the partitions that need no election.
+    A request for all partitions gets every topic, with only those partitions that were elected, as in Kafka.
     """
     if not permissions.on_cluster(Operation.ALTER):
         return (yield from _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED))
@@ -193,7 +190,7 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
 def answer_alter_partition_reassignments(
     request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterPartitionReassignmentsResponse]:
-    """Assign partitions to other replicas, which takes no time; so no reassignment goes on that could be ended."""
+    """Assign partitions to other replicas. That is complete at once, so there is never a reassignment to cancel."""
     if not permissions.on_cluster(Operation.ALTER):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = yield from _refused_reassignments(request, denied, CLUSTER_DENIED)
@@ -245,11 +242,7 @@ def _check_reassignment(
     request: AlterPartitionReassignments,
     leadership: Leadership,
 ) -> None:
-    """Check that a partition can be assigned to other replicas.
-
-    Raises:
-        TopicError: it can't.
-    """
+    """Raise TopicError if a partition can't be assigned to these replicas."""
     index, replicas = partition
     if topic is None:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -267,17 +260,17 @@ def _check_reassignment(
 
 
 def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, topics: TopicRegistry) -> Work[None]:
-    """Write assignments that were checked, and elect leaders.
+    """Write checked assignments, and elect leaders.
 
     Raises:
-        OSError: the topics can't be written; nothing has changed then.
+        OSError: the topics can't be written; nothing has changed.
     """
     former: list[tuple[str, int, tuple[int, ...]]] = []
     with topics.edit() as edit:
         for name, replicas in assigned.items():
             topic = topics.get(name)
             if topic is None or not replicas:
-                continue  # it has been deleted meanwhile, or nothing of it changes
+                continue  # it was deleted meanwhile, or nothing changes
             for index in replicas:
                 nodes.leadership.leader(topic, index)  # elected before its replicas change
                 former.append((name, index, nodes.leadership.replicas(topic, index)))
@@ -294,7 +287,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 def answer_list_partition_reassignments(
     request: ListPartitionReassignments, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListPartitionReassignmentsResponse]:
-    """List no reassignment."""
+    """Return no reassignments."""
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
 
@@ -312,10 +305,7 @@ def answer_list_partition_reassignments(
 def answer_membership(
     request: MembershipRequest, node: Node, node_ids: Collection[int], cluster_id: str, permissions: Permissions
 ) -> MembershipResponse:
-    """Refuse to change who belongs to the cluster; as in Kafka, a broker that runs may be unregistered, and comes back.
-
-    The quorum's voters are fixed, as with ``kraft.version`` 0.
-    """
+    """Refuse changes of the quorum, as with ``kraft.version`` 0. A running broker may be unregistered, as in Kafka."""
     if not permissions.on_cluster(Operation.ALTER):
         return MembershipResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     match request:
@@ -343,16 +333,15 @@ def _not_registered(message: str) -> MembershipResponse:
 # ---------------------------------------------------------------- log directories
 
 IN_MEMORY = "memory"
-"""What stands for the folder of logs that lie in none."""
+"""Log directory of logs in memory."""
 
 
 def answer_describe_log_dirs(
     request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeLogDirsResponse]:
-    """Tell how large the logs of partitions are; partitions that there aren't are left out, each is told once.
+    """Describe the sizes of logs, and of the volume of the data directory. Unknown partitions are omitted.
 
-    What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't. If one of the
-    logs can't be read, the folder is answered KAFKA_STORAGE_ERROR, as one that a broker has taken out of service.
+    If a log can't be read, the directory fails with KAFKA_STORAGE_ERROR, like one that a broker has taken offline.
     """
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -379,7 +368,7 @@ def answer_describe_log_dirs(
 def answer_alter_replica_log_dirs(
     request: AlterReplicaLogDirs, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterReplicaLogDirsResponse]:
-    """Let partitions be in the one folder that there is; the last that is said of a partition counts, as in Kafka."""
+    """Accept the only log directory. The last directory of a partition counts, as in Kafka."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     here = _log_dir(topics)
     wanted: dict[str, dict[int, str]] = {}
@@ -420,7 +409,7 @@ def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple
 
 
 def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
-    """Return how large the log of a partition is, if there is such a partition."""
+    """Return the size of a partition's log; None if the partition does not exist."""
     topic = data.topics.get(name)
     if topic is None or not topic.has_partition(index):
         return None

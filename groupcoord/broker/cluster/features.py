@@ -1,4 +1,4 @@
-"""Features of the cluster (KIP-584): what is announced, and which levels can be changed.
+"""Features of the cluster (KIP-584), and UpdateFeatures.
 
 Sources: ``FeatureControlManager`` of Apache Kafka 4.4, as recorded.
 """
@@ -27,15 +27,15 @@ CLUSTER_DENIED = "Cluster authorization failed."
 
 
 class Feature(NamedTuple):
-    """A feature, and the APIs that are there with it.
+    """A feature and its APIs.
 
     Attributes:
-        level: the highest that is supported, and the one that the cluster uses to begin with.
-        lowest: the lowest that is supported.
-        is_finalized: the cluster says that it uses it: all but ``kraft.version`` at 0.
-        protocol: the kind of groups that it is about.
-        api_keys: the APIs that come with it.
-        is_for_clients: its level changes what clients do, not what this server does.
+        level: the highest supported level, and the initial one.
+        lowest: the lowest supported level.
+        is_finalized: whether the level is announced as finalized; not so for ``kraft.version`` at 0.
+        protocol: the type of groups that it enables.
+        api_keys: the APIs that it enables.
+        is_for_clients: whether its level affects clients only.
     """
 
     name: str
@@ -48,44 +48,41 @@ class Feature(NamedTuple):
 
     @property
     def can_change(self) -> bool:
-        """True if its level decides at most whether requests of a kind of groups are served."""
+        """True if the level affects only clients, or whether requests of a group type are served."""
         return self.protocol is not None or self.is_for_clients
 
 
 FEATURES = (
     Feature("group.version", 1, protocol=GroupType.CONSUMER, api_keys=(68, 69)),
-    # Voters are as they are: the level in use is 0, which is not said.
+    # Voters are fixed; level 0 is not announced.
     Feature("kraft.version", 1, is_finalized=False),
-    # 3.3-IV3 to 4.4-IV2. There is no log of metadata: this tells clients how new the broker is.
+    # 3.3-IV3 to 4.4-IV2, for clients that infer the broker's version. There is no metadata log.
     Feature("metadata.version", 33, lowest=7),
-    # Share groups, with queues for records that are given up (KIP-1191).
+    # Share groups, with dead letter queues (KIP-1191).
     Feature("share.version", 2, protocol=GroupType.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
     Feature("streams.version", 1, protocol=GroupType.STREAMS, api_keys=(88, 89, 93)),
-    # At 2 producers raise their epoch with each transaction, and add partitions by producing and groups by committing
-    # (KIP-890). Below that they send AddPartitionsToTxn and AddOffsetsToTxn, in older versions of all requests.
+    # At level 2 producers raise their epoch with each transaction; producing adds partitions and committing adds groups
+    # (KIP-890). At lower levels they send AddPartitionsToTxn and AddOffsetsToTxn, and older request versions.
     Feature("transaction.version", 2, is_for_clients=True),
-    # All replicas are in sync, so none is left to be elected in need (KIP-966).
+    # All replicas are in sync, so there are no eligible leader replicas (KIP-966).
     Feature("eligible.leader.replicas.version", 1),
 )
 
 
 class FeatureFileError(DataFileError):
-    """The file of features can't be read or does not hold what it should; the message names the file and the reason."""
+    """The file of features can't be read or has invalid content; the message has the file and the reason."""
 
 
 class Features:
-    """The levels that the cluster uses, kept in a file: those of kinds of groups and of transactions can be changed.
-
-    Args:
-        place: where ``features.json`` lies or will lie; None keeps them in memory.
+    """Feature levels of the cluster, stored in a file.
 
     Attributes:
-        epoch: how often levels have changed.
-        left_out: kinds of groups that this server can't have, whatever the levels are.
-        left_out_keys: APIs that it doesn't have besides.
+        epoch: the number of changes.
+        left_out: group types that this server does not support at any level.
+        left_out_keys: further APIs that it does not support.
 
     Raises:
-        FeatureFileError: the file is there but can't be read or does not hold levels of features.
+        FeatureFileError: the file has invalid content.
     """
 
     def __init__(self, place: Place | None = None) -> None:
@@ -97,11 +94,6 @@ class Features:
         self._file.read(self._parse)
 
     def reload(self) -> None:
-        """Read the file again if another process has written it.
-
-        Raises:
-            FeatureFileError: it can't be read.
-        """
         self._file.read_if_changed(self._parse)
 
     def _parse(self, content: dict[str, Any]) -> None:
@@ -114,21 +106,19 @@ class Features:
         self.epoch, self._levels = epoch, levels
 
     def level_of(self, feature: Feature) -> int:
-        """Return the level that is in use."""
         usual = feature.level if feature.is_finalized else 0
         if feature.protocol in self.left_out:
             return 0
         return self._levels.get(feature.name, usual) if feature.can_change else usual
 
     def serves(self, feature: Feature) -> bool:
-        """Tell whether there is a feature here."""
         return feature.protocol not in self.left_out
 
     def change(self, levels: Mapping[str, int]) -> None:
-        """Use other levels from now on.
+        """Set levels.
 
         Raises:
-            OSError: the file can't be written; nothing has changed then.
+            OSError: the file can't be written; nothing has changed.
         """
         changed = {**self._levels, **levels}
         if changed != self._levels:
@@ -137,7 +127,7 @@ class Features:
             self._set(epoch, changed)
 
     def served_protocols(self, config: Config) -> frozenset[GroupType]:
-        """Return the kinds of groups whose requests are served: neither settings nor features leave them out."""
+        """Return the group types that settings and features enable."""
         off = {feature.protocol for feature in FEATURES if self.level_of(feature) == 0}
         return served_protocols(config).difference(off)
 
@@ -145,7 +135,7 @@ class Features:
 def answer_update_features(
     request: UpdateFeatures, features: Features, node_id: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[UpdateFeaturesResponse]:
-    """Change levels that can change, and accept the present level of the others: all that is asked for, or nothing."""
+    """Change all levels of a request or none. Levels that can't change are accepted if they are the present ones."""
     if not permissions.on_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     changing = {feature.name for feature in FEATURES if feature.can_change}

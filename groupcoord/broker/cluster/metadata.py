@@ -38,11 +38,7 @@ API_VERSIONS_KEY = 18
 
 
 def _announced(features: Features) -> ApiVersionsResponse:
-    """Return what a client is told of this host.
-
-    As in Kafka, what ``group.coordinator.rebalance.protocols`` or a feature leaves out is named all the same, and
-    refused.
-    """
+    """Return the ApiVersions response. As in Kafka, it includes APIs that settings or features disable."""
     served = [feature for feature in FEATURES if features.serves(feature)]
     unserved = {key for feature in FEATURES if not features.serves(feature) for key in feature.api_keys}
     unserved |= features.left_out_keys
@@ -57,16 +53,16 @@ def _announced(features: Features) -> ApiVersionsResponse:
 
 
 ANNOUNCED = _announced(Features())
-"""What is announced until somebody changes a feature."""
+"""Response until a feature is changed."""
 
 _PLACES = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED: 3}
-"""Where topics stand in an answer, by what is said of them; all else is between the last two."""
+"""Positions of topics in a response by error; all other errors are between the last two."""
 
 
 def answer_api_versions(
     request: ApiVersions, node: Node, cluster_id: str, features: Features | None = None
 ) -> ApiVersionsResponse:
-    """Name the APIs that are served; an unknown version of this API learns its range only (KIP-511)."""
+    """Return the served APIs; an unknown version of ApiVersions gets only its own range (KIP-511)."""
     if request.unsupported_version:
         known = ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (known,))
@@ -86,22 +82,11 @@ def answer_metadata(
     auto_creates: bool = False,
     told: Mapping[int, Node] | None = None,
 ) -> Work[MetadataResponse]:
-    """Describe the cluster and the topics that are asked for.
+    """Describe the cluster and the requested topics.
 
-    As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
-    More than four names are in the order of Scala's hash set.
-    Unknown ids come before known ones, unknown names behind, and what may not be described last; where all topics are
-    asked for, that is left out.
-
-    Args:
-        request: what is asked for.
-        leadership: the nodes, and who leads what.
-        topics: the topics there are.
-        permissions: of the client.
-        auto_creates: topics that aren't there are to be created (``auto.create.topics.enable``), see
-            :func:`topics_to_create`. Who may not do that is told so; all others learn, as in Kafka, that there is no
-            such topic yet, and ask again.
-        told: the addresses of nodes that the client is told, if these aren't the same for all.
+    As in Kafka, a topic id in the request makes all names in it ignored, and a repeated name is answered once. More
+    than four names are in the order of Scala's hash set. Unknown ids come first, unknown names after known topics, and
+    denied topics last; a request for all topics omits these.
     """
     references = request.topics
     checks_creation = (
@@ -130,7 +115,7 @@ def answer_metadata(
 
 
 def _in_order(topics: list[MetadataTopic]) -> list[MetadataTopic]:
-    """Return topics by what is said of them; Kafka collects the names of missing ones in a ``HashSet``."""
+    """Order topics by error; Kafka collects the names of missing ones in a ``HashSet``."""
     topics.sort(key=lambda topic: _PLACES.get(topic.error_code, 2))
     missing = {topic.name: topic for topic in topics if topic.name is not None and topic.error_code not in _PLACES}
     if len(missing) > 1:
@@ -142,10 +127,7 @@ def _in_order(topics: list[MetadataTopic]) -> list[MetadataTopic]:
 
 
 def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:
-    """Return the topics that a client asked for, that it lets be created, and that aren't there.
-
-    Kafka creates its internal topics, too, when somebody asks for them; here they come by themselves.
-    """
+    """Return the missing topics that a request allows to create. Internal topics are created without requests."""
     if not request.allow_auto_topic_creation:
         return []
     return [
@@ -158,7 +140,7 @@ def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]
 
 
 class _View(NamedTuple):
-    """The topics as one principal sees them."""
+    """Topics as seen by one principal."""
 
     leadership: Leadership
     topics: TopicRegistry
@@ -203,7 +185,7 @@ class _View(NamedTuple):
 
     def known(self, topic: Topic) -> MetadataTopic:
         leader = self.leadership.leader_of_all(topic)
-        if leader is not None:  # as a rule there is one node, and clients ask for this very often
+        if leader is not None:  # the most frequent case: one node
             leader_id, leader_epoch = leader
             nodes = (leader_id,)
             partitions = [
@@ -245,7 +227,7 @@ def answer_describe_topic_partitions(
     leadership: Leadership,
     permissions: Permissions = UNRESTRICTED,
 ) -> Work[DescribeTopicPartitionsResponse]:
-    """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
+    """Describe topics in the order of their names from the cursor on; denied ones come last."""
     cursor = request.cursor
     names = set(request.topics) or {topic.name for topic in topics}
     begin = "" if cursor is None else cursor.topic_name

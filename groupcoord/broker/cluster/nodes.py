@@ -1,4 +1,4 @@
-"""What the nodes of one server share: who leads what, each other's group coordinators, and the transactions."""
+"""State that the nodes of a server share: leaders, coordinators, and documents in a cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class Owners(TypedDict):
-    """What a group coordinator is told of the others; None: it is alone."""
+    """Owners of groups, transactions and share-partitions, for a group coordinator; None if it owns all."""
 
     owner: Callable[[int], Node | None] | None
     transaction_owner: Callable[[str], Node | None] | None
@@ -43,19 +43,14 @@ class Owners(TypedDict):
 
 
 class Nodes:
-    """The nodes of a server as they know each other: often there is one.
-
-    Args:
-        leadership: who leads what.
-        topics: the topics that exist.
-        data: what they hold, of all nodes together; None: this is the only one, and nobody else is elected.
+    """Nodes of a server, often one.
 
     Attributes:
-        leadership: who leads what.
-        coordinators: the group coordinators of the nodes that run.
-        transactions: the transaction coordinator of all nodes; None: each has its own, since there is one.
-        share: the share coordinator of all nodes; the first broker makes it.
-        before_unload: is called with a partition of ``__consumer_offsets`` before its coordinator gives it up.
+        leadership: the leaders.
+        coordinators: the group coordinators of the running nodes.
+        transactions: the shared transaction coordinator; None for a single node.
+        share: the shared share coordinator, made by the first broker.
+        before_unload: called with a partition of ``__consumer_offsets`` before its coordinator unloads it.
     """
 
     def __init__(
@@ -74,7 +69,7 @@ class Nodes:
 
     @property
     def has_transactions(self) -> bool:
-        """False of nodes that share a log: nothing says which of them coordinates a transaction."""
+        """False for nodes that share a log: no node coordinates transactions."""
         return self.leadership.elects
 
     @property
@@ -84,13 +79,12 @@ class Nodes:
         return topic
 
     def led_log_partitions(self, node_id: int) -> dict[int, int]:
-        """Return the partitions of ``__consumer_offsets`` that a node leads, with the epochs."""
+        """Return the partitions of ``__consumer_offsets`` that a node leads, with their leader epochs."""
         topic = self._offsets_topic
         leaders = {index: self.leadership.leader(topic, index) for index in range(topic.partition_count)}
         return {index: leader.epoch for index, leader in leaders.items() if leader.node_id == node_id}
 
     def owners(self) -> Owners:
-        """Return who coordinates groups and transactions, as a group coordinator wants to know it."""
         if self.leadership.is_sole:
             return {"owner": None, "transaction_owner": None, "share_owner": self.share_node}
         return {
@@ -100,19 +94,18 @@ class Nodes:
         }
 
     def coordinator_node(self, log_partition: int) -> Node | None:
-        """Return the node that coordinates a partition of ``__consumer_offsets``; None while nobody does."""
+        """Return the coordinating node of a partition of ``__consumer_offsets``, or None."""
         return self.leadership.node(self.leadership.leader(self._offsets_topic, log_partition).node_id)
 
     def transaction_node(self, transactional_id: str) -> Node | None:
-        """Return the node that coordinates the transactions of an id; None while nobody does."""
+        """Return the coordinating node of a transactional id, or None."""
         return self.leadership.node(self.transaction_leader(transactional_id))
 
     def coordinates_transactions(self, node_id: int, transactional_id: str) -> bool:
-        """Tell whether a node coordinates the transactions of an id."""
         return self.leadership.is_sole or self.transaction_leader(transactional_id) == node_id
 
     def transaction_leader(self, transactional_id: str) -> int:
-        """Return who leads the partition that an id is in; nobody as long as no coordinator was ever looked for."""
+        """Return the leader for a transactional id; NOBODY before the topic is created."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return NOBODY
@@ -121,37 +114,27 @@ class Nodes:
     def share_coordination(
         self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
     ) -> ShareCoordination:
-        """Return the share coordinator of all nodes, created at the first call.
-
-        Args:
-            config, clock, authorize: see :class:`ShareCoordination`.
-            data: what topics hold, of all nodes together.
-        """
+        """Return the shared share coordinator, created by the first call."""
         if self.share is None:
             self.share = ShareCoordination(config, clock, self._topics, data, self.leadership, authorize)
         return self.share
 
     def share_node(self, key: str) -> Node | None:
-        """Return the node that coordinates a share-partition, by its key; None while nobody does."""
+        """Return the coordinating node of a share-partition by its key, or None."""
         return None if self.share is None else self.share.node_of(key)
 
     def serving(self, log_partition: int) -> GroupCoordinator | None:
-        """Return the group coordinator that serves a partition of ``__consumer_offsets``."""
+        """Return the group coordinator of a partition of ``__consumer_offsets``."""
         node_id = self.leadership.leader(self._offsets_topic, log_partition).node_id
         return None if node_id == NOBODY else self.coordinators.get(node_id)
 
     # ------------------------------------------------------------ elections
 
     def elect(self, topic: Topic, index: int, node_id: int) -> None:
-        """Let a node lead a partition from now on, and coordinate what lies in it: given up there, loaded here.
-
-        Args:
-            topic: the topic.
-            index: the partition.
-            node_id: the node; NOBODY if no replica runs.
+        """Make a node the leader of a partition; its coordinator loads what the former one unloads.
 
         Raises:
-            LoadError: what the new coordinator is to load can't be read; it will try again.
+            LoadError: the log can't be read; the new coordinator will retry.
         """
         is_offsets = topic.name == OFFSETS_TOPIC
         former = self.coordinators.get(self.leadership.leader(topic, index).node_id) if is_offsets else None
@@ -161,7 +144,7 @@ class Nodes:
             deliver_replies(former)
         leader = self.leadership.elect(topic, index, node_id)
         if not is_offsets and self._data is not None and node_id != NOBODY:
-            with suppress(FailedLogError):  # whoever reads or writes it is told
+            with suppress(FailedLogError):  # reads and writes report it
                 log = self._data.log(topic, index)
                 if log is not None:
                     log.begin_epoch(leader.epoch)
@@ -171,25 +154,20 @@ class Nodes:
             deliver_replies(coordinator)
 
     def reassigned(self, topic: Topic, index: int, former: Collection[int]) -> None:
-        """Elect a leader of a partition that has been assigned to other replicas.
+        """Elect a leader of a partition whose replicas have changed.
 
-        As in Kafka, the leader stays if it is among them; its epoch rises if some of the former replicas are gone.
-
-        Args:
-            topic: the topic, with its present assignments.
-            index: the partition.
-            former: its replicas before.
+        As in Kafka, the leader stays if it is among them; its epoch rises if a former replica is gone.
         """
         replicas, leader_id = self.leadership.replicas(topic, index), self.leadership.leader(topic, index).node_id
         if leader_id not in replicas:
             leader_id = self.leadership.in_sync(replicas)[0]
         elif set(former).issubset(replicas):
             return
-        with suppress(LoadError):  # the new leader will try again
+        with suppress(LoadError):  # the new leader will retry
             self.elect(topic, index, leader_id)
 
     def stopped(self, node_id: int) -> None:
-        """A node runs no more: others lead what it led."""
+        """Elect other leaders for a stopped node."""
         coordinator = self.coordinators.get(node_id)
         if coordinator is not None:
             for index in self.led_log_partitions(node_id):
@@ -201,30 +179,27 @@ class Nodes:
         self._elect_where_nobody_leads()
 
     def start(self, node_ids: Collection[int]) -> None:
-        """Nodes are about to run; they lead what nobody else could lead meanwhile."""
+        """Mark nodes as running, and elect leaders for partitions without one."""
         for node_id in node_ids:
             self.leadership.started(node_id)
         self._elect_where_nobody_leads()
 
     def _elect_where_nobody_leads(self) -> None:
         for topic, index, node_id in self.leadership.to_elect(self._topics):
-            with suppress(LoadError):  # the new leader will try again, and say what is wrong
+            with suppress(LoadError):  # the new leader will retry, and log the error
                 self.elect(topic, index, node_id)
 
     # ------------------------------------------------------------ topics
 
     def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics: tell all group coordinators."""
         for coordinator in self.coordinators.values():
             coordinator.topics_created(names)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics have more partitions than before: tell all group coordinators."""
         for coordinator in self.coordinators.values():
             coordinator.topics_changed(names)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """A topic is gone: tell all group coordinators, and forget who led its partitions."""
         self.leadership.forget(topic)
         for coordinator in self.coordinators.values():
             coordinator.topic_deleted(topic.name, topic.topic_id)
@@ -234,35 +209,24 @@ class Nodes:
 
 
 class SpreadCoordinator:
-    """The group coordinators of several nodes, as their transaction coordinator sees them: as one.
-
-    Args:
-        nodes: the nodes.
-        partition_count: how many partitions ``__consumer_offsets`` has.
-    """
+    """Group coordinators of several nodes behind the interface of one, for the transaction coordinator."""
 
     def __init__(self, nodes: Nodes, partition_count: int) -> None:
         self._nodes = nodes
         self._partition_count = partition_count
 
     def partition_of(self, group_id: str) -> int:
-        """Return the log partition that holds a group."""
         return partition_for(group_id, self._partition_count)
 
     def partition(self, index: int) -> Any:
-        """Return the core of a log partition; None if no node serves it."""
         coordinator = self._nodes.serving(index)
         return None if coordinator is None else coordinator.partition(index)
 
     def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics."""
         self._nodes.topics_created(names)
 
     def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
-        """Have a request answered by who coordinates the group, or the log partition, that it is about.
-
-        While nobody does, any of the nodes refuses it.
-        """
+        """Pass a request to the coordinator of its group or log partition; without one, any node refuses it."""
         is_marker = isinstance(request, CompleteTransaction)
         index = request.partition if is_marker else self.partition_of(request.group_id)
         coordinator = self._nodes.serving(index) or next(iter(self._nodes.coordinators.values()))
@@ -276,14 +240,14 @@ WRITING_REQUESTS = (
     *(CreateTopics, CreatePartitions, DeleteTopics, IncrementalAlterConfigs, AlterConfigs, UpdateFeatures),
     *(AlterClientQuotas, CreateAcls, DeleteAcls, AlterUserScramCredentials),
 )
-"""The requests that write shared documents."""
+"""Requests that write shared documents."""
 
 
 class SharedDocument(Protocol):
-    """What is read from one document."""
+    """Content of a shared document."""
 
     def reload(self) -> None:
-        """Read the document again if another node has written it.
+        """Read the document if another node has written it.
 
         Raises:
             DataFileError: it can't be read.
@@ -291,11 +255,10 @@ class SharedDocument(Protocol):
 
 
 class SharedDocuments:
-    """The documents of a node that shares them with others.
+    """Topics, configs, quotas, features, ACLs and credentials that the nodes of a cluster share.
 
-    Args:
-        topics: the topics that exist.
-        others: what is read from other documents.
+    Each node writes them itself. If another node has written first, the write is refused, and the request is handled
+    again with the new content.
     """
 
     def __init__(self, topics: TopicRegistry, others: Iterable[SharedDocument]) -> None:
@@ -303,7 +266,7 @@ class SharedDocuments:
         self._documents: tuple[SharedDocument, ...] = (topics, *others)
 
     def reload(self) -> None:
-        """Read what other nodes have written. A document that can't be read is logged, and stays as it was."""
+        """Read what other nodes have written. Unreadable documents are logged, and keep their content."""
         for document in self._documents:
             try:
                 document.reload()
@@ -311,12 +274,7 @@ class SharedDocuments:
                 logger.error("what another node has written can't be read: %s", error)
 
     def retry_conflicts(self, table: dict[type, Handler], reload: Callable[[], None]) -> None:
-        """Have requests that write handled again when another node was quicker.
-
-        Args:
-            table: the handler of each request type; those of requests that write are replaced.
-            reload: reads what the other node has written, and applies it.
-        """
+        """Handle writing requests again when another node has written first."""
         for request_type in WRITING_REQUESTS:
             table[request_type] = self._retried(table[request_type], reload)
 

@@ -1,4 +1,4 @@
-"""Quotas of clients, kept in one file of the data directory and described: nobody is throttled by them.
+"""Client quotas, stored and described but not enforced.
 
 Sources: ``ClientQuotaControlManager`` and ``ClientQuotaCache`` of Apache Kafka 4.4, as recorded.
 """
@@ -34,14 +34,14 @@ FILE_NAME = "quotas.json"
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (USER, CLIENT_ID, IP)
 ENTITIES_MAX = 10_000
-"""So many entities have quotas, and no more."""
+"""Most entities with quotas."""
 
 CLUSTER_DENIED = "Cluster authorization failed."
 NOT_WRITTEN = "The quotas could not be written."
 TOO_MANY = f"No more than {ENTITIES_MAX} entities can have quotas"
 
 Entity = Mapping[str, str | None]
-"""A name by type; None: whoever has no quota of its own."""
+"""Names by entity type; None stands for the default entity."""
 
 _Key = tuple[tuple[str, str | None], ...]
 _Limits = dict[str, float]
@@ -55,25 +55,22 @@ _WHOLE_AT_MOST = {
 _LIMITS = frozenset(("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"))
 _LIMITS_OF_IPS = frozenset(("connection_creation_rate",))
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?|[0-9A-Fa-f:.]{2,45}")
-"""What can be an address or the name of a host; whether it has an address is not looked up."""
+"""Syntax of addresses and host names, which are not resolved."""
 
 
 class QuotaFileError(DataFileError):
-    """The file of quotas can't be read or does not hold what it should; the message names file and reason."""
+    """The file of quotas can't be read or has invalid content; the message has the file and the reason."""
 
 
 class _QuotaError(GroupcoordError):
-    """A change that can't be: the message that a client is answered with."""
+    """Invalid change, with the message of the response."""
 
 
 class Quotas:
-    """The quotas that there are.
-
-    Args:
-        place: where ``quotas.json`` lies or will lie; None keeps everything in memory.
+    """Client quotas by entity.
 
     Raises:
-        QuotaFileError: the file is there but can't be read or does not hold quotas.
+        QuotaFileError: the file has invalid content.
     """
 
     def __init__(self, place: Place | None = None) -> None:
@@ -81,18 +78,13 @@ class Quotas:
         self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
 
     def reload(self) -> None:
-        """Read the file again if another process has written it.
-
-        Raises:
-            QuotaFileError: it can't be read.
-        """
         limits = self._file.read_if_changed(_parsed)
         self._limits = self._limits if limits is None else limits
 
     def answer_describe(
         self, request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
     ) -> Work[DescribeClientQuotasResponse]:
-        """Tell the quotas of the entities that match: each part that is asked for, and others if not ``strict``."""
+        """Return the quotas of matching entities; ``strict`` excludes those with further parts."""
         if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
             return DescribeClientQuotasResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
         seen: set[str] = set()
@@ -125,13 +117,13 @@ class Quotas:
     def answer_alter(
         self, request: AlterClientQuotas, permissions: Permissions = UNRESTRICTED
     ) -> Work[AlterClientQuotasResponse]:
-        """Change the quotas of each entity, all of its limits or none; one that comes again is passed over."""
+        """Change all limits of an entity or none; repeated entities are ignored."""
         if not permissions.on_cluster(Operation.ALTER_CONFIGS):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return AlterClientQuotasResponse(
                 tuple(AlteredQuotas(denied, CLUSTER_DENIED, entry.entity) for entry in request.entries)
             )
-        # Others may have their turn between two entries, so nothing is looked at that they may change.
+        # Work yields between two entries, so nothing is read that others may change.
         changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}
         results: list[AlteredQuotas] = []
@@ -155,7 +147,7 @@ class Quotas:
         return AlterClientQuotasResponse((yield from _with_refusals(results, refused)))
 
     def _apply(self, changes: Mapping[_Key, _Change]) -> dict[_Key, str]:
-        """Make changes, and return those that could not be made, with the reason."""
+        """Make changes, and return the reasons for refused ones."""
         limits, refused = dict(self._limits), {}
         for key, change in changes.items():
             if key not in limits and len(limits) >= ENTITIES_MAX:
@@ -180,7 +172,7 @@ class Quotas:
 
 
 def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
-    """Return the limits that an entity shall have, and those that it shall have no more."""
+    """Return the new limits of an entity; None removes one."""
     known = _check_entity(entity)
     return {
         operation.key: None if operation.remove else _checked(operation, known)
@@ -190,7 +182,7 @@ def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
 
 
 def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]) -> Work[tuple[AlteredQuotas, ...]]:
-    """Return one result an entity, with what was refused first, as Kafka tells it."""
+    """Return one result per entity, refusals first, as Kafka does."""
     first: dict[_Key, AlteredQuotas] = {}
     others: dict[_Key, AlteredQuotas] = {}
     for result in results:
@@ -212,7 +204,7 @@ def _told(name: str | None) -> str:
 
 
 def _check_entity(entity: Entity) -> frozenset[str]:
-    """Refuse what can't have quotas; return the limits that it can have."""
+    """Return the limits that an entity can have; raise _QuotaError if it can't have any."""
     if not entity:
         raise _QuotaError("Invalid empty client quota entity")
     for kind, name in entity.items():

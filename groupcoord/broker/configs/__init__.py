@@ -1,1 +1,1 @@
-"""Settings that topics, groups and the broker can have of their own, and the requests about them."""
+"""Configs of topics, groups, brokers and client metrics subscriptions, and the requests about them."""

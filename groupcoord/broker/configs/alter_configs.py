@@ -42,19 +42,19 @@ logger = logging.getLogger("groupcoord.host")
 
 
 RESOURCES_AT_ONCE = 250
-"""Resources whose settings are changed in one step."""
+"""Resources that are changed in one step."""
 ENTRIES_COMPARED = 1_000
-"""Entries of a request that are compared with each other in one step."""
+"""Entries of a request that are compared in one step."""
 
 CONFIGS_MAX = 1_000
-"""Configs that one resource may be given, many more than any has."""
+"""Most configs of one resource in a request."""
 
 ResourceKey = tuple[int, str]
-"""A resource type and the name of a resource."""
+"""Resource type and name."""
 
 
 class _Altered(NamedTuple):
-    """A thing, and all the settings of its own that it shall have."""
+    """Resource with all its new overrides."""
 
     resource: ResourceToAlter
     configs: Configs
@@ -78,14 +78,7 @@ def alter_configs(
     repeated: Set[ResourceKey] = frozenset(),
     permissions: Permissions = UNRESTRICTED,
 ) -> tuple[AlteredResource, ...]:
-    """Change or replace the settings of each resource that is named, all of a resource's or none.
-
-    Args:
-        request: the resources, perhaps a portion of those that a client has named.
-        resources: everything that has settings.
-        repeated: those that the client has named more than once.
-        permissions: of the client.
-    """
+    """Change or replace the configs of resources, all of a resource's or none; ``repeated`` ones are refused."""
     replaces = isinstance(request, AlterConfigs)
     results: list[AlteredResource | _Altered] = []
     for resource in request.resources:
@@ -120,7 +113,7 @@ def _result(result: AlteredResource | _Altered, failed: set[int]) -> AlteredReso
 
 
 def _write(altered: list[_Altered], resources: Resources) -> set[int]:
-    """Write what was changed; return the types of the things for which that failed."""
+    """Write changes; return the resource types that could not be written."""
     failed = set()
     kept: dict[ConfigResourceType, KeptConfigs] = {
         ConfigResourceType.GROUP: resources.groups,
@@ -150,13 +143,13 @@ def _of_type(altered: list[_Altered], resource_type: ConfigResourceType) -> list
 # ---------------------------------------------------------------- what is refused without a look at the settings
 
 NO_LISTS: Definitions = {}
-"""As in Kafka, nothing can be appended to the lists of a subscription."""
+"""As in Kafka, the lists of a subscription support no APPEND."""
 
 _OF_THIS_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS)
 
 
 def _check_form(resource: ResourceToAlter) -> None:
-    """Refuse what can't be meant, whoever asks."""
+    """Refuse malformed resources, before permissions are checked."""
     if not is_known_type(resource.resource_type):
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     if len(resource.configs) > CONFIGS_MAX:
@@ -170,7 +163,7 @@ def _check_form(resource: ResourceToAlter) -> None:
 
 
 def _check_name(resource_type: int, name: str) -> None:
-    """Refuse a topic or a group that can't be called so."""
+    """Refuse invalid names of topics and groups."""
     kind = ConfigResourceType(resource_type)
     if not name:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Default {kind.name.lower()} resources are not allowed.")
@@ -179,7 +172,7 @@ def _check_name(resource_type: int, name: str) -> None:
 
 
 def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resources) -> None:
-    """Refuse what is meant for another broker, and what this hasn't: loggers."""
+    """Refuse configs of other brokers, and of loggers, which do not exist here."""
     resource_type, name, configs = resource
     if resource_type == ConfigResourceType.BROKER:
         resources.check_broker(name, may_be_all=True)
@@ -195,7 +188,7 @@ def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resource
 
 
 def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None:
-    """Refuse what no subscription can have, and more subscriptions than are kept."""
+    """Refuse unknown configs of subscriptions, and too many subscriptions."""
     _, name, configs = resource
     if not name:
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
@@ -212,10 +205,7 @@ def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None
 
 
 def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool) -> Configs:
-    """Return all the settings of its own that a thing has after the change.
-
-    Bad values are found before it is asked whether there is such a topic.
-    """
+    """Return all overrides of a resource after the change. Invalid values are refused before unknown topics."""
     resource_type, name, configs = resource
     try:
         if resource_type == ConfigResourceType.TOPIC:
@@ -241,7 +231,7 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
 
 
 def _changed(configs: tuple[ConfigToAlter, ...], before: Configs, definitions: Definitions) -> Configs:
-    """Return what these changes make of the settings before them."""
+    """Apply changes to overrides."""
     own = dict(before)
     for name, value, operation in configs:
         match operation:
@@ -273,7 +263,7 @@ def _parts(text: str) -> list[str]:
 
 
 def altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
-    """Return the names of the topics whose settings a request changes."""
+    """Return the names of the topics in a request."""
     return [
         resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
     ]

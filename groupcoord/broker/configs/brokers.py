@@ -1,4 +1,4 @@
-"""A broker's settings, and those that were changed while it ran (KIP-226): they hold at once, and after a restart."""
+"""Broker configs, static and dynamic (KIP-226), and the container of everything that administrators set."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from groupcoord.wire.config_messages import ConfigSource, ConfigType
 
 FILE_NAME = "broker-configs.json"
 ALL_BROKERS = ""
-"""What the settings are kept under that hold for every broker that has none of its own."""
+"""Name of the cluster-wide default of all brokers."""
 
 ADVERTISED_LISTENERS = "advertised.listeners"
 CLEANER_THREADS = "log.cleaner.threads"
 DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
 DEDUPE_BYTES_MIN = 1_048_576
-"""The least buffer of a cleaner thread."""
+"""Smallest buffer of a cleaner thread."""
 RETENTION = "log.retention.ms"
 
 
@@ -46,7 +46,7 @@ def _own() -> dict[str, Definition]:
 
 
 def _of_topics() -> dict[str, Definition]:
-    """Return the settings that hold for topics without any of their own."""
+    """Return the broker configs that are defaults of topic configs."""
     return {
         definition.broker_key: evolve(definition, name=definition.broker_key)
         for definition in TOPIC_DEFINITIONS.values()
@@ -59,13 +59,13 @@ THROTTLES = (
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Set by who moves partitions, and kept: what is on every node need not be moved."""
+"""Set by tools that move partitions; stored only, since nothing is moved."""
 
 BROKER_DEFINITIONS: Definitions = MappingProxyType(
     {
         **_of_topics(),
         **_own(),
-        # Compaction is done by the one thread there is, in slices.
+        # One thread compacts, in slices.
         CLEANER_THREADS: Definition(CLEANER_THREADS, Number(1, INT32_MAX), 1, CLEANER_THREADS),
         **{name: Definition(name, Number(0, INT64_MAX), INT64_MAX, name, is_internal=True) for name in THROTTLES},
         ADVERTISED_LISTENERS: Definition(
@@ -73,21 +73,21 @@ BROKER_DEFINITIONS: Definitions = MappingProxyType(
         ),
     }
 )
-"""What a broker tells of its settings."""
+"""Configs that DescribeConfigs shows for a broker."""
 
 DYNAMIC = frozenset((*_of_topics(), CLEANER_THREADS, DEDUPE_BUFFER, *THROTTLES)) - {"min.insync.replicas"}
-"""The settings that can be changed while a broker runs; with ELR, the number of replicas in sync is none of them."""
+"""Configs that can change at run time; with ELR, not ``min.insync.replicas``."""
 
 
 class BrokerConfigFileError(DataFileError):
-    """The file of brokers' settings can't be read or does not hold what it should; the message names both."""
+    """The file of broker configs can't be read or has invalid content; the message has the file and the reason."""
 
 
 def checked_broker_configs(own: Configs) -> Configs:
-    """Return the settings that a broker shall have of its own, all of them, as they are told.
+    """Return normalized overrides of a broker.
 
     Raises:
-        ConfigError: it can't have them.
+        ConfigError: one is unknown, fixed or invalid.
     """
     fixed = [name for name in own if name not in DYNAMIC]
     if fixed:
@@ -104,24 +104,21 @@ def checked_broker_configs(own: Configs) -> Configs:
 
 
 class BrokerConfigs(KeptConfigs):
-    """What brokers have of their own settings, by their ids.
-
-    Args:
-        place: where ``broker-configs.json`` lies or will lie; None keeps everything in memory.
+    """Dynamic broker configs by broker id.
 
     Raises:
-        BrokerConfigFileError: the file is there but can't be read or does not hold settings of brokers.
+        BrokerConfigFileError: the file has invalid content.
     """
 
     def __init__(self, place: Place | None = None) -> None:
         super().__init__(JsonFile(place, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
 
     def of_all(self) -> Layer:
-        """Return what holds for every broker that has nothing of its own."""
+        """Return the cluster-wide defaults."""
         return Layer(self.own(ALL_BROKERS), ConfigSource.ALL_BROKERS)
 
     def layers(self, node_id: int) -> tuple[Layer, ...]:
-        """Return what was set while a broker ran; the first that has a setting counts."""
+        """Return the dynamic configs of a broker; the first layer with a config counts."""
         return Layer(self.own(str(node_id)), ConfigSource.BROKER), self.of_all()
 
     def _set(self, own: dict[str, Configs]) -> None:
@@ -132,13 +129,10 @@ class BrokerConfigs(KeptConfigs):
 
 
 class Administered:
-    """What was set, each kind in a file of its own.
-
-    Args:
-        place: where the files lie or will lie; None keeps everything in memory.
+    """Broker configs, client metrics, quotas and features, each in a file.
 
     Raises:
-        DataFileError: one of the files can't be read or does not hold what it should.
+        DataFileError: a file has invalid content.
     """
 
     def __init__(self, place: Place | None = None) -> None:

@@ -50,13 +50,13 @@ SELECTORS = frozenset(
         "client_source_port",
     )
 )
-"""What clients can be told apart by."""
+"""Client attributes that ``match`` can test."""
 
 SUBSCRIPTIONS_MAX = 100
-"""So many are kept; each is held against every client that asks."""
+"""Most subscriptions; each request is matched against all of them."""
 
 EXPRESSION_MEMORY_BYTES = 65_536
-"""An expression that takes more memory, compiled, is refused."""
+"""Most memory of a compiled expression."""
 
 CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
     {
@@ -68,21 +68,21 @@ CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
 
 
 class ClientMetricsFileError(DataFileError):
-    """The file of subscriptions can't be read or does not hold what it should; the message names file and reason."""
+    """The file of subscriptions can't be read or has invalid content; the message has the file and the reason."""
 
 
 class IntervalError(ConfigError):
-    """The interval is too short or too long, for which Kafka has another error code."""
+    """The interval is out of range, for which Kafka has another error code."""
 
 
 @frozen
 class Subscription:
-    """Which metrics are wanted of which clients.
+    """Metrics wanted from matching clients.
 
     Attributes:
-        metrics: the beginnings of their names; ``*``: all.
-        interval_ms: how often.
-        patterns: what must match, by selector.
+        metrics: prefixes of metric names; ``*`` for all.
+        interval_ms: the push interval.
+        patterns: expressions by selector, all of which must match.
     """
 
     metrics: tuple[str, ...]
@@ -91,10 +91,10 @@ class Subscription:
 
     @classmethod
     def of(cls, configs: Configs) -> Subscription:
-        """Return what these settings say.
+        """Return the subscription of these configs.
 
         Raises:
-            ConfigError: a pattern is none, or a name or a pattern is empty.
+            ConfigError: a pattern is invalid, or a name or pattern is empty.
         """
         return cls(
             _parts(METRICS, configs),
@@ -103,7 +103,6 @@ class Subscription:
         )
 
     def is_for(self, client: dict[str, str]) -> bool:
-        """Tell whether a client is meant, by its selectors."""
         return all(pattern.fullmatch(client.get(selector, "")) for selector, pattern in self.patterns)
 
 
@@ -130,10 +129,10 @@ def _pattern(part: str) -> tuple[str, Any]:
 
 
 def checked_client_metrics(own: Configs) -> Configs:
-    """Return the settings that a subscription shall have, all of them, as they are told.
+    """Return normalized configs of a subscription.
 
     Raises:
-        ConfigError: it can't have them.
+        ConfigError: one is unknown or invalid.
     """
     told, values = checked_values(own, CLIENT_METRICS_DEFINITIONS, "client metrics")
     interval_ms = values.get(INTERVAL_MS, USUAL_MS)
@@ -147,13 +146,10 @@ def checked_client_metrics(own: Configs) -> Configs:
 
 
 class ClientMetrics(KeptConfigs):
-    """The subscriptions that there are, by their names.
-
-    Args:
-        place: where ``client-metrics.json`` lies or will lie; None keeps everything in memory.
+    """Client metrics subscriptions by name.
 
     Raises:
-        ClientMetricsFileError: the file is there but can't be read or does not hold subscriptions.
+        ClientMetricsFileError: the file has invalid content.
     """
 
     def __init__(self, place: Place | None = None) -> None:
@@ -170,7 +166,7 @@ class ClientMetrics(KeptConfigs):
 
 ALL_METRICS = "*"
 CLIENTS_MAX = 16_384
-"""So many clients are remembered, as by Kafka; the one that was silent longest is forgotten first."""
+"""Most remembered clients, as in Kafka; the least recently active is evicted."""
 
 TELEMETRY_MAX_BYTES = 1_048_576
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
@@ -187,13 +183,7 @@ class _Client:
 
 
 class Telemetry:
-    """Answers what clients ask about metrics.
-
-    Args:
-        metrics: what is wanted.
-        clock: where the time comes from.
-        new_id: makes ids of clients.
-    """
+    """Handler of telemetry requests."""
 
     def __init__(self, metrics: ClientMetrics, clock: Clock, new_id: Callable[[], UUID] = uuid4) -> None:
         self._metrics = metrics
@@ -205,7 +195,7 @@ class Telemetry:
     def answer_subscriptions(
         self, request: GetTelemetrySubscriptions, connection: Connection
     ) -> GetTelemetrySubscriptionsResponse:
-        """Tell a client what is wanted of it; who asks again too soon is told to wait."""
+        """Return the subscription of a client; a request before the interval has passed is throttled."""
         client_id = request.client_instance_id
         if client_id == ZERO_UUID:
             client_id = self._new_id()
@@ -227,11 +217,11 @@ class Telemetry:
         )
 
     def answer_push(self, request: PushTelemetry, connection: Connection) -> PushTelemetryResponse:
-        """Take a client's metrics, if it may send them now."""
+        """Validate pushed metrics."""
         return PushTelemetryResponse(self._error_of(request, connection))
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget the client that came last of those that were first known by a connection."""
+        """Remove the last client that was first seen on a connection."""
         client_id = self._first_known_by.pop(connection, None)
         if client_id is not None:
             self._clients.pop(client_id, None)
@@ -256,7 +246,7 @@ class Telemetry:
         return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > TELEMETRY_MAX_BYTES else ErrorCode.NONE
 
     def _client(self, client_id: UUID, connection: Connection) -> tuple[_Client, tuple[str, ...]]:
-        """Return a client, who is a new one if something else is wanted of it now, and the metrics that are wanted."""
+        """Return a client and its wanted metrics; a changed subscription resets the client."""
         wanted, interval_ms = self._wanted(client_id, connection)
         subscription_id = _id_of(client_id, wanted, interval_ms)
         client = self._clients.get(client_id)
@@ -285,7 +275,7 @@ class Telemetry:
 
 
 def _id_of(client_id: UUID, wanted: tuple[str, ...], interval_ms: int) -> int:
-    """Return an id that changes when something else is wanted of a client: Kafka's, up to the order of metrics."""
+    """Return the subscription id: Kafka's, except for the order of metrics."""
     from crc32c import crc32c
 
     halves = client_id.int >> 64 ^ client_id.int & 0xFFFFFFFFFFFFFFFF

@@ -19,17 +19,17 @@ from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
 
 Configs = Mapping[str, str]
-"""The settings that a thing has of its own, as text, by name."""
+"""Overrides of a resource: text by name."""
 
 
 @frozen
 class ReplicaList(Kind):
-    """Pairs of a partition and a broker, or ``*``: a kind of setting."""
+    """Kind of setting: pairs of a partition and a broker, or ``*``."""
 
     _PATTERN = re.compile(r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?")
 
     def parse(self, key: str, raw: Any) -> Any:
-        # Java's split leaves out what is empty at the end.
+        # Java's split omits trailing empty strings.
         return ",".join(trim(part) for part in raw.split(",")).rstrip(",") if isinstance(raw, str) else raw
 
     def check(self, key: str, value: object) -> None:
@@ -42,17 +42,17 @@ class ReplicaList(Kind):
 
 @frozen
 class FreeText(Text):
-    """Any text: a kind of setting.
+    """Kind of setting: any text.
 
     Attributes:
-        config_type: its type, as Kafka calls it.
+        config_type: Kafka's type.
     """
 
     config_type: ConfigType = ConfigType.STRING
 
 
 class Layer(NamedTuple):
-    """Settings of a broker, and where they come from."""
+    """Broker configs and their source."""
 
     configs: Configs
     source: ConfigSource
@@ -60,15 +60,15 @@ class Layer(NamedTuple):
 
 @frozen
 class Definition:
-    """One setting of a topic, a group or a broker.
+    """Definition of one config of a topic, group or broker.
 
     Attributes:
-        kind: what values it can have.
-        default: its value where nobody says anything.
-        broker_key: the broker's setting that holds for those that have none of their own; None: there is none.
-        is_internal: it is told only where it was set.
-        tells_default: the broker's setting is told, though it has its default.
-        has_effect: False if it is kept and described, and changes nothing.
+        kind: its kind of values.
+        default: its default.
+        broker_key: the broker config that is its default, or None.
+        is_internal: whether it is described only if overridden.
+        tells_default: whether the broker config is a synonym also at its default.
+        has_effect: False if it is only stored and described.
     """
 
     name: str
@@ -81,16 +81,11 @@ class Definition:
 
     @property
     def config_type(self) -> ConfigType:
-        """Its type, as Kafka calls it."""
+        """Kafka's type."""
         return type_of(self.kind)
 
     def inherited(self, config: Config, layers: Sequence[Layer] = ()) -> tuple[str, tuple[ConfigSynonym, ...]]:
-        """Return what holds without a value of one's own, and the broker's settings that it comes from.
-
-        Args:
-            config: what the broker was started with.
-            layers: what was set since; the first counts.
-        """
+        """Return the value without override, and the broker configs it comes from; the first layer counts."""
         usual = self.kind.text(self.default)
         if self.broker_key is None:
             return usual, ()
@@ -107,7 +102,7 @@ class Definition:
 
 
 def type_of(kind: Kind) -> ConfigType:
-    """Return what Kafka calls a kind of setting."""
+    """Return Kafka's type for a kind of setting."""
     match kind:
         case Number(is_fraction=True):
             return ConfigType.DOUBLE
@@ -128,15 +123,14 @@ NO_CONFIGS: Configs = MappingProxyType({})
 
 
 def by_name(*definitions: Definition) -> Definitions:
-    """Return settings by their names."""
     return MappingProxyType({definition.name: definition for definition in definitions})
 
 
 def checked_topic_configs(own: Configs) -> Configs:
-    """Return the settings that a topic shall have, all of them, as they are told.
+    """Return normalized overrides of a topic.
 
     Raises:
-        ConfigError: it can't have them.
+        ConfigError: one is unknown or invalid.
     """
     told, values = checked_values(own, TOPIC_DEFINITIONS, "topic")
     shortest, longest = (
@@ -150,10 +144,10 @@ def checked_topic_configs(own: Configs) -> Configs:
 
 
 def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
-    """Return settings as they are told, and their values, if there are such settings and each may have its value.
+    """Return normalized overrides and their values.
 
     Raises:
-        ConfigError: there are none of this name, or one can't have its value.
+        ConfigError: one is unknown or invalid.
     """
     told, values = {}, {}
     for name, text in own.items():
@@ -167,13 +161,13 @@ def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[C
 
 
 def _like_broker(name: str, broker_key: str, *, tells_default: bool = True) -> Definition:
-    """Return the setting of a topic that has the kind and the default of a broker's."""
+    """Return a topic config with the kind and default of a broker config."""
     declared = SETTINGS[broker_key.replace(".", "_")]
     return Definition(name, declared.kind, declared.default, broker_key, tells_default=tells_default)
 
 
 def _kept(name: str, kind: Kind, default: Any, broker_key: str | None = None) -> Definition:
-    """Return a setting of a topic that is kept and described, and changes nothing."""
+    """Return a topic config without effect."""
     return Definition(name, kind, default, broker_key, has_effect=False)
 
 
@@ -188,7 +182,7 @@ def _long(at_least: int) -> Number:
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
 ALLOWS_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
-"""Whether share groups may send records there that they give up (KIP-1191)."""
+"""Whether a topic accepts dead letters of share groups (KIP-1191)."""
 
 TOPIC_DEFINITIONS = by_name(
     _like_broker("cleanup.policy", "log.cleanup.policy"),
@@ -232,7 +226,7 @@ TOPIC_DEFINITIONS = by_name(
 
 
 def settings_without_effect(own: Configs) -> list[str]:
-    """Return the names of a topic's own settings that should change something, and don't."""
+    """Return the overrides of a topic that should have an effect but have none here."""
     return [
         name
         for name, text in own.items()
@@ -242,14 +236,10 @@ def settings_without_effect(own: Configs) -> list[str]:
 
 
 class KeptConfigs:
-    """The settings that things of one kind have of their own. A thing need not exist to have some.
-
-    Args:
-        file: where they are kept.
-        kind: what the file calls the things.
+    """Stored overrides of resources of one type, which need not exist.
 
     Raises:
-        DataFileError: the file is there but can't be read or does not hold settings of such things.
+        DataFileError: the file has invalid content.
     """
 
     def __init__(self, file: JsonFile, kind: str) -> None:
@@ -259,29 +249,20 @@ class KeptConfigs:
         self._file.read(lambda content: self._set(content[kind]))
 
     def reload(self) -> None:
-        """Read the file again if another process has written it.
-
-        Raises:
-            DataFileError: it can't be read.
-        """
         self._file.read_if_changed(lambda content: self._set(content[self._kind]))
 
     def names(self) -> list[str]:
-        """Return the things that have some."""
+        """Return the resources with overrides."""
         return list(self._own)
 
     def own(self, name: str) -> Configs:
-        """Return the settings that a thing has of its own, as text, by name."""
         return self._own.get(name, NO_CONFIGS)
 
     def replace(self, changed: Mapping[str, Configs]) -> None:
-        """Give things all the settings of their own that they shall have, together.
-
-        Args:
-            changed: name → its settings, which were checked; empty: none.
+        """Replace all overrides of resources, together.
 
         Raises:
-            OSError: the file can't be written; nothing has changed then.
+            OSError: the file can't be written; nothing has changed.
         """
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:

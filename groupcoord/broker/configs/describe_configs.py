@@ -41,7 +41,7 @@ from groupcoord.wire.config_messages import (
 
 
 class ResourceError(GroupcoordError):
-    """Settings can't be told or changed: the code and the message that a client is answered with."""
+    """Error code and message of a resource in a response."""
 
     def __init__(self, error_code: ErrorCode, message: str | None) -> None:
         super().__init__(message or error_code.name)
@@ -51,14 +51,14 @@ class ResourceError(GroupcoordError):
 
 @frozen
 class Resource:
-    """A thing that has settings, as far as one who asks for them must know it.
+    """A resource with configs.
 
     Attributes:
-        definitions: the settings that it can have.
-        own: those that it has of its own.
-        source: what these are called.
-        layers: what was set of the broker, for what it hasn't of its own.
-        changeable: those that can be changed; None: all.
+        definitions: the configs that it can have.
+        own: its overrides.
+        source: the source of overrides.
+        layers: broker configs in place of missing overrides.
+        changeable: the configs that can change; None for all.
     """
 
     definitions: Definitions
@@ -70,7 +70,7 @@ class Resource:
 
 @frozen
 class Resources:
-    """Everything that has settings on this host."""
+    """All resources with configs."""
 
     config: Config
     node_id: int
@@ -82,15 +82,15 @@ class Resources:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """What was set of this broker since it was started; the first counts."""
+        """Dynamic configs of this broker; the first layer counts."""
         return self.brokers.layers(self.node_id)
 
     def find(self, resource_type: int, name: str) -> Resource:
-        """Return a topic, a group, this broker, or a subscription to metrics of clients. There are no loggers.
+        """Return a resource. Broker loggers have no configs here.
 
         Raises:
             TopicError: INVALID_TOPIC_EXCEPTION.
-            ResourceError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST: it can't be called so.
+            ResourceError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST for an invalid name.
         """
         match resource_type:
             case ConfigResourceType.TOPIC:
@@ -130,11 +130,7 @@ class Resources:
         return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, self.layers)
 
     def check_broker(self, name: str, *, may_be_all: bool) -> None:
-        """Check that a broker's id is this broker's; "" stands for all of them.
-
-        Raises:
-            ResourceError: INVALID_REQUEST.
-        """
+        """Raise ResourceError INVALID_REQUEST unless a name is this broker's id; "" stands for all brokers."""
         if not name:
             if may_be_all:
                 return
@@ -150,11 +146,7 @@ class Resources:
 
 
 def check_permission(permissions: Permissions, resource_type: int, name: str, operation: Operation) -> None:
-    """Check that this may be done to the settings of a thing.
-
-    Raises:
-        ResourceError: it may not: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED.
-    """
+    """Raise ResourceError with TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED if an operation is denied."""
     match resource_type:
         case ConfigResourceType.TOPIC:
             kind, error_code = "Topic", permissions.topic_error(name, operation)
@@ -168,16 +160,14 @@ def check_permission(permissions: Permissions, resource_type: int, name: str, op
 
 
 def is_known_type(resource_type: int) -> bool:
-    """Tell whether things of this type have settings, in Kafka."""
     return resource_type in list(ConfigResourceType)
 
 
 def answer_describe_configs(
     request: DescribeConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeConfigsResponse]:
-    """Tell the settings of each thing that is named; those that may not be told come last.
-
-    As in Kafka, one thing of an unknown type spoils the whole request.
+    """Describe the configs of resources; denied ones come last. As in Kafka, an unknown type fails
+    the whole request.
     """
     are_known = yield from each(request.resources, lambda wanted: is_known_type(wanted.resource_type))
     if not all(are_known):
@@ -235,7 +225,7 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
 
 
 def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()) -> tuple[CreatedTopicConfig, ...]:
-    """Return the settings of a new topic, as the answer of CreateTopics tells them; ``layers``: the broker's."""
+    """Return the configs of a new topic for the response of CreateTopics."""
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
     return tuple(CreatedTopicConfig(told.name, told.value, False, told.config_source) for told in described)
@@ -244,7 +234,7 @@ def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()
 def answer_list_config_resources(
     request: ListConfigResources, resources: Resources, permissions: Permissions = UNRESTRICTED
 ) -> ListConfigResourcesResponse:
-    """List what has settings: all topics, this broker, groups that have some of their own, subscriptions."""
+    """List topics, this broker, groups with overrides, and subscriptions."""
     if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = dict.fromkeys(request.resource_types or ConfigResourceType)

@@ -27,7 +27,7 @@ SettingsT = TypeVar("SettingsT", bound=GroupSettings)
 
 
 class _Bounds(NamedTuple):
-    """What values the broker lets groups have."""
+    """Bounds of group configs set by the broker."""
 
     at_least: int | None
     at_most: int | None
@@ -43,7 +43,7 @@ class _Bounds(NamedTuple):
 
 
 def _definitions(settings: type[GroupSettings]) -> Iterator[tuple[Definition, str]]:
-    """Yield the settings of groups of a type, with the attribute that holds each."""
+    """Yield the config definitions of a group type, each with its attribute."""
     for attribute, declared in settings_of_groups(settings.GROUP_TYPE).items():
         key, is_internal = declared.key, declared.is_internal
         yield Definition(key[6:], declared.kind, declared.default, key, is_internal=is_internal), attribute
@@ -64,14 +64,14 @@ _ATTRIBUTES: dict[type[GroupSettings], dict[str, str]] = {
     settings: {definition.name: name for definition, name in _definitions(settings) if name in settings.own_settings()}
     for settings in _TYPES
 }
-"""By class of settings: the attribute of each key."""
+"""Attributes by class of settings and key."""
 
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
-    """Return the settings that a group shall have, all of them, as they are told.
+    """Return normalized overrides of a group.
 
     Raises:
-        ConfigError: it can't have them.
+        ConfigError: one is unknown, invalid or out of the broker's bounds.
     """
     told, values = checked_values(own, GROUP_DEFINITIONS, "group")
     for settings in _TYPES:
@@ -105,10 +105,10 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
 
 
 def group_settings(settings: type[SettingsT], own: Configs, config: Config) -> SettingsT:
-    """Return the settings of a group that has these of its own.
+    """Return the settings of a group with these overrides.
 
     Raises:
-        ConfigError: a text is no value of its setting.
+        ConfigError: a text is not a valid value.
     """
     attributes = _ATTRIBUTES[settings].items()
     return settings.of(
@@ -120,25 +120,25 @@ FILE_NAME = "group-configs.json"
 
 
 class GroupConfigFileError(DataFileError):
-    """The file of groups' settings can't be read or does not hold what it should; the message names file and reason."""
+    """The file of group configs can't be read or has invalid content; the message has the file and the reason."""
 
 
 class SettingsOfGroups(TypedDict):
-    """Where a group coordinator learns what holds for a group, of each kind."""
+    """Arguments of a group coordinator that return the settings of a group."""
 
     consumer_group_settings: SettingsOfConsumerGroup
     streams_group_settings: SettingsOfStreamsGroup
 
 
 class GroupConfigs(KeptConfigs):
-    """What groups have of their own settings (KIP-848). A group need not exist to have some.
+    """Overrides of group configs (KIP-848). A group need not exist.
 
     Args:
-        config: the broker's settings, which hold for all others.
-        place: where ``group-configs.json`` lies or will lie; None keeps everything in memory.
+        config: the broker's settings, which are the defaults.
+        place: the location of ``group-configs.json``; None for memory.
 
     Raises:
-        GroupConfigFileError: the file is there but can't be read or does not hold settings of groups.
+        GroupConfigFileError: the file has invalid content.
     """
 
     def __init__(self, config: Config, place: Place | None = None) -> None:
@@ -152,19 +152,16 @@ class GroupConfigs(KeptConfigs):
         super().__init__(JsonFile(place, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """Return what holds for a consumer group: what the coordinator asks."""
+        """Return the settings of a consumer group."""
         return self._settings.get(group_id, self._usual)
 
     def share_settings_of(self, group_id: str) -> ShareGroupSettings:
-        """Return what holds for a share group."""
         return self._share_settings.get(group_id, self._usual_share)
 
     def streams_settings_of(self, group_id: str) -> StreamsGroupSettings:
-        """Return what holds for a streams group."""
         return self._streams_settings.get(group_id, self._usual_streams)
 
     def for_coordinator(self) -> SettingsOfGroups:
-        """Return what a group coordinator asks for settings of groups, by its argument."""
         return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:

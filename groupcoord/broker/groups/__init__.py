@@ -1,1 +1,1 @@
-"""Requests that name many things of the group coordinator, which is asked about one of them, or so many, at a time."""
+"""Requests to the group coordinator, and loading of its log partitions."""

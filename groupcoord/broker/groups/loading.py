@@ -15,21 +15,20 @@ from groupcoord.log_store import FailingStore
 logger = logging.getLogger("groupcoord.host")
 
 PAUSE_MS = 10_000
-"""Between two lines about appends that fail."""
+"""Pause between two log lines about failed appends."""
 
 
 class AppendFailureLog:
-    """Watches the appends of a coordinator.
+    """Log lines about failed appends: one at once, then one every ten seconds with reason and count, and one at the
+    end.
 
-    While they fail there is a line at once, then one every ten seconds: why the latest failed, and how many did. When
-    no log partition is left of which the latest append failed, there is a last line. What is said when a partition
-    fails as a whole is :class:`~groupcoord.broker.groups.loading.Reloading`'s affair.
+    Failures of whole log partitions are logged by :class:`Reloading`.
     """
 
     def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
         self._coordinator = coordinator
         self._clock = clock
-        self._failing: dict[int, int] = {}  # log partition → the offset that its log had got to
+        self._failing: dict[int, int] = {}  # log partition → its log end offset at that time
         self._reason = ""
         self._untold_count = 0
         self._count = 0
@@ -37,7 +36,7 @@ class AppendFailureLog:
         self._next_line_ms = 0
 
     def tell(self) -> None:
-        """Write the line that is due, if any. Call it every second or so."""
+        """Write a line if it is due. Call it about every second."""
         for partition, failures in self._coordinator.take_append_failures().items():
             self._failing[partition] = failures.next_log_offset
             self._reason = failures.reason
@@ -52,7 +51,7 @@ class AppendFailureLog:
             self._untold_count, self._count, self._is_told = 0, 0, False
 
     def _take_written(self) -> bool:
-        """Take out the log partitions that have been written since, or have failed; tell if there are any of those."""
+        """Remove the log partitions that were written since or have failed; return whether any was written."""
         has_written = False
         for index, next_log_offset in list(self._failing.items()):
             partition = self._coordinator.partition(index)
@@ -68,7 +67,7 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
 
 
 class _Failure(NamedTuple):
-    """What the last try came to, and when the next is due."""
+    """Failed attempt, and the time of the next."""
 
     message: str
     pause_ms: int
@@ -76,12 +75,11 @@ class _Failure(NamedTuple):
 
 
 class Reloading:
-    """Loads log partitions and, if they fail then or later, loads them again.
+    """Loader of log partitions that retries failed ones.
 
-    A partition that fails at work (an append of unknown outcome, a file that is gone) is tried again at the next
-    :meth:`retry`. After each try that fails the pause doubles, up to a minute. A line is logged when a partition fails,
-    when the reason changes, and when it is served again. Python's cyclic garbage collector is paused while records
-    are read.
+    A partition that fails later (an append of unknown outcome, a missing file) is loaded again by the next
+    :meth:`retry`. The pause doubles with each failed attempt, up to a minute. A line is logged when a partition fails,
+    when the reason changes, and when it is served again. The cyclic garbage collector is paused meanwhile.
     """
 
     def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
@@ -93,10 +91,10 @@ class Reloading:
         self._log = RateLimitedLogger(logger)
 
     def load_all(self, leader_epochs: Mapping[int, int]) -> None:
-        """Load log partitions, with the leader epochs that they have.
+        """Load log partitions with their leader epochs.
 
         Raises:
-            LoadError: there are some, and not one could be loaded.
+            LoadError: none of them could be loaded.
         """
         causes: dict[int, Exception] = {}
         with collector_paused():
@@ -111,7 +109,7 @@ class Reloading:
             raise LoadError(causes)
 
     def retry(self) -> None:
-        """Load the log partitions again that have failed and are due, and say how appends fare."""
+        """Load failed log partitions that are due, and log append failures."""
         self._append_watch.tell()
         now_ms = self._clock.now_ms()
         self._give_up_failed(now_ms)

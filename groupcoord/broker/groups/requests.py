@@ -60,26 +60,26 @@ from groupcoord.wire import WireResponse
 
 GROUPS_AT_ONCE = 8
 MANY_OFFSETS = 1_000
-"""So many offsets are looked up in one go."""
+"""Most offsets that are looked up in one step."""
 
 ANY_PARTITION = (0,)
 REFUSED_TOPICS = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 OffsetsOfGroup = Mapping[str, Mapping[int, object]]
-"""By topic and partition, what is committed there now."""
+"""Committed offsets by topic and partition."""
 
 Committed = Callable[[str | None], OffsetsOfGroup]
-"""Returns the committed offsets of a group, which change as others commit."""
+"""Returns the committed offsets of a group, a live view."""
 
 Ask = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
-"""Asks the coordinator."""
+"""Sends a request to the coordinator."""
 
 
 def names_many(request: OffsetFetch, committed: Committed) -> bool:
-    """Tell whether a request asks for more than is looked up in one go."""
+    """Return whether a request exceeds one step."""
     if len(request.groups) > GROUPS_AT_ONCE:
         return True
-    for wanted in request.groups:  # no generator: this is asked for each fetch
+    for wanted in request.groups:  # no generator, for speed: each fetch runs this
         topics = wanted.topics
         if topics is None:
             if has_many_offsets(committed(wanted.group_id)):
@@ -90,19 +90,11 @@ def names_many(request: OffsetFetch, committed: Committed) -> bool:
 
 
 def has_many_offsets(committed: OffsetsOfGroup) -> bool:
-    """Tell whether a group has more offsets than are looked up in one go."""
     return len(committed) > MANY_OFFSETS or sum(map(len, committed.values())) > MANY_OFFSETS
 
 
 class OffsetFetches:
-    """The work of answering an OffsetFetch.
-
-    Args:
-        request: what is asked for.
-        ask: has a part of it answered.
-        committed: what is committed for a group.
-        topics: the topics that there are.
-    """
+    """Work of a large OffsetFetch."""
 
     def __init__(self, request: OffsetFetch, ask: Ask, committed: Committed, topics: TopicRegistry) -> None:
         self._request = request
@@ -136,10 +128,10 @@ class OffsetFetches:
         return response.groups[0]
 
     def _fetch_all(self, wanted: GroupToFetch, committed: OffsetsOfGroup) -> Work[FetchedGroup]:
-        """Fetch all offsets of a group, in the order in which they are fetched in one go.
+        """Fetch all offsets of a group, in the order of a fetch in one step.
 
-        What is no longer there, and what the asker may not see, is left out as it is then; so are topics without an id
-        where topics are asked for by their ids.
+        Offsets that disappear meanwhile or are denied are omitted; so are topics without an id if topics are named by
+        id.
         """
         group = yield from self._fetch(evolve(wanted, topics=()))
         topics: dict[str | None, tuple[FetchedTopic, _Gathered]] = {}
@@ -156,7 +148,7 @@ class OffsetFetches:
         return group._replace(topics=tuple(whole))
 
     def _portions(self, committed: OffsetsOfGroup) -> Iterator[tuple[TopicToFetch, ...]]:
-        """Divide a group's partitions into such as are looked up in one go; what they are is seen at their turn."""
+        """Divide a group's partitions into portions, each read at its turn."""
         portion: list[TopicToFetch] = []
         room = MANY_OFFSETS
         for name in tuple(committed):
@@ -177,14 +169,14 @@ class OffsetFetches:
             yield tuple(portion)
 
     def _fetch_by_topic(self, wanted: GroupToFetch, topics: tuple[TopicToFetch, ...]) -> Work[FetchedGroup]:
-        """Fetch the offsets of a group that are named one by one; as in one go, refused topics come last."""
+        """Fetch named offsets of a group; refused topics come last, as in one step."""
         group = yield from self._fetch(evolve(wanted, topics=()))
         read: list[FetchedTopic] = []
         refused: list[FetchedTopic] = []
         for topic in topics:
             gathered = _Gathered()
             named = topic.partition_indexes
-            # Without a partition nothing would tell whether the topic is refused: any will do.
+            # Without a partition nothing shows whether the topic is refused, so any is named.
             asked = named or ANY_PARTITION
             for indexes in portions(asked, MANY_OFFSETS):
                 some = TopicToFetch(topic.name, tuple(indexes), topic.topic_id)
@@ -202,7 +194,7 @@ class OffsetFetches:
 
 
 class _Gathered:
-    """The offsets of a topic, of which some are added at a time: of a million, all at once would take long."""
+    """Offsets of a topic, collected portion by portion."""
 
     def __init__(self) -> None:
         self._columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
@@ -211,7 +203,6 @@ class _Gathered:
         self._has_errors = False
 
     def add(self, fetched: FetchedOffsets) -> None:
-        """Add what was found for some partitions."""
         indexes, offsets, leader_epochs, metadata = self._columns
         indexes += fetched.columns.partition_indexes
         offsets += fetched.columns.offsets
@@ -222,19 +213,18 @@ class _Gathered:
         self._has_errors = self._has_errors or fetched.error_codes is not None
 
     def whole(self) -> FetchedOffsets:
-        """Return all that was added."""
         indexes, offsets, leader_epochs, metadata = self._columns
         columns = offset_columns(indexes, offsets, leader_epochs, metadata if self._has_metadata else None)
         return FetchedOffsets(columns, tuple(self._error_codes) if self._has_errors else None)
 
 
 def _key_of(wanted: GroupToFetch) -> Hashable:
-    """Return what those have in common that want all offsets of one group; others are taken as they are."""
+    """Return a key that is equal for fetches of all offsets of one group by one member, and unique for others."""
     return (wanted.group_id, wanted.member_id, wanted.member_epoch) if wanted.topics is None else id(wanted)
 
 
 def _present(fetched: FetchedOffsets) -> FetchedOffsets:
-    """Leave out partitions that have no offset, or may not be seen."""
+    """Omit partitions without an offset, and denied ones."""
     error_codes = fetched.error_codes or (ErrorCode.NONE,) * len(fetched)
     rows: Sequence[FetchedOffset] = [
         row
@@ -245,29 +235,21 @@ def _present(fetched: FetchedOffsets) -> FetchedOffsets:
 
 
 FEW_GROUPS = 8
-"""No more are deleted at once, so that their records may share an append."""
+"""Most groups that are deleted in one step; their records may share an append."""
 
 MANY_MEMBERS = 1_000
-"""So many leave in one go."""
+"""Most members that leave in one step."""
 
 NameT = TypeVar("NameT")
 FoundT = TypeVar("FoundT")
 
 
 Submit = Callable[[Any, Token, Principal], None]
-"""Gives a request to the group coordinator; the token gets its answer, now or later."""
+"""Passes a request to the group coordinator; the token gets the response, now or later."""
 
 
 class GroupRequests:
-    """Answers what clients ask of the group coordinator, where that isn't handed to it as it is.
-
-    Args:
-        coordinator: returns the coordinator.
-        submit: gives it a request.
-        topics: the topics that there are.
-        prepare: sees to it that there are coordinators, when a connection's client looks for some; or returns that
-            there are none.
-    """
+    """Handlers of requests to the group coordinator that may have to be divided."""
 
     def __init__(
         self,
@@ -282,7 +264,7 @@ class GroupRequests:
         self._prepare = prepare
 
     def _ask(self, connection: Connection, request: Any) -> Work[Any]:
-        """Return the coordinator's answer to a request, which may have to wait for the log."""
+        """Return the coordinator's response, which may have to wait for the log."""
         answer = Answer()
         self._submit(request, answer, connection.principal)
         if not answer.is_done:
@@ -292,7 +274,6 @@ class GroupRequests:
     # ------------------------------------------------------------ offsets
 
     def fetch_offsets(self, connection: Connection, request: OffsetFetch) -> Work[WireResponse | None] | None:
-        """Read committed offsets."""
         if names_many(request, self._committed):
             return OffsetFetches(
                 request, lambda each: self._ask(connection, each), self._committed, self._topics
@@ -301,7 +282,7 @@ class GroupRequests:
         return None
 
     def _committed(self, group_id: str | None) -> OffsetsOfGroup:
-        """Return what is committed for a group, whoever may see it: to know how it is to be fetched."""
+        """Return the committed offsets of a group without checks of permissions, to choose how to fetch them."""
         if group_id is None:
             return {}
         coordinator = self._coordinator
@@ -309,7 +290,6 @@ class GroupRequests:
         return {} if partition is None else partition.hard.offsets.of_group(group_id)
 
     def delete_offsets(self, connection: Connection, request: OffsetDelete) -> Work[WireResponse | None]:
-        """Delete committed offsets."""
         if sum(1 + len(topic.partition_indexes) for topic in request.topics) <= MANY_OFFSETS:
             whole: OffsetDeleteResponse = yield from self._ask(connection, request)
             return whole
@@ -329,7 +309,7 @@ class GroupRequests:
     # ------------------------------------------------------------ groups and members
 
     def find_coordinators(self, connection: Connection, request: FindCoordinator) -> Work[WireResponse | None]:
-        """Tell who coordinates groups, at the address for clients of the listener that the connection came by."""
+        """Find coordinators, with their addresses for the connection's listener."""
         if self._prepare(connection, evolve(request, keys=())) is not None:
             return self._prepare(connection, request)
         nodes = connection.nodes
@@ -347,13 +327,12 @@ class GroupRequests:
         return FindCoordinatorResponse(tuple((yield from _each_once(request.keys, find))))
 
     def list_groups(self, connection: Connection, request: ListGroups) -> Work[WireResponse | None]:
-        """List groups."""
         response: WireResponse = yield from self._ask(connection, request)
         yield None
         return response
 
     def describe_groups(self, connection: Connection, request: DescribeGroups) -> Work[WireResponse | None]:
-        """Describe classic groups. As in Kafka, those that the asker may not see come first."""
+        """Describe classic groups. As in Kafka, denied ones come first."""
 
         def describe(group_id: str | None) -> Work[DescribedGroup]:
             asked = DescribeGroups((group_id,), request.include_authorized_operations)
@@ -361,12 +340,12 @@ class GroupRequests:
             return group
 
         groups = yield from _each_once(request.group_ids, describe)
-        yield None  # what was found may be large
+        yield None  # the result may be large
         denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
 
     def describe_groups_of_a_kind(self, connection: Connection, request: Any) -> Work[WireResponse | None]:
-        """Describe groups of the kind that the request is about."""
+        """Describe groups of the request's type."""
 
         def describe(group_id: str | None) -> Work[Any]:
             return (yield from self._ask(connection, evolve(request, group_ids=(group_id,)))).groups[0]
@@ -379,8 +358,6 @@ class GroupRequests:
     def describe_share_offsets(
         self, connection: Connection, request: DescribeShareGroupOffsets
     ) -> Work[WireResponse | None]:
-        """Tell where share groups stand."""
-
         def ask(group_id: str, topics: tuple[ShareTopicToDescribe, ...] | None) -> Work[DescribedShareGroupOffsets]:
             asked = DescribeShareGroupOffsets((ShareGroupToDescribe(group_id, topics),))
             group: DescribedShareGroupOffsets = (yield from self._ask(connection, asked)).groups[0]
@@ -406,7 +383,6 @@ class GroupRequests:
         return DescribeShareGroupOffsetsResponse(tuple((yield from _each_once(request.groups, describe))))
 
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
-        """Delete groups."""
         if len(request.group_ids) <= FEW_GROUPS:
             whole: DeleteGroupsResponse = yield from self._ask(connection, request)
             return whole
@@ -419,7 +395,6 @@ class GroupRequests:
         return DeleteGroupsResponse(tuple(result for results in deleted for result in results))
 
     def leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None] | None:
-        """Let members go."""
         if len(request.members) > MANY_MEMBERS:
             return self._leave(connection, request)
         self._submit(request, connection, connection.principal)
@@ -438,12 +413,12 @@ class GroupRequests:
 
 
 def _is_refused(topic: DescribedShareTopic) -> bool:
-    """Tell whether the asker may not see a topic: as in Kafka, such topics come last."""
+    """Return whether a topic is denied; as in Kafka, such topics come last."""
     return bool(topic.partitions) and topic.partitions[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _each_once(names: Sequence[NameT], ask_about: Callable[[NameT], Work[FoundT]]) -> Work[list[FoundT]]:
-    """Ask once about each name, and return what was found for all of them, in their order."""
+    """Look up each distinct name once, and return the results in the order of the names."""
     once = dict.fromkeys(names)
     found = dict(zip(once, (yield from each_long(once, ask_about)), strict=True))
     return [found[name] for name in names]

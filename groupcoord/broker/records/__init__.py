@@ -1,1 +1,1 @@
-"""What topics hold, as clients write and read it: Produce, Fetch, ListOffsets, DeleteRecords."""
+"""Produce, Fetch, ListOffsets, DeleteRecords, and the logs of topics."""

@@ -1,7 +1,7 @@
 """Fetch: planning, reading, and waiting for ``min_bytes``.
 
-As in Kafka, a Fetch that finds too little waits ``max_wait_ms``, unless it wants no bytes, asks for no partition that
-can be read, or one of them fails. What can't be read comes behind what can, unknown topic ids first. Sources:
+As in Kafka, a Fetch that finds too little waits ``max_wait_ms``, unless it wants no bytes, has no readable partition,
+or one of them fails. Unreadable partitions come last, unknown topic ids first of these. Sources:
 ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch`` of Apache Kafka 4.4, as recorded.
 """
 
@@ -52,7 +52,7 @@ _make_fetched = maker(FetchedPartitionData)
 
 
 class Readable(NamedTuple):
-    """A partition that exists, and may be read. ``log`` None: it holds nothing, for ever."""
+    """Readable partition; ``log`` is None if topics have no logs."""
 
     target: Target
     partition: FetchPartition
@@ -62,13 +62,13 @@ class Readable(NamedTuple):
 
 @define(eq=False)
 class FetchPlan:
-    """What a request reads, now and perhaps once more when it has waited.
+    """Partitions that a request reads, now and perhaps again after a wait.
 
     Attributes:
         request: the request.
-        bytes_max: how much to read in all.
+        bytes_max: the most bytes to read in all.
         readable: the partitions to read.
-        refused: what the others are answered.
+        refused: the responses for the others.
     """
 
     request: Fetch
@@ -78,21 +78,21 @@ class FetchPlan:
 
     @property
     def min_bytes(self) -> int:
-        """With how much the request doesn't wait any longer."""
+        """Number of bytes that ends a wait."""
         return min(self.request.min_bytes, self.bytes_max)
 
     def end_of(self, log: PartitionLog) -> int:
-        """Return up to where the request may read."""
+        """Return the offset up to which the request may read."""
         return log.last_stable_offset if self.request.isolation_level == READ_COMMITTED else log.end_offset
 
 
 def is_expected(request: Fetch) -> bool:
-    """Tell whether there is the isolation level of a request."""
+    """Return whether the isolation level of a request is valid."""
     return request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
-    """Return the answer to a request whose isolation level there isn't."""
+    """Return the response to an invalid isolation level."""
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def refuse(topic: FetchTopic) -> Work[FetchedTopicData]:
@@ -108,16 +108,7 @@ def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
 def plan_fetch(
     request: Fetch, targets: Targets, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[FetchPlan]:
-    """Sort out which partitions can be read.
-
-    A topic is looked for anew whenever others have had their turn: it may be gone.
-
-    Args:
-        request: what holds for all of them.
-        targets: the partitions.
-        data: what there is.
-        permissions: who may read what.
-    """
+    """Find the readable partitions. Topics are looked up again after each yield, since they may be deleted."""
     readable: list[Readable] = []
     without_topic: list[tuple[Target, FetchedPartitionData]] = []
     refused: list[tuple[Target, FetchedPartitionData]] = []
@@ -148,7 +139,7 @@ def plan_fetch(
 
 
 def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissions) -> tuple[Topic | None, ErrorCode]:
-    """Return a topic if it may be read, and what is said of a partition that isn't there."""
+    """Return a topic if it may be read, and the error of a missing partition."""
     known = data.find(target.name, target.topic_id)
     name = target.name if known is None else known.name
     if name is None:
@@ -163,12 +154,12 @@ def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissi
 
 
 class FetchResult(NamedTuple):
-    """What was read.
+    """Result of a read.
 
     Attributes:
         fetched: an entry for each partition.
-        waits: whether it is too little, and worth waiting.
-        has_failed: whether a partition has an error, or its reader's last record isn't in the log.
+        waits: whether it is too little, and the request waits.
+        has_failed: whether a partition has an error, or its reader's last record is not in the log.
     """
 
     fetched: Fetched
@@ -177,7 +168,6 @@ class FetchResult(NamedTuple):
 
 
 def read(plan: FetchPlan) -> Work[FetchResult]:
-    """Read what there is now."""
     left, has_read, has_failed = plan.bytes_max, False, False
     read_bytes = 0
     found: list[tuple[Target, FetchedPartitionData]] = []
@@ -231,10 +221,10 @@ def _check(readable: Readable, request: Fetch) -> ErrorCode:
     if error_code is not ErrorCode.NONE:
         return error_code
     if request.replica_id >= 0:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # there are no followers here
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # this server has no followers
     leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
     offset, last_epoch = partition.fetch_offset, partition.last_fetched_epoch
-    # Who says of which epoch its last record is, is told where that ends.
+    # A fetcher that names the epoch of its last record gets the end of that epoch.
     is_beyond = log is not None and (offset < log.start_offset or (offset > log.end_offset and last_epoch < 0))
     if is_beyond or offset < 0 or last_epoch > leader_epoch:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -242,7 +232,7 @@ def _check(readable: Readable, request: Fetch) -> ErrorCode:
 
 
 def _diverging(partition: FetchPartition, log: PartitionLog) -> EpochEnd | None:
-    """Return where the epoch of a reader's last record ends, if that record isn't in the log."""
+    """Return the end of the epoch of a reader's last record if that record is not in the log."""
     end = log.end_of_epoch(partition.last_fetched_epoch)
     if end is None or (end.epoch == partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset):
         return None
@@ -253,20 +243,12 @@ STALE_WAITS_LIMIT = 64
 
 
 class FetchWait:
-    """One Fetch that waits.
-
-    Args:
-        connection: who gets the answer.
-        context: how it is put.
-        plan: what to read.
-        fetched: what was read, which is the answer if nothing happens; None to read again anyway.
-        deadline_ms: when it ends at the latest.
-        on_ready: called once, when there is enough to read.
+    """Waiting Fetch.
 
     Attributes:
-        has_changed: something has come to its partitions, or had before it waited, so that they are to be read again.
+        has_changed: its partitions have changed since they were read, so they are read again.
         has_moved: the leader of one of its partitions has changed.
-        is_over: it doesn't wait any more.
+        is_over: it no longer waits.
     """
 
     __slots__ = (
@@ -301,15 +283,15 @@ class FetchWait:
         self.has_moved = False
         self.is_over = False
         self._on_ready = on_ready
-        # Where it reads, how much at most, what there is, and the leader's epoch.
+        # Offset, most bytes, readable bytes, leader epoch.
         self._counts: dict[PartitionLog, tuple[int, int, int, int]] = {}
         self._total_bytes = 0
 
     def watch(self) -> Work[bool]:
-        """Count what there is, and be told of what comes.
+        """Count the readable bytes, and watch the logs.
 
         Returns:
-            False if there is enough already, and nobody was told so.
+            False if there are enough already, and ``on_ready`` was not called.
         """
         for portion in portions(self.plan.readable):
             for _, partition, log, _ in portion:
@@ -324,7 +306,6 @@ class FetchWait:
         return self.is_over or self._total_bytes < self.plan.min_bytes
 
     def unwatch(self) -> None:
-        """Be told no longer."""
         self.is_over = True
         for log in self._counts:
             log.watchers.pop(self._changed, None)
@@ -341,13 +322,13 @@ class FetchWait:
         try:
             readable_bytes = min(log.readable_bytes(offset, self.plan.end_of(log)), bytes_max)
         except TopicLogError:
-            readable_bytes = self.plan.min_bytes  # that is worth an answer at once
+            readable_bytes = self.plan.min_bytes  # errors are answered at once
         self._counts[log] = offset, bytes_max, readable_bytes, leader_epoch
         self._total_bytes += readable_bytes - counted
 
 
 class FetchWaits(Waker):
-    """All of a host's: at most one for each connection."""
+    """Waiting fetches, at most one per connection."""
 
     def __init__(self) -> None:
         self._waiting: dict[Connection, FetchWait] = {}
@@ -356,14 +337,13 @@ class FetchWaits(Waker):
         self._count = 0
 
     def add(self, wait: FetchWait) -> None:
-        """Let a Fetch wait."""
         self._waiting[wait.connection] = wait
         self._count += 1
         heapq.heappush(self._queue, (wait.deadline_ms, self._count, wait))
         self.wake_earlier()
 
     def remove(self, connection: Connection) -> FetchWait | None:
-        """Take out the Fetch of a connection, if it has one waiting."""
+        """Remove and return the waiting Fetch of a connection, or None."""
         wait = self._waiting.pop(connection, None)
         if wait is not None:
             wait.unwatch()
@@ -373,14 +353,13 @@ class FetchWaits(Waker):
         return wait
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the first of them ends; None if there is none."""
         queue = self._queue
         while queue and self._is_stale(queue[0][2]):
             heapq.heappop(queue)
         return queue[0][0] if queue else None
 
     def take_due(self, now_ms: int) -> FetchWait | None:
-        """Take out one whose time is up; None if there is none."""
+        """Remove and return an expired Fetch, or None."""
         deadline_ms = self.next_deadline_ms()
         if deadline_ms is None or deadline_ms > now_ms:
             return None
@@ -391,13 +370,7 @@ class FetchWaits(Waker):
 
 
 class FetchRequests:
-    """Handler of Fetch: fetch sessions, and fetches that wait.
-
-    Args:
-        data: the logs of topics.
-        permissions_of: returns the permissions of a connection's client.
-        leaders: adds current leaders to responses.
-    """
+    """Handler of Fetch: fetch sessions, and fetches that wait."""
 
     def __init__(
         self, data: TopicData, permissions_of: Callable[[Connection], Permissions], leaders: CurrentLeaders
@@ -412,7 +385,7 @@ class FetchRequests:
         self.on_earlier = self.waits.on_earlier
 
     def fetch(self, connection: Connection, request: Fetch) -> Work[WireResponse | None]:
-        """Read, or wait; a session may name many partitions with few words."""
+        """Read, or wait. A small request may name many partitions through its session."""
         if not is_expected(request):
             return (yield from answer_unexpected(request))
         context = yield from self._sessions.open(request)
@@ -434,11 +407,11 @@ class FetchRequests:
         return self._leaders.add_to_fetch(response, connection.nodes) if result.has_failed else response
 
     def _end_wait(self, wait: FetchWait) -> None:
-        """Answer a Fetch that waited; at its connection's turn, if there is something to read."""
+        """Answer a Fetch that waited; at its connection's turn if its partitions have changed."""
         self.waits.remove(wait.connection)
         work = self._answer_wait(wait)
         if wait.has_changed:
-            wait.connection.answer_later(work)  # this is in the middle of somebody else's append
+            wait.connection.answer_later(work)  # called from within an append of another connection
         else:
             wait.connection.answer_when_done(work)
 
@@ -454,10 +427,8 @@ class FetchRequests:
         return self._leaders.add_to_fetch(response, wait.connection.nodes) if has_failed else response
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the time of the first Fetch is up; None if none waits."""
         return self.waits.next_deadline_ms()
 
     def tick(self, now_ms: int) -> None:
-        """Answer the Fetches whose time is up."""
         while (wait := self.waits.take_due(now_ms)) is not None:
             self._end_wait(wait)

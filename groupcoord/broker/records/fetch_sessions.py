@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, then only what changes, and learns only what is new.
+"""Fetch sessions (KIP-227): incremental fetches that name and return only changed partitions.
 
 Sources: ``FetchManager``, ``FetchSessionCache`` and ``FetchContext`` of Apache Kafka 4.4.
 """
@@ -24,10 +24,10 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
 
 EVICTION_MS = 120_000
-"""A session that was not used for so long makes room for another (``min.incremental.fetch.session.eviction.ms``)."""
+"""Idle time after which a session may be evicted (``min.incremental.fetch.session.eviction.ms``)."""
 
 SESSION_PARTITIONS_MAX = 200_000
-"""All sessions together keep no more partitions. Who would need more gets no session, and names all each time."""
+"""Most partitions of all sessions together. Larger requests get no session, and name all partitions each time."""
 
 
 def _random_session_id(first: int, end: int) -> int:
@@ -35,7 +35,7 @@ def _random_session_id(first: int, end: int) -> int:
 
 
 class Target(NamedTuple):
-    """A partition as it is named: by topic name, or (``name`` None) by topic id."""
+    """Partition by topic name, or by topic id if ``name`` is None."""
 
     name: str | None
     topic_id: UUID
@@ -50,14 +50,14 @@ Fetched = Sequence[tuple[Target, FetchedPartitionData]]
 
 @define(eq=False)
 class _Known:
-    """A partition of a session, and what its client was last told."""
+    """Partition of a session, with the values last sent to its client."""
 
     partition: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def note(self, data: FetchedPartitionData) -> bool:
-        """Note what a client is told now; tell whether any of it is new."""
+        """Store the values of a response; return whether any of them is new."""
         is_failed = data.error_code is not ErrorCode.NONE
         told = self.high_watermark, self.log_start_offset
         self.high_watermark = -1 if is_failed else data.high_watermark
@@ -68,7 +68,7 @@ class _Known:
 
 @define(eq=False)
 class _Session:
-    """What one client reads. ``epoch`` is that of its next request."""
+    """Fetch session of a client; ``epoch`` is that of its next request."""
 
     session_id: int
     uses_topic_ids: bool
@@ -79,11 +79,11 @@ class _Session:
 
 @define(eq=False)
 class FetchContext:
-    """What one request wants to read, and how its answer is put.
+    """Partitions of a request, and the form of its response.
 
     Attributes:
         targets: the partitions.
-        session: whose they are; None without a session.
+        session: their session, or None.
     """
 
     targets: Targets
@@ -91,7 +91,7 @@ class FetchContext:
     wants_session: Callable[[Fetched], Work[int]] | None = None
 
     def respond(self, fetched: Fetched) -> Work[FetchResponse]:
-        """Return the answer: of a session's partitions only those with news."""
+        """Return the response: of a session's partitions only changed ones."""
         session = self.session
         if session is None:
             session_id = NO_SESSION if self.wants_session is None else (yield from self.wants_session(fetched))
@@ -105,7 +105,7 @@ class FetchContext:
                 known = session.partitions.get(target)
                 if known is None or known.note(data):
                     news.append((target, data))
-                    if known is not None and data.records:  # the others come first next time
+                    if known is not None and data.records:  # the others precede it next time
                         del session.partitions[target]
                         session.partitions[target] = known
             if portion is not fetched:
@@ -115,13 +115,12 @@ class FetchContext:
 
 
 def _topic_of(fetched: Fetched) -> tuple[FetchedTopicData, ...]:
-    """Return what was fetched of one partition."""
     ((target, partition),) = fetched
     return (FetchedTopicData(target.name, target.topic_id, (partition,)),)
 
 
 def _by_topic(fetched: Fetched) -> Work[tuple[FetchedTopicData, ...]]:
-    """Gather what was fetched; one topic comes several times if others lie between its partitions."""
+    """Group partitions by topic; a topic is repeated if others lie between its partitions."""
     gathered: list[tuple[str | None, UUID, list[FetchedPartitionData]]] = []
     before = None
     for portion in portions(fetched):
@@ -137,13 +136,7 @@ def _by_topic(fetched: Fetched) -> Work[tuple[FetchedTopicData, ...]]:
 
 
 class FetchSessions:
-    """The sessions of all clients.
-
-    Args:
-        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
-        now_ms: gives the time.
-        new_id: makes an id from one up to a limit that it does not reach.
-    """
+    """Fetch sessions of all clients."""
 
     def __init__(
         self, slots: int, now_ms: Callable[[], int], new_id: Callable[[int, int], int] = _random_session_id
@@ -151,17 +144,17 @@ class FetchSessions:
         self._slots = slots
         self._now_ms = now_ms
         self._new_id = new_id
-        self._sessions: OrderedDict[int, _Session] = OrderedDict()  # who was used last comes last
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()  # least recently used first
         self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, request: Fetch) -> Work[FetchContext | ErrorCode]:
-        """Find out what a request wants, and bring its session up to date.
+        """Return the context of a request, and update its session.
 
         Returns:
-            That; or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+            The context, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
@@ -209,7 +202,7 @@ class FetchSessions:
                     yield None
         if self._partition_count > SESSION_PARTITIONS_MAX:
             self._forget(session.session_id)
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # so that the client begins anew, without a session
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # so that the client starts again without a session
         if not partitions:
             self._forget(session.session_id)
             return FetchContext(())
@@ -217,14 +210,14 @@ class FetchSessions:
 
     @contextmanager
     def _counted(self, session: _Session) -> Iterator[None]:
-        """Count the partitions that a session has more or fewer afterwards, if it is still there."""
+        """Update the partition count by the change of a session, if it still exists."""
         before = len(session.partitions)
         yield None
         if self._sessions.get(session.session_id) is session:
             self._partition_count += len(session.partitions) - before
 
     def _create(self, targets: dict[Target, FetchPartition], fetched: Fetched, *, uses_topic_ids: bool) -> Work[int]:
-        """Make a session of a full request that was answered; return its id, 0 if there is no room for it."""
+        """Create a session for an answered full request; return its id, or 0 without room."""
         named = list(targets.items())
         partitions: dict[Target, _Known] = {}
         for some_named in portions(named):
@@ -263,7 +256,7 @@ class FetchSessions:
 
 
 def _target(request: Fetch) -> dict[Target, FetchPartition] | None:
-    """Return the partition of a request that has one, as most have that are sent without a session."""
+    """Return the partition of a request with only one, the usual form without a session."""
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
@@ -272,7 +265,7 @@ def _target(request: Fetch) -> dict[Target, FetchPartition] | None:
 
 
 def _targets(request: Fetch) -> Work[dict[Target, FetchPartition]]:
-    """Return the partitions of a request by their names; of one that comes twice the last."""
+    """Return the partitions of a request; of repeated ones the last."""
     targets: dict[Target, FetchPartition] = {}
     for name, topic_id, partitions in request.topics:
         if targets:

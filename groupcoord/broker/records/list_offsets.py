@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 CONSUMER_REPLICA_ID = -1
 NOT_HELD = (-5, -6)
-"""Where a log's tiers meet. There are no tiers."""
+"""Timestamps of tiered storage, which does not exist here."""
 
 
 def answer_list_offsets(
@@ -59,7 +59,7 @@ def answer_list_offsets(
 ) -> Work[ListOffsetsResponse]:
     """Look up offsets by time.
 
-    Topics and partitions are in the order of Kafka's hash maps; topics that the client may not describe come last.
+    Topics and partitions are in the order of Kafka's hash maps; denied topics come last.
     """
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -87,7 +87,7 @@ def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> Work[Lis
 
 
 def _gather(topic: ListOffsetsTopic, asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
-    """Note what is asked of each partition; a partition that is named twice, wherever, is refused."""
+    """Group the requested timestamps by partition; repeated partitions are refused later."""
     for portion in portions(topic.partitions):
         for partition in portion:
             asked.setdefault(partition.partition_index, []).append(partition)
@@ -143,12 +143,12 @@ def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
 
 
 def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> Work[ListedOffsetsPartition]:
-    """Find a record by its time; one that the reader may not see yet is not found."""
+    """Find a record by time; records beyond the reader's isolation level are not found."""
     timestamp_ms = log.max_timestamp_ms if partition.timestamp == MAX_TIMESTAMP else partition.timestamp
     found: tuple[int, int] | None
     try:
         if timestamp_ms == NO_TIMESTAMP:
-            found = NO_TIMESTAMP, log.base_offset  # as Kafka has it in the index of a segment without times
+            found = NO_TIMESTAMP, log.base_offset  # as Kafka does for a segment without timestamps
         else:
             found = yield from find_time(log, timestamp_ms)
     except TopicLogError as error:
@@ -160,7 +160,7 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
 
 
 def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
-    """Return the first record that has this time or a later one; what producers claim of batches may not be true.
+    """Return the first record with this time or a later one. Times in batch headers are not trusted.
 
     Raises:
         RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
@@ -188,7 +188,7 @@ HIGH_WATERMARK = -1
 def answer_delete_records(
     request: DeleteRecords, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DeleteRecordsResponse]:
-    """Let the logs of partitions start later."""
+    """Advance the start offsets of logs."""
 
     def delete(topic: DeleteRecordsTopic) -> Work[DeletedRecordsTopic]:
         partitions = yield from each(topic.partitions, lambda entry: _delete(entry, topic.name, data, permissions))
@@ -226,9 +226,8 @@ def _delete(
 def answer_offset_for_leader_epoch(
     request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[OffsetForLeaderEpochResponse]:
-    """Tell where leaders' epochs end; the current one has not ended.
-
-    Asked by brokers, who may act on the cluster, and by consumers, who may describe the topic (KIP-320).
+    """Return the end offsets of leader epochs, for brokers with cluster action and consumers that may describe
+    (KIP-320).
     """
     if permissions.on_cluster(Operation.CLUSTER_ACTION):
         permissions = UNRESTRICTED

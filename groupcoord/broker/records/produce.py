@@ -1,4 +1,4 @@
-"""Produce: appends batches of producers to the logs of partitions.
+"""Produce: appends of batches to the logs of partitions.
 
 Checks and their order are those of ``KafkaApis.handleProduceRequest`` and ``ReplicaManager`` of Apache Kafka 4.4, as
 recorded.
@@ -37,9 +37,10 @@ ALLOWED_ACKS = (-1, 0, 1)
 
 NO_DATA = "topics of this server hold no data"
 NO_DATA_ERROR = ErrorCode.POLICY_VIOLATION
-"""What Produce is refused with. kafka-python, aiokafka and librdkafka, idempotent or not, fail the send at once with it
-and don't try again. INVALID_REQUEST does the same, but tells users that their client is broken; aiokafka doesn't know
-INVALID_RECORD; most others are retried until the delivery time-out."""
+"""Error of Produce without logs. kafka-python, aiokafka and librdkafka, idempotent or not, fail the send at once with
+it. INVALID_REQUEST blames the client, aiokafka does not know INVALID_RECORD, and most others are retried until the
+delivery timeout.
+"""
 
 NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 
@@ -47,30 +48,24 @@ NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 _make_produced, _make_topic = maker(ProducedPartition), maker(ProducedTopic)
 
 FEW_SIZES = 4_000
-"""The sizes of no more records are looked at in one go."""
+"""Most record sizes that are checked in one step."""
 
 MANY_APPENDS = 16
-"""After so many appends others may have their turn."""
+"""Number of appends between two yields."""
 
 Verify = Callable[[Writer], ErrorCode]
-"""Returns NONE if this producer may write there in its transaction, else the error of the transaction coordinator."""
+"""Returns NONE if a producer may write to a partition in its transaction, else the transaction coordinator's error."""
 
 Batches = dict[int, ProducedBatch | RefusedBatchError]
-"""What came for the partitions of a topic, and can be read."""
+"""Batches of a topic by partition, or why they are invalid."""
 
 
 def answer_produce(
     request: Produce, data: TopicData, verify: Verify, permissions: Permissions = UNRESTRICTED
 ) -> Work[ProduceResponse]:
-    """Append what there is for each partition. As in Kafka, of what is named twice the last counts.
+    """Append batches. As in Kafka, the last of repeated partitions counts.
 
-    A topic is looked for anew whenever others have had their turn: it may be gone.
-
-    Args:
-        request: what to append.
-        data: where to.
-        verify: the transaction coordinator, asked for the first batch of a transaction in a partition.
-        permissions: who may write to what.
+    Topics are looked up again after each yield, since they may be deleted.
     """
     found: dict[str | UUID, tuple[ProduceTopic, Batches]] = {}
     for topic in request.topics:
@@ -111,17 +106,17 @@ def answer_produce(
 
 
 class _Check(NamedTuple):
-    """A batch was looked into.
+    """Result of checking a batch.
 
     Attributes:
-        error: why it isn't taken; None if it is.
+        error: why it is refused, or None.
     """
 
     error: RefusedBatchError | None
 
 
 def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
-    """Tell whether a batch takes long to check: many records are looked at, or who knows how many."""
+    """Return whether checking a batch takes long: it has many records, or an unknown number."""
     if data.logs is None:
         return False
     if data.settings_of(topic).is_compacted:
@@ -147,7 +142,7 @@ def _read(records: bytes | memoryview | None) -> ProducedBatch | RefusedBatchErr
 def _transaction_refusal(
     request: Produce, found: dict[str | UUID, tuple[ProduceTopic, Batches]], permissions: Permissions
 ) -> ErrorCode:
-    """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED if a batch is transactional and its producer may not be that."""
+    """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches without permission."""
     for _, batches in found.values():
         for batch in batches.values():
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
@@ -205,9 +200,9 @@ def _produce(
 def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
 ) -> ErrorCode:
-    """Ask whether a partition is in its producer's transaction, and translate the answer as Kafka does.
+    """Ask the transaction coordinator about a partition, and translate its error as Kafka does.
 
-    Nobody is asked where that is known, or the batch will be refused for another reason.
+    It is not asked if the transaction is known to the log, or the batch will be refused anyway.
     """
     if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
         return ErrorCode.NONE
@@ -234,14 +229,7 @@ def _verify(
 
 
 class ProduceRequests:
-    """Handler of Produce.
-
-    Args:
-        data: the logs of topics.
-        permissions_of: returns the permissions of a connection's client.
-        verify: the check of transactional producers by the transaction coordinator.
-        leaders: adds current leaders to responses; None if one node leads all partitions.
-    """
+    """Handler of Produce."""
 
     def __init__(
         self,

@@ -1,10 +1,9 @@
-"""Logs of topics: of a server, of one of its nodes, and the current leaders in responses about them.
+"""Logs of topics, those that a node leads, and current leaders in responses.
 
-With ``records.enable=false`` topics have no logs, and every partition is empty: it starts and ends at offset 0. Groups
-may nevertheless commit offsets such as 42, where Kafka would answer OFFSET_OUT_OF_RANGE and consumers would reset to 0.
-So a Fetch at any offset from 0 on is answered as if the log ended there: no records, high watermark = fetch offset,
-lag 0. ListOffsets returns 0 for start and end. Produce is refused but announced: librdkafka does not fetch from brokers
-without it. Internal topics can be read all the same.
+With ``records.enable=false`` topics have no logs, and every partition starts and ends at offset 0. Groups may still
+commit offsets such as 42, where Kafka would answer OFFSET_OUT_OF_RANGE and consumers would reset to 0. So a Fetch at
+any offset from 0 on finds the end of the log there: no records, high watermark = fetch offset, lag 0. Produce is
+refused but announced, since librdkafka does not fetch from brokers without it. Internal topics can be read.
 """
 
 from __future__ import annotations
@@ -43,24 +42,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 RETAINED_AT_ONCE = 100
-"""So many logs are looked at, for what need not be kept, without a pause."""
+"""Logs whose retention is checked in one step."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class TopicData:
-    """The logs of a host's topics.
-
-    Args:
-        config: what holds for topics that have no settings of their own.
-        clock: where the time comes from.
-        topics: the topics that exist.
-        directory: where their logs are; None keeps them in memory.
-        all_logs: the logs themselves, where somebody else has opened them.
+    """Logs of a server's topics.
 
     Attributes:
-        logs: what they hold; None if they hold nothing.
-        all_logs: this, and what the server keeps in topics of its own.
+        logs: the logs of clients' topics; None if these have none.
+        all_logs: these and the logs of internal topics.
     """
 
     def __init__(
@@ -91,15 +83,15 @@ class TopicData:
         self._lines.error(kind, self.clock.now_ms() / 1000, "%s", line)
 
     def _is_logged(self, topic: Topic) -> bool:
-        """Tell whether the logs of a topic are among these; those of others are the log store's, or there are none."""
+        """Return whether the logs of a topic are kept here; those of ``__consumer_offsets`` belong to the log store."""
         return topic.name != OFFSETS_TOPIC if topic.is_internal else self.config.records_enable
 
     def find(self, name: str | None, topic_id: UUID) -> Topic | None:
-        """Return the topic that a request names, by name or (None) by id."""
+        """Return a topic by name, or by id if the name is None."""
         return self.topics.get_by_id(topic_id) if name is None else self.topics.get(name)
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        """Return the log of a partition that exists, for clients; None if topics hold nothing.
+        """Return the log of an existing partition for clients; None if topics have no logs.
 
         Raises:
             FailedLogError: its files can't be used.
@@ -110,16 +102,12 @@ class TopicData:
         return self.all_logs.log(topic, partition_index) if self._is_logged(topic) else None
 
     def log_with_epoch(self, topic: Topic, partition_index: int) -> tuple[PartitionLog | None, int]:
-        """Return what :meth:`log` returns, and the epoch of the partition's leader.
-
-        Raises:
-            FailedLogError: its files can't be used.
-        """
+        """Return the log and the leader epoch of a partition; see :meth:`log`."""
         log = self.log(topic, partition_index)
         return log, LEADER_EPOCH if log is None else log.leader_epoch
 
     def existing_logs(self, topic: Topic) -> list[int]:
-        """Return the partitions of a topic that have a log, or files of one.
+        """Return the partitions of a topic that have a log or its files.
 
         Raises:
             OSError: the directory can't be read.
@@ -127,10 +115,10 @@ class TopicData:
         return [index for _, index in self.all_logs.existing([topic])]
 
     def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
-        """Let clients read ``__consumer_offsets`` from the store that writes it, also where topics hold nothing.
+        """Serve ``__consumer_offsets`` to clients from the store that writes it.
 
         Returns:
-            What wants to be told to which log partition the store has appended, if it doesn't serve its logs itself.
+            A callback for appends to log partitions, if the store does not serve its logs itself.
         """
         whole = self.whole
         if whole._offsets is None:
@@ -143,10 +131,10 @@ class TopicData:
         return whole._offsets.appended if isinstance(whole._offsets, CopiedLogs) else None
 
     def offsets_topic_id(self, topic: Topic | None, store: LogStore) -> UUID | None:
-        """See to it that one place gives the id of ``__consumer_offsets``: the registry, once the topic is there.
+        """Give log store and registry the same id of ``__consumer_offsets``: the registry's, once the topic exists.
 
         Returns:
-            The id that a topic that is made now gets; None: a new one.
+            The id for a topic that is created now; None for a new one.
         """
         if topic is None:
             return store.topic_id if isinstance(store, IdentifiedStore) else None
@@ -156,22 +144,21 @@ class TopicData:
 
     @property
     def whole(self) -> TopicData:
-        """What topics hold, whichever node leads their partitions."""
+        """Logs of all nodes."""
         return self
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
-        """Return the epoch of the leader of a partition that exists."""
+        """Return the leader epoch of an existing partition."""
         return self.latest_epoch(topic, partition_index) or LEADER_EPOCH
 
     def latest_epoch(self, topic: Topic, partition_index: int) -> int | None:
-        """Return the epoch of the newest leader that a partition's log knows; None if its files can't be used."""
+        """Return the newest leader epoch in a partition's log; None if its files can't be used."""
         offsets = self.whole._offsets
         if offsets is not None and topic.name == OFFSETS_TOPIC:
             return offsets.leader_epoch(partition_index)
         return self.all_logs.leader_epoch(topic, partition_index) if self._is_logged(topic) else LEADER_EPOCH
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
-        """Return what holds for the logs of a topic."""
         known = self._settings.get(topic.topic_id)
         if known is None or known[0] is not topic:
             known = self._settings[topic.topic_id] = topic, self._read_settings(topic)
@@ -207,15 +194,15 @@ class TopicData:
         return TOPIC_DEFINITIONS[name].inherited(self.config, self._layers)[0] if own is None else own
 
     def use_broker_configs(self, layers: Sequence[Layer]) -> None:
-        """Let settings of the broker hold that were changed since it was started."""
+        """Apply dynamic broker configs."""
         self._layers = layers
         self._settings.clear()
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
-        """Append the end of a transaction to the log of a partition; to one that is gone nothing, which is fine.
+        """Append the end of a transaction to a partition; a deleted partition needs none.
 
         Returns:
-            What :meth:`PartitionLog.append_marker` returns; KAFKA_STORAGE_ERROR if the log's files can't be used.
+            The error of :meth:`PartitionLog.append_marker`; KAFKA_STORAGE_ERROR if the log's files can't be used.
         """
         topic = self.topics.get(name)
         if topic is None or not self._is_logged(topic) or not topic.has_partition(partition_index):
@@ -227,7 +214,7 @@ class TopicData:
         return log.append_marker(marker, self.clock.now_ms(), self.settings_of(topic))
 
     def delete(self, topic: Topic) -> None:
-        """Forget what a topic held."""
+        """Delete the logs of a topic."""
         self._settings.pop(topic.topic_id, None)
         if self._is_logged(topic):
             self.all_logs.delete(topic)
@@ -235,13 +222,13 @@ class TopicData:
     # ------------------------------------------------------------ time
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None if topics hold nothing. Only that call brings it nearer."""
+        """Return the time of the next retention check, or None without logs. Only :meth:`tick` brings it nearer."""
         if self.logs is None:
             return None
         return self._retention_due_ms if not self._to_retain else self.clock.now_ms()
 
     def tick(self, now_ms: int) -> None:
-        """Delete what need not be kept any more, of some logs now and of the others at once again."""
+        """Apply retention to some logs; the others follow at once."""
         if self.logs is None or (not self._to_retain and now_ms < self._retention_due_ms):
             return
         if not self._to_retain:
@@ -257,15 +244,11 @@ class TopicData:
         for topic_id, index in due:
             topic = self.topics.get_by_id(topic_id)
             if topic is not None and not topic.is_internal:
-                with suppress(TopicLogError):  # that was said, and is tried again
+                with suppress(TopicLogError):  # it was logged, and is retried
                     self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)
 
     def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
-        """Compact what topics hold a little further: this takes a millisecond or two.
-
-        Returns:
-            True if it should soon be called again; False if all is clean enough for now.
-        """
+        """Compact a portion, for a millisecond or two; return whether more is left."""
         return self.all_logs.compact_some(self._compacted_topics, now_ms, budget)
 
     def _compacted_topics(self) -> list[tuple[Topic, TopicLogSettings]]:
@@ -273,7 +256,6 @@ class TopicData:
         return [(topic, settings) for topic, settings in found if settings.is_compacted]
 
     def look_after(self) -> None:
-        """See to it that files are as they should be, and durable when they should. Worth calling every second."""
         self.all_logs.check_some()
         for topic in self.topics:
             settings = self.settings_of(topic)
@@ -282,13 +264,12 @@ class TopicData:
         self._lines.report(self.clock.now_ms() / 1000)
 
     def close(self) -> None:
-        """Close what is open."""
         self.all_logs.close(is_whole=self.config.records_enable)
         self._lines.report(self.clock.now_ms() / 1000, ends=True)
 
 
 def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
-    """Return UNKNOWN_LEADER_EPOCH or FENCED_LEADER_EPOCH for a leader's epoch that isn't the current one, or NONE."""
+    """Compare a leader epoch with the current one: UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH or NONE."""
     if epoch > current:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if epoch < current and epoch != NO_LEADER_EPOCH:
@@ -297,11 +278,7 @@ def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
 
 
 class NotLeaderError(FailedLogError):
-    """A node does not lead a partition: NOT_LEADER_OR_FOLLOWER.
-
-    Args:
-        leader_epoch: the leader's epoch, if the node is a replica; else None.
-    """
+    """Another node leads the partition: NOT_LEADER_OR_FOLLOWER. ``leader_epoch`` is None if this node is no replica."""
 
     def __init__(self, leader_epoch: int | None = None) -> None:
         super().__init__("this node does not lead the partition")
@@ -310,20 +287,14 @@ class NotLeaderError(FailedLogError):
 
 
 def log_error(error: FailedLogError, current_leader_epoch: int) -> ErrorCode:
-    """Return the error of a partition whose log can't be used here; a replica checks the client's epoch first."""
+    """Return the error of an unusable log; a replica checks the client's leader epoch first."""
     if isinstance(error, NotLeaderError) and error.leader_epoch is not None:
         return check_leader_epoch(max(current_leader_epoch, NO_LEADER_EPOCH), error.leader_epoch) or error.error_code
     return error.error_code
 
 
 class NodeData(TopicData):
-    """What topics hold, for the clients of a node: only what it leads.
-
-    Args:
-        whole: what topics hold, of all nodes.
-        leadership: who leads what.
-        node_id: the node.
-    """
+    """Logs of the partitions that a node leads."""
 
     def __init__(self, whole: TopicData, leadership: Leadership, node_id: int) -> None:
         super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
@@ -333,31 +304,23 @@ class NodeData(TopicData):
 
     @property
     def whole(self) -> TopicData:
-        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
         return self._whole
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        """See :class:`~groupcoord.broker.records.topic_data.TopicData`.
-
-        Raises:
-            FailedLogError: its files can't be used; NotLeaderError, which is one: another node leads it.
-        """
         leader = self._leadership.leader(topic, partition_index)
         if leader.node_id != self._node_id:
             is_replica = self._node_id in self._leadership.replicas(topic, partition_index)
             raise NotLeaderError(leader.epoch if is_replica else None)
         log = super().log(topic, partition_index)
-        if log is not None and log.leader_epoch != leader.epoch:  # its files could not be used for a while
+        if log is not None and log.leader_epoch != leader.epoch:  # its files were unusable for a while
             log.begin_epoch(leader.epoch)
             self._leadership.raise_epoch(topic, partition_index, log.leader_epoch)
         return log
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
-        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
         return self._leadership.leader(topic, partition_index).epoch
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
-        """See :class:`~groupcoord.broker.records.topic_data.TopicData`."""
         topic = self.topics.get(name)
         if topic is not None and not self._leadership.leads(self._node_id, topic, partition_index):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -368,11 +331,9 @@ MISDIRECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class CurrentLeaders:
-    """Adds the current leader to each partition that failed because another node leads it, or with another epoch.
+    """Adds the current leader to each partition that fails with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH.
 
-    Args:
-        leadership: the leaders.
-        data: the topics.
+    KIP-951 and KIP-932; source: ``KafkaApis`` of Apache Kafka 4.4, as recorded.
     """
 
     def __init__(self, leadership: Leadership, data: TopicData) -> None:
@@ -380,36 +341,27 @@ class CurrentLeaders:
         self._data = data
 
     def add_to_fetch(self, response: FetchResponse, told: Mapping[int, Node] | None) -> FetchResponse:
-        """Return an answer to Fetch with current leaders.
-
-        Args:
-            response: the answer.
-            told: the nodes' addresses for this client; None if they are the same for all.
-        """
         topics, endpoints = self._with_leaders(response.topics, told)
         return response if topics is None else evolve(response, topics=topics, node_endpoints=endpoints)
 
     def add_to_produce(self, response: ProduceResponse, told: Mapping[int, Node] | None) -> ProduceResponse:
-        """Return an answer to Produce with current leaders."""
         topics, endpoints = self._with_leaders(response.topics, told)
         return response if topics is None else evolve(response, topics=topics, node_endpoints=endpoints)
 
     def add_to_share_fetch(self, response: ShareFetchResponse, told: Mapping[int, Node] | None) -> ShareFetchResponse:
-        """Return an answer to ShareFetch with current leaders."""
         topics, endpoints = self._with_leaders(response.responses, told)
         return response if topics is None else evolve(response, responses=topics, node_endpoints=endpoints)
 
     def add_to_share_acknowledge(
         self, response: ShareAcknowledgeResponse, told: Mapping[int, Node] | None
     ) -> ShareAcknowledgeResponse:
-        """Return an answer to ShareAcknowledge with current leaders."""
         topics, endpoints = self._with_leaders(response.responses, told)
         return response if topics is None else evolve(response, responses=topics, node_endpoints=endpoints)
 
     def _with_leaders(
         self, topics: Iterable[Any], told: Mapping[int, Node] | None
     ) -> tuple[tuple[Any, ...] | None, tuple[MetadataBroker, ...]]:
-        """Return topics with current leaders, and the addresses of these; None if no partition needs one."""
+        """Return topics with current leaders, and the leaders' addresses; None if no partition needs one."""
         leader_ids: set[int] = set()
         changed = []
         for topic in topics:

@@ -42,13 +42,13 @@ FILE_NAME = "acls.json"
 WILDCARD, WILDCARD_PRINCIPAL = "*", "User:*"
 DECISIONS_MAX = 8_192
 REMEMBERED_NAME_MAX = 255
-"""Decisions about longer names, which no topic has, are not remembered: clients choose them."""
+"""Longest name whose decisions are cached; longer ones, which no topic has, are chosen by clients."""
 
 SCANNED_ACLS = 1_000
 """ACLs that are compared with a filter between two yields."""
 
 TYPES_END = 8
-"""The number behind the last of Kafka's resource types."""
+"""One above Kafka's last resource type."""
 
 _Pattern = tuple[int, int, str]
 """Resource type, pattern type and resource name of an ACL."""
@@ -61,20 +61,14 @@ _IMPLIED_BY = {
 
 
 class AclFileError(DataFileError):
-    """The file of ACLs can't be read or does not hold what it should; the message names file and reason."""
+    """The file of ACLs can't be read or has invalid content; the message has the file and the reason."""
 
 
 class Acls:
-    """The ACLs, indexed so that a decision costs what the length of a name costs, however many ACLs there are.
-
-    Args:
-        place: where ``acls.json`` lies or will lie; None keeps everything in memory.
-        super_users: principals that may do everything (``super.users``).
-        allows_by_default: whether everybody may do everything to what no ACL is for
-            (``allow.everyone.if.no.acl.found``).
+    """ACLs with an index: the cost of a decision depends on the length of the name, not on the number of ACLs.
 
     Raises:
-        AclFileError: the file is there but can't be read or does not hold ACLs.
+        AclFileError: the file has invalid content.
     """
 
     def __init__(
@@ -87,22 +81,16 @@ class Acls:
         self._set(self._file.read(_parsed) or {})
 
     def reload(self) -> None:
-        """Read the file again if another process has written it.
-
-        Raises:
-            AclFileError: it can't be read.
-        """
         acls = self._file.read_if_changed(_parsed)
         if acls is not None:
             self._set(acls)
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Return whether a principal may do this: an ``authorize`` function for coordinator and host."""
+        """Return whether an operation is allowed: an ``authorize`` function."""
         decide = self._decide if len(resource.name) <= REMEMBERED_NAME_MAX else self._decide_anew
         return decide(str(principal), getattr(principal, "host", ""), operation, resource)
 
     def find(self, wanted: AclFilter) -> Work[tuple[Acl, ...]]:
-        """Return the ACLs that a filter matches."""
         found: list[Acl] = []
         for number, portion in enumerate(portions(self._candidates(wanted), SCANNED_ACLS)):
             if number:
@@ -117,7 +105,7 @@ class Acls:
         """Add and remove ACLs, all or none.
 
         Raises:
-            OSError: the file can't be written; nothing has changed then.
+            OSError: the file can't be written; nothing has changed.
         """
         gone = [acl for acl in removed if acl in self._acls]
         new = [acl for acl in dict.fromkeys(added) if acl not in self._acls]
@@ -179,7 +167,7 @@ class Acls:
         return is_allowed
 
     def _patterns_for(self, kind: int, name: str) -> list[_Pattern]:
-        """Return the patterns of ACLs that a name matches: itself, the wildcard, and its prefixes."""
+        """Return the patterns of ACLs that match a name: literal, wildcard and prefixes."""
         literal = [(kind, int(PatternType.LITERAL), pattern) for pattern in dict.fromkeys((name, WILDCARD))]
         prefixed = [(kind, int(PatternType.PREFIXED), prefix) for prefix in self._prefixes_of(kind, name)]
         return [pattern for pattern in literal if pattern in self._of_pattern] + prefixed
@@ -199,7 +187,7 @@ class Acls:
                 name = commonprefix((name, found))  # noqa: RUF071 (characters are what is compared)
 
     def _candidates(self, wanted: AclFilter) -> Sequence[Acl]:
-        """Return all ACLs that a filter may match, by the most selective of its fields."""
+        """Return all ACLs that a filter may match, by its most selective field."""
         name, pattern_type = wanted.resource_name, wanted.pattern_type
         if name is None:
             return tuple(self._acls if wanted.principal is None else self._of_principal.get(wanted.principal, ()))
@@ -220,7 +208,7 @@ def _pattern_of(acl: Acl) -> _Pattern:
 
 
 def _remove_from(of_principal: dict[str, dict[Acl, None]], acl: Acl) -> bool:
-    """Remove an ACL from those of its principal; return whether no principal has any left."""
+    """Remove an ACL; return whether no principal has any left."""
     acls = of_principal.get(acl.principal, {})
     acls.pop(acl, None)
     if not acls:
@@ -229,7 +217,6 @@ def _remove_from(of_principal: dict[str, dict[Acl, None]], acl: Acl) -> bool:
 
 
 def matches(wanted: AclFilter, acl: Acl) -> bool:
-    """Tell whether a filter is for an ACL."""
     return (
         wanted.resource_type in (ANY, acl.resource_type)
         and _matches_name(wanted, acl)
@@ -258,14 +245,14 @@ def _parsed(content: dict[str, Any]) -> dict[Acl, None]:
 
 NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 NO_AUTHORIZER_HERE = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-"""A broker answers DescribeAcls by itself, and leaves changes to its controller, whose words are others."""
+"""A broker answers DescribeAcls itself; changes are answered by its controller, with another message."""
 NOT_ALLOWED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 NOT_WRITTEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The ACLs could not be written.")
 
 CHANGED_ACLS_MAX = 10_000
-"""ACLs that one request may add or remove (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+"""Most ACLs that one request may add or remove (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 MATCHES_MAX = 1_000_000
-"""ACLs that the filters of one request may match, each counted for each of its filters."""
+"""Most ACLs that the filters of one request may match, counted for each filter."""
 CHECKED_ACLS = 1_000
 """ACLs that are checked between two yields."""
 TOO_MANY_CREATIONS = AclResult(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
@@ -287,7 +274,7 @@ _KINDS = ("resourceType", "patternType", "operation", "permissionType")
 def answer_acl_request(
     request: AclRequest, acls: Acls | None, permissions: Permissions
 ) -> WireResponse | Work[WireResponse | None]:
-    """Create, describe or delete ACLs; without ACLs, permissions are decided by the embedding program."""
+    """Create, describe or delete ACLs; SECURITY_DISABLED without an authorizer of ACLs."""
     operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
     if acls is None:
         return request.refused(*(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))

@@ -50,13 +50,7 @@ _MILLISECONDS = 1_000
 
 
 class MechanismFactory:
-    """Makes the mechanisms of listeners, which share users and credentials.
-
-    Args:
-        passwords: by name.
-        credentials: of SCRAM.
-        clock: the broker's.
-    """
+    """Factory of the listeners' mechanisms, which share users and credentials."""
 
     def __init__(self, passwords: Mapping[str, str], credentials: ScramCredentials, clock: Clock) -> None:
         self._users = Users(passwords)
@@ -64,7 +58,7 @@ class MechanismFactory:
         self._clock = clock
 
     def new_exchange(self, mechanism: str, settings: SecuritySettings) -> NewExchange:
-        """Return what begins a log-in.
+        """Return a function that starts a log-in.
 
         Raises:
             ConfigError: the keys of tokens can't be fetched.
@@ -91,11 +85,7 @@ class MechanismFactory:
 
 
 def check_packages(mechanisms: set[str]) -> None:
-    """Miss at the start what isn't installed, and not when the first client comes.
-
-    Raises:
-        ConfigError: a package is missing.
-    """
+    """Raise ConfigError at the start if a package of a mechanism is missing."""
     try:
         if mechanisms & {SCRAM_SHA_256, SCRAM_SHA_512}:
             import scramp  # noqa: F401
@@ -108,17 +98,17 @@ def check_packages(mechanisms: set[str]) -> None:
 
 SASL_HANDSHAKE = b"\x00\x11"
 BEFORE_LOGIN = frozenset((b"\x00\x12", SASL_HANDSHAKE, b"\x00\x24"))
-"""The keys of the APIs that there are before the log-in: ApiVersions, SaslHandshake, SaslAuthenticate."""
+"""Keys of the APIs before the log-in: ApiVersions, SaslHandshake, SaslAuthenticate."""
 
 SHORTEST_PAUSE_MS = 1_000
-"""A session can't be begun anew more often."""
+"""Shortest time between two re-authentications."""
 
 _SIZE = struct.Struct(">i")
 _ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
 
 
 class _State(Enum):
-    """What may come next."""
+    """State of a log-in, by the next allowed requests."""
 
     BEGUN = auto()
     """ApiVersions or SaslHandshake."""
@@ -130,14 +120,14 @@ class _State(Enum):
     """Tokens of the mechanism."""
 
     REFUSED = auto()
-    """Nothing: the client waits to be turned away."""
+    """None: the client waits for its refusal."""
 
     LOGGED_IN = auto()
-    """Anything."""
+    """All."""
 
 
 class LoginConnection(Connection):
-    """A connection whose client has to log in. See :class:`~groupcoord.broker.connection.Connection`."""
+    """Connection whose client has to log in."""
 
     __slots__ = (
         "_exchange",
@@ -167,7 +157,7 @@ class LoginConnection(Connection):
         self._exchange: Exchange
         self._uses_requests = True
         self._expires_at_ms: int | None = None
-        self._took_up_again_at_ms: int | None = None  # when the client last began to log in anew
+        self._took_up_again_at_ms: int | None = None  # start of the last re-authentication
         self._max_bytes_after = max_request_bytes
 
     # ------------------------------------------------------------ requests
@@ -189,7 +179,7 @@ class LoginConnection(Connection):
         return super()._size_limit()
 
     def _may_pass(self, frame: bytes | memoryview) -> bool:
-        """Tell whether a request is handled like those of any connection."""
+        """Return whether a request is handled as on any other connection."""
         if self._state is not _State.LOGGED_IN:
             return False
         if self._expires_at_ms is None:
@@ -198,7 +188,7 @@ class LoginConnection(Connection):
         if frame[:2] == SASL_HANDSHAKE:
             begun_ms = self._took_up_again_at_ms
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
-                return True  # and is answered as where nobody has to log in
+                return True  # and is answered as without a log-in
             self._took_up_again_at_ms = now_ms
             self._state = _State.TOLD_VERSIONS
             return False
@@ -206,7 +196,7 @@ class LoginConnection(Connection):
 
     @property
     def _is_again(self) -> bool:
-        """True for a client that was logged in before."""
+        """True for a re-authentication."""
         return self._took_up_again_at_ms is not None
 
     def _log_in(self, frame: bytes) -> None:
@@ -292,7 +282,7 @@ class LoginConnection(Connection):
 
     def _fail_login(self, told: str, user: str) -> None:
         self._sasl.failures.tell(self.client_host, self._mechanism, user, told)
-        self.closing_level = logging.DEBUG  # it has been told
+        self.closing_level = logging.DEBUG  # FailedLogins has logged it
         is_answered = self._uses_requests and not isinstance(self._exchange, _Changed)
         error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
         self._refuse_later(SaslAuthenticateResponse(error_code, told) if is_answered else None, "its log-in failed")
@@ -308,20 +298,14 @@ class LoginConnection(Connection):
         sasl.refusals.add(Refusal(deadline_ms, self.turn_away, response, reason))
 
     def turn_away(self, response: WireResponse | None, reason: str) -> None:
-        """Say the last word, and have the connection closed.
-
-        Args:
-            response: the answer to its request; None: there is none.
-            reason: why, for the server's log.
-        """
+        """Send the last response, and close the connection for a reason."""
         if self.closing is None:
             self.answer(response)
             self.refuse(reason)
 
 
 class _Changed:
-    """The exchange of a client that logs in again by another mechanism: it can't, and isn't told why."""
+    """Exchange of a re-authentication by another mechanism, which fails without a reason."""
 
     def evaluate(self, token: bytes) -> Step:
-        """See :class:`~groupcoord.broker.security.sasl.Exchange`."""
         raise LoginFailedError("another mechanism than before")

@@ -37,29 +37,28 @@ _MILLISECONDS = 1_000
 
 
 class InvalidTokenError(Exception):
-    """A token can't be trusted. The message is for the server's log."""
+    """The token is not trusted. The message is for the server's log."""
 
 
 class Bearer(NamedTuple):
-    """Whom a token speaks for, and until when, in milliseconds since the epoch."""
+    """User of a token, and its expiry in milliseconds since the epoch."""
 
     user: str
     expires_at_ms: int
 
 
 ValidateToken = Callable[[str], Bearer]
-"""Returns what a token says; raises :class:`InvalidTokenError`."""
+"""Returns the bearer of a token; raises :class:`InvalidTokenError`."""
 
 
 class OAuthBearerExchange:
-    """One log-in by OAUTHBEARER."""
+    """Log-in by OAUTHBEARER."""
 
     def __init__(self, validate: ValidateToken) -> None:
         self._validate = validate
         self._has_refused = False
 
     def evaluate(self, token: bytes) -> Step:
-        """See :class:`~groupcoord.broker.security.sasl.Exchange`."""
         if self._has_refused and token == _GIVEN_UP:
             raise LoginFailedError(INVALID_TOKEN)
         self._has_refused = False
@@ -67,7 +66,7 @@ class OAuthBearerExchange:
         try:
             bearer = self._validate(bearer_token)
         except InvalidTokenError:
-            self._has_refused = True  # the client answers this with one byte more, and has failed then
+            self._has_refused = True  # the client replies with one byte, which fails the log-in
             return Step(INVALID_TOKEN.encode())
         if is_other_authorization_id(authorization_id, bearer.user):
             raise LoginFailedError(
@@ -79,7 +78,7 @@ class OAuthBearerExchange:
 
 
 def _read(token: bytes) -> tuple[str, str]:
-    """Return the authorization id and the bearer's token of a client's response."""
+    """Return the authorization id and the token of a client's response."""
     response = _CLIENT_RESPONSE.fullmatch(token)
     pairs = dict(pair.split(b"=", 1) for pair in response["pairs"].split(b"\x01") if pair) if response else {}
     authorization = _AUTHORIZATION.fullmatch(pairs.get(b"auth", b""))
@@ -91,12 +90,12 @@ def _read(token: bytes) -> tuple[str, str]:
 
 
 class ClaimChecks(NamedTuple):
-    """What the claims of a token have to say.
+    """Checks of the claims of a token.
 
     Attributes:
         now_ms: the time, in milliseconds since the epoch.
-        subject_claim: the claim that names the user.
-        clock_skew_ms: how far the clock of whoever has made the token may be off.
+        subject_claim: the claim with the user's name.
+        clock_skew_ms: the tolerated clock skew of the issuer.
     """
 
     now_ms: Callable[[], int]
@@ -104,10 +103,10 @@ class ClaimChecks(NamedTuple):
     clock_skew_ms: int = 0
 
     def bearer(self, claims: dict[str, Any]) -> Bearer:
-        """Return whom the claims name.
+        """Return the bearer that the claims name.
 
         Raises:
-            InvalidTokenError: they name nobody, or the token isn't good at this time.
+            InvalidTokenError: the user is missing, or the token is not valid at this time.
         """
         user, expires_at_s = claims.get(self.subject_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip():
@@ -129,7 +128,7 @@ def _is_time(claim: Any) -> bool:
 
 
 def unsecured_validator(checks: ClaimChecks) -> ValidateToken:
-    """Return what trusts every token that says that it has no signature, and has none."""
+    """Return a validator that trusts all tokens with algorithm ``none`` and no signature."""
 
     def validate(token: str) -> Bearer:
         import jwt
@@ -146,11 +145,11 @@ def unsecured_validator(checks: ClaimChecks) -> ValidateToken:
 
 
 SIGNED = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""The algorithms that are trusted: those of which the server needs no secret."""
+"""Trusted algorithms: those for which the server needs no secret."""
 
 FETCH_TIMEOUT_S = 10.0
 FETCH_PAUSE_S = 10.0
-"""So long at least keys aren't fetched again, whatever tokens name."""
+"""Shortest time between two fetches of keys."""
 
 JWKS_BYTES_MAX = 1024 * 1024
 
@@ -158,14 +157,9 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class KeySet:
-    """The keys at an address, which are fetched again from time to time, and when a token names one that isn't there.
+    """Keys of a URL, fetched again after ``refresh_s`` and when a token names an unknown one.
 
-    The first time they are fetched at once; later in a thread, so that nobody waits: until then the old ones hold.
-
-    Args:
-        url: ``https:``, ``http:`` or ``file:``.
-        refresh_s: when keys are old, in seconds.
-        now_s: a clock that never goes back.
+    The first fetch blocks; later ones run in a thread, and the old keys hold meanwhile.
 
     Raises:
         ConfigError: the keys can't be fetched.
@@ -183,10 +177,10 @@ class KeySet:
             raise ConfigError(f"setting 'sasl.oauthbearer.jwks.endpoint.url': {url}: {error}") from None
 
     def find(self, key_id: str | None) -> Any:
-        """Return a key by its id, or the only key for tokens that name none.
+        """Return a key by its id, or the only key for tokens without one.
 
         Raises:
-            InvalidTokenError: there is none.
+            InvalidTokenError: it is unknown.
         """
         key = next(iter(self._keys.values())) if key_id is None and len(self._keys) == 1 else self._keys.get(key_id)
         age_s = self._now_s() - self._fetched_at_s
@@ -226,19 +220,12 @@ def _fetch(url: str) -> dict[str | None, Any]:
 def signed_validator(
     keys: KeySet, checks: ClaimChecks, audiences: tuple[str, ...] = (), issuer: str | None = None
 ) -> ValidateToken:
-    """Return what trusts the tokens that are signed with one of the keys.
-
-    Args:
-        keys: the keys.
-        checks: what the claims have to say.
-        audiences: for one of these a token must be; empty: for anybody.
-        issuer: who must have made it; None: whoever has a key.
-    """
+    """Return a validator of tokens signed with one of the keys, for one of the audiences and by the issuer if given."""
 
     def validate(token: str) -> Bearer:
         import jwt
 
-        # Times are checked by the server's own clock.
+        # The server's own clock is used for times.
         options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": bool(audiences)}
         try:
             key = keys.find(jwt.get_unverified_header(token).get("kid"))

@@ -1,6 +1,6 @@
-"""Principals of clients with certificates: their names as Java writes them (RFC 2253), and the rules that shorten them.
+"""Principals of clients: names of certificates in Java's form (RFC 2253), and their mapping rules.
 
-Every principal knows where its client is, since ACLs may be for one host alone.
+A principal has its client's host, since ACLs may hold for one host only.
 
 Sources: ``SslPrincipalMapper`` (KIP-371), ``X500Principal.getName``.
 """
@@ -28,7 +28,7 @@ _KEYWORDS = {
     "userId": "UID",
 }
 _IA5_STRINGS = {"emailAddress": "1.2.840.113549.1.9.1"}
-"""Names without a keyword, which Java writes as the bytes of their value."""
+"""Attributes without a keyword, which Java writes as the bytes of their value."""
 
 _ESCAPED = re.compile(r'[,+"\\<>;=#]|^ +| +$')
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|$)")
@@ -37,28 +37,28 @@ _DOLLAR_DIGIT = re.compile(r"\$([0-9])")
 _REPLACEMENT = re.compile(r"\\(.)|\$([0-9]+)|\$\{([A-Za-z][A-Za-z0-9]*)\}|([^\\$]+)", re.DOTALL)
 
 Replacement = tuple[int | str, ...]
-"""Text, and the numbers of groups whose text is put between."""
+"""Literal text and group numbers."""
 
 NewPrincipal = Callable[[Mapping[str, Any] | None], str]
-"""Makes a principal of what ``SSLObject.getpeercert`` gives."""
+"""Returns the principal of a certificate in the form of ``SSLObject.getpeercert``."""
 
 
 class UnmappedNameError(GroupcoordError):
-    """No rule is for the name of a client's certificate."""
+    """No rule matches the name of a client's certificate."""
 
 
 class MappingRule(NamedTuple):
-    """One rule of ``ssl.principal.mapping.rules``; without a pattern it takes every name as it is."""
+    """Rule of ``ssl.principal.mapping.rules``; without a pattern it keeps every name."""
 
     pattern: re.Pattern[str] | None = None
     replacement: Replacement = ()
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return what a name becomes; None if the rule isn't for it.
+        """Return the mapped name; None if the rule does not match.
 
-        As in Java the pattern must match the whole name (``matches``), and is then replaced wherever it is found in it
-        (``replaceAll``), which may be in shorter pieces.
+        As in Java the pattern must match the whole name (``matches``), and then every occurrence in it is replaced
+        (``replaceAll``), which may be shorter pieces.
         """
         if self.pattern is None:
             return name
@@ -69,7 +69,7 @@ class MappingRule(NamedTuple):
 
     def _replaced(self, pattern: re.Pattern[str], name: str) -> Iterator[str]:
         end = position = 0
-        # re.sub looks at a place again where nothing was found, and Java doesn't.
+        # re.sub tries a position again after an empty match, Java does not.
         while position <= len(name) and (match := pattern.search(name, position)) is not None:
             yield name[end : match.start()]
             yield from (part if isinstance(part, str) else match[part] or "" for part in self.replacement)
@@ -79,10 +79,10 @@ class MappingRule(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Return the rules that stand in text: ``RULE:pattern/replacement/[LU]`` and ``DEFAULT``, with commas between.
+    """Parse rules ``RULE:pattern/replacement/[LU]`` and ``DEFAULT``, separated by commas.
 
     Raises:
-        ConfigError: something else stands there.
+        ConfigError: the text is malformed.
     """
     rules = []
     position = 0
@@ -104,7 +104,7 @@ def parse_rules(text: str) -> tuple[MappingRule, ...]:
 
 def _compiled(text: str) -> re.Pattern[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)  # what Java takes for an intersection of sets, re does not
+        warnings.simplefilter("error", FutureWarning)  # set intersections of Java, which re does not have
         try:
             return re.compile(_GROUP_NAME.sub("(?P<", text), re.ASCII)
         except (re.error, FutureWarning) as error:
@@ -112,7 +112,7 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 
 def _parsed(text: str, pattern: re.Pattern[str]) -> Replacement:
-    """Return a replacement as Java reads it, where a dollar before a digit that no group has stands for itself."""
+    """Parse a replacement like Java; a dollar before a digit without a group is literal."""
     text = _DOLLAR_DIGIT.sub(lambda match: match[0] if int(match[1]) <= pattern.groups else rf"\{match[0]}", text)
     parts: list[int | str] = []
     position = 0
@@ -134,7 +134,7 @@ def _parsed(text: str, pattern: re.Pattern[str]) -> Replacement:
 
 
 def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
-    """Return the group that the longest beginning of digits names, and the rest of them."""
+    """Return the group named by the longest prefix of digits, and the remaining digits."""
     fitting = (length for length in range(len(digits), 0, -1) if int(digits[:length]) <= groups)
     length = next(fitting, 0)
     if not length:
@@ -143,10 +143,10 @@ def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
 
 
 def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
-    """Return what the first rule that is for a name makes of it.
+    """Return the result of the first matching rule.
 
     Raises:
-        UnmappedNameError: there is none.
+        UnmappedNameError: no rule matches.
     """
     mapped = (rule.apply(name) for rule in rules)
     result = next((result for result in mapped if result is not None), None)
@@ -156,10 +156,9 @@ def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
 
 
 def certificate_principal(rules: tuple[MappingRule, ...]) -> NewPrincipal:
-    """Return what makes a principal of a certificate: by the first rule that is for its name.
+    """Return a function that maps certificates to principals; no certificate is ``User:ANONYMOUS``.
 
-    A client without a certificate is ``User:ANONYMOUS``. For a name that no rule is for, what is returned raises
-    :class:`UnmappedNameError`.
+    The function raises :class:`UnmappedNameError` if no rule matches.
     """
 
     def new_principal(certificate: Mapping[str, Any] | None) -> str:
@@ -171,7 +170,7 @@ def certificate_principal(rules: tuple[MappingRule, ...]) -> NewPrincipal:
 
 
 def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
-    """Return a subject's name as Java writes it: the last part first."""
+    """Return a subject's name in Java's form, the last part first."""
     return ",".join("+".join(_attribute(kind, value) for kind, value in part) for part in reversed(subject))
 
 
@@ -184,7 +183,7 @@ def _attribute(kind: str, value: str) -> str:
 
 
 class ClientPrincipal(str):
-    """A principal, equal to its text.
+    """Principal, equal to its text.
 
     Attributes:
         host: the client's address, without the slash of Kafka's form.
@@ -195,7 +194,6 @@ class ClientPrincipal(str):
     host: str
 
     def __new__(cls, principal: str, client_host: str) -> ClientPrincipal:
-        """Make a principal of a client at ``client_host``, in Kafka's form."""
         made = super().__new__(cls, principal)
         made.host = client_host.removeprefix("/")
         return made

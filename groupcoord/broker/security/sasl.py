@@ -28,12 +28,7 @@ OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorizati
 
 
 class LoginFailedError(Exception):
-    """A log-in has failed.
-
-    Args:
-        told: what the client is told, which must not say what of its credentials was wrong.
-        user: whom it said to be, for the server's log; empty where that isn't known.
-    """
+    """The log-in failed; ``told`` is sent to the client, ``user`` is for the server's log."""
 
     def __init__(self, told: str, user: str = "") -> None:
         super().__init__(told)
@@ -42,16 +37,16 @@ class LoginFailedError(Exception):
 
 
 class BrokenExchangeError(Exception):
-    """A token that ends the connection at once, without an answer. The message is for the server's log."""
+    """The token closes the connection without a response. The message is for the server's log."""
 
 
 class Step(NamedTuple):
-    """What an exchange says to a token.
+    """Reaction to a token.
 
     Attributes:
-        challenge: what the client is sent.
-        user: who it is, when the log-in is done; None: the client has to say more.
-        expires_at_ms: until when its credentials are good, in milliseconds since the epoch; None: no end is known.
+        challenge: the bytes for the client.
+        user: the user after the last step, else None.
+        expires_at_ms: the expiry of the credentials in milliseconds since the epoch, or None.
     """
 
     challenge: bytes
@@ -60,14 +55,14 @@ class Step(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One log-in by one mechanism."""
+    """Log-in by one mechanism."""
 
     def evaluate(self, token: bytes) -> Step:
         """Take a token of the client.
 
         Raises:
             LoginFailedError: it is refused.
-            BrokenExchangeError: it isn't even answered.
+            BrokenExchangeError: it is malformed, and gets no response.
         """
 
 
@@ -75,26 +70,26 @@ NewExchange = Callable[[], Exchange]
 
 
 def invalid_credentials(mechanism: str) -> str:
-    """Return what a client is told of whatever is wrong with its tokens."""
+    """Return the message for all kinds of invalid tokens."""
     return f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
 
 
 def is_other_authorization_id(authorization_id: str, user: str) -> bool:
-    """Tell whether a client wants to act for somebody else, which nobody may."""
+    """Return whether a client requests to act as another user, which is not allowed."""
     return authorization_id not in ("", user)
 
 
 ADDRESSES_MAX = 256
-"""Failed log-ins are counted for so many addresses, each by itself; those of all others together."""
+"""Most addresses whose failed log-ins are counted separately."""
 
 logger = logging.getLogger("groupcoord.host")
 
 
 class Refusal(NamedTuple):
-    """The last answer to a connection that is then closed, and when it is due.
+    """Last response of a connection, and its time.
 
     Attributes:
-        turn_away: sends the response, if there is one, and has the connection closed for the reason.
+        turn_away: sends the response, if any, and closes the connection for the reason.
     """
 
     deadline_ms: int
@@ -104,30 +99,28 @@ class Refusal(NamedTuple):
 
 
 class Refusals(Waker):
-    """Log-ins that have failed, and whose clients are to wait for the answer."""
+    """Failed log-ins whose responses are delayed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._waiting: deque[Refusal] = deque()
 
     def add(self, refusal: Refusal) -> None:
-        """Wait with a refusal. All wait equally long, so that the last one is due last."""
+        """Delay a refusal. All have the same delay, so the queue is in order."""
         self._waiting.append(refusal)
         self.wake_earlier()
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted, in milliseconds of the clock; None if nobody waits."""
         return self._waiting[0].deadline_ms if self._waiting else None
 
     def tick(self, now_ms: int) -> None:
-        """Say what is due."""
         while self._waiting and self._waiting[0].deadline_ms <= now_ms:
             refusal = self._waiting.popleft()
             refusal.turn_away(refusal.response, refusal.reason)
 
 
 class FailedLogins:
-    """The log of failed log-ins: a few lines for each address, however often it tries."""
+    """Log lines about failed log-ins, rate-limited by address."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._log = RateLimitedLogger(logger)
@@ -135,14 +128,7 @@ class FailedLogins:
         self._addresses: set[str] = set()
 
     def tell(self, client_host: str, mechanism: str, user: str, reason: str) -> None:
-        """Write that somebody failed, or count it.
-
-        Args:
-            client_host: where the client is.
-            mechanism: how it tried.
-            user: whom it said to be.
-            reason: why it failed.
-        """
+        """Write or count a line."""
         if len(self._addresses) < ADDRESSES_MAX:
             self._addresses.add(client_host)
         whose = client_host if client_host in self._addresses else "other addresses"
@@ -150,26 +136,22 @@ class FailedLogins:
         self._log.warning(f"failed log-ins from {whose}", self._now_s(), message, client_host, mechanism, user, reason)
 
     def report(self, *, ends: bool = False) -> None:
-        """Tell what was left out, and forget addresses.
-
-        Args:
-            ends: tell of all that was left out: no more lines will come.
-        """
+        """Log the omitted lines, and forget addresses."""
         self._log.report(self._now_s(), ends=ends)
         self._addresses.clear()
 
 
 class SaslServer(NamedTuple):
-    """How clients of one listener log in.
+    """SASL of one listener.
 
     Attributes:
-        mechanisms: what begins an exchange, by the mechanism's name.
+        mechanisms: the functions that start an exchange, by mechanism.
         now_ms: the clock, in milliseconds since the epoch.
-        refusals: where refused clients wait.
-        failures: where failed log-ins are told.
+        refusals: the delayed refusals.
+        failures: the log of failed log-ins.
         max_receive_bytes: the longest request before the log-in (``sasl.server.max.receive.size``).
-        failure_delay_ms: how long a refused client waits (``connection.failed.authentication.delay.ms``).
-        max_reauth_ms: how long a session lasts (``connections.max.reauth.ms``); 0: until its credentials expire.
+        failure_delay_ms: the delay of a refusal (``connection.failed.authentication.delay.ms``).
+        max_reauth_ms: the longest session (``connections.max.reauth.ms``); 0 until the credentials expire.
     """
 
     mechanisms: Mapping[str, NewExchange]
@@ -181,11 +163,7 @@ class SaslServer(NamedTuple):
     max_reauth_ms: int = 0
 
     def session_lifetime_ms(self, expires_at_ms: int | None) -> int:
-        """Return how long a session that begins now may last, in milliseconds; 0: for ever.
-
-        Args:
-            expires_at_ms: when its credentials do; None: never.
-        """
+        """Return the lifetime in milliseconds of a session that begins now; 0 without a limit."""
         if expires_at_ms is None:
             return self.max_reauth_ms
         left_ms = max(expires_at_ms - self.now_ms(), 0)
@@ -196,11 +174,7 @@ _KEY_BYTES = 32
 
 
 class Users:
-    """Names and passwords, of which only digests are kept.
-
-    Args:
-        passwords: by name.
-    """
+    """Digests of passwords by user."""
 
     def __init__(self, passwords: Mapping[str, str] | None = None) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES)
@@ -208,7 +182,7 @@ class Users:
         self._nobody = secrets.token_bytes(_KEY_BYTES)
 
     def has(self, name: str, password: str) -> bool:
-        """Tell whether this is a user's password, in the same time for every user and for nobody."""
+        """Return whether a password is correct, in the same time for existing and other users."""
         return hmac.compare_digest(self._digests.get(name, self._nobody), self._digest(password))
 
     def _digest(self, password: str) -> bytes:
@@ -216,12 +190,11 @@ class Users:
 
 
 def read_users(file_name: str) -> dict[str, str]:
-    """Return the passwords in a file of lines such as ``alice:secret``, by name; none without a file.
-
-    Empty lines, and those that begin with ``#``, don't count; the first colon ends the name.
+    """Parse a file of lines such as ``alice:secret``. Empty lines and ``#`` comments are skipped; the first colon ends
+    the name.
 
     Raises:
-        ConfigError: the file can't be read, or a line is something else. The message names the line's number only.
+        ConfigError: the file can't be read, or a line is malformed. The message has only the line's number.
     """
     if not file_name:
         return {}
@@ -248,13 +221,12 @@ _PARTS = 3
 
 
 class PlainExchange:
-    """One log-in by PLAIN."""
+    """Log-in by PLAIN."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
 
     def evaluate(self, token: bytes) -> Step:
-        """See :class:`~groupcoord.broker.security.sasl.Exchange`."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _PARTS:
             raise LoginFailedError(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")

@@ -43,10 +43,10 @@ from groupcoord.wire.security_messages import (
 )
 
 ITERATIONS = 4_096
-"""How often a password is hashed for a user of a file."""
+"""Iterations for users of a file."""
 
 SHORTEST_SALT_BYTES = 12
-"""Whoever has a shorter salt can't log in: scramp takes none."""
+"""Shortest salt that scramp accepts; users with shorter ones can't log in."""
 
 SECRET_BYTES = 32
 SHAPES_MAX = 16
@@ -54,11 +54,11 @@ SHAPES_MAX = 16
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _JAVA_SALT_BITS = 130
 _JAVA_SALT = re.compile(rb"[0-9a-z]{20,26}")
-"""Kafka's Java clients make a salt of a number of 130 bits, written to the base 36."""
+"""Salt of Kafka's Java clients: a number of 130 bits in base 36."""
 
 
 class ScramCredential(NamedTuple):
-    """What the server has to know of a password."""
+    """Server's part of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -67,25 +67,25 @@ class ScramCredential(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What can be told of a credential by looking at its salt and iterations."""
+    """Visible form of a credential: its salt and iterations."""
 
     salt_bytes: int | None
-    """How long the salt is; None: it is one of Kafka's Java clients."""
+    """Length of the salt; None for that of Kafka's Java clients."""
 
     iterations: int
 
 
 FindCredential = Callable[[str, str], ScramCredential]
-"""Returns the credential of a mechanism and a user, and for everybody else one that no proof fits."""
+"""Returns the credential of a user for a mechanism, or a feigned one that no proof fits."""
 
 
 def hash_of(mechanism: str) -> str:
-    """Return the hash of a mechanism, as hashlib calls it."""
+    """Return the name of a mechanism's hash in hashlib."""
     return mechanism.removeprefix("SCRAM-").replace("-", "").lower()
 
 
 def credential_of_salted(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-    """Return the credential that a salted password stands for."""
+    """Return the credential of a salted password."""
     hash_name = hash_of(mechanism)
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
@@ -93,19 +93,16 @@ def credential_of_salted(mechanism: str, salt: bytes, salted_password: bytes, it
 
 
 def credential_of_password(mechanism: str, password: str, salt: bytes) -> ScramCredential:
-    """Return a credential for a password. It takes some milliseconds."""
+    """Return the credential of a password. It takes some milliseconds."""
     from scramp import ScramMechanism
 
     return ScramCredential(*ScramMechanism(mechanism).make_auth_info(password, ITERATIONS, salt))
 
 
 class Nobody:
-    """Credentials of users that there aren't, which look like those of users that there are.
+    """Feigned credentials of unknown users, which look like those of existing ones.
 
-    Each name is given one of the shapes that users have, as often as users have it, and keeps it when others come.
-
-    Args:
-        secret: without it nobody can tell a salt that is made here from a user's.
+    Each name has one of the shapes of existing users, with their frequency, and keeps it when users are added.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -113,19 +110,19 @@ class Nobody:
         self._shapes: dict[str, list[tuple[Shape, int]]] = {}
 
     def resemble(self, mechanism: str, credentials: Iterable[ScramCredential]) -> None:
-        """From now on look like these users of a mechanism: like the shapes that most of them have."""
+        """Adopt the most frequent shapes of these credentials."""
         self._shapes[mechanism] = Counter(map(_shape_of, credentials)).most_common(SHAPES_MAX)
 
     def salt(self, mechanism: str, user: str) -> bytes:
-        """Return a salt like one of Kafka's Java clients, the same one each time."""
+        """Return a salt like that of Kafka's Java clients, always the same."""
         return _java_salt(self._seed(mechanism, user))
 
     def credential(self, mechanism: str, user: str) -> ScramCredential:
-        """Return a credential that no proof fits, the same one each time."""
+        """Return a credential that no proof fits, always the same."""
         seed = self._seed(mechanism, user)
         key = hmac.digest(self._secret, seed, hash_of(mechanism))
         shapes = self._shapes.get(mechanism) or [(Shape(None, ITERATIONS), 1)]
-        # Rendezvous hashing with weights: a shape that comes or goes moves those names only that it takes or leaves.
+        # Weighted rendezvous hashing: a new or removed shape moves only the names that it gains or loses.
         (salt_bytes, iterations), _ = min(shapes, key=lambda counted: _distance(seed, *counted))
         salt = _java_salt(seed) if salt_bytes is None else hashlib.shake_256(seed).digest(salt_bytes)
         return ScramCredential(salt, key, key, iterations)
@@ -154,12 +151,7 @@ def _java_salt(seed: bytes) -> bytes:
 
 
 class ScramExchange:
-    """One log-in by SCRAM.
-
-    Args:
-        mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-        find: credentials, of users that there are and of others.
-    """
+    """Log-in by SCRAM."""
 
     def __init__(self, mechanism: str, find: FindCredential) -> None:
         from scramp import ScramMechanism
@@ -170,7 +162,6 @@ class ScramExchange:
         self._server: Any = ScramMechanism(mechanism).make_server(self._credential)
 
     def evaluate(self, token: bytes) -> Step:
-        """See :class:`~groupcoord.broker.security.sasl.Exchange`."""
         from scramp import ScramException
 
         try:
@@ -183,7 +174,7 @@ class ScramExchange:
             raise LoginFailedError(invalid_credentials(self._mechanism), self._user or "") from None
 
     def _first(self, message: str) -> bytes:
-        # scramp knows no authorization ids: whoever names another user is told so, as in Kafka.
+        # scramp has no authorization ids: requests to act as another user are refused here, as in Kafka.
         _, authorization_id, name, *_ = message.split(",") + [""] * 2
         if is_other_authorization_id(authorization_id.removeprefix("a="), name.removeprefix("n=")):
             raise LoginFailedError(OTHER_AUTHORIZATION_ID)
@@ -213,26 +204,21 @@ Credentials = dict[tuple[str, str], ScramCredential]
 
 
 class _Kept(NamedTuple):
-    """What the file holds."""
+    """Content of the file."""
 
     credentials: Credentials
     secret: bytes
 
 
 class CredentialFileError(DataFileError):
-    """The file of credentials can't be read or does not hold what it should; the message names file and reason."""
+    """The file of credentials can't be read or has invalid content; the message has the file and the reason."""
 
 
 class ScramCredentials:
-    """The credentials that there are: those of a file of users, and those that administrators have made.
-
-    Args:
-        place: where ``scram-credentials.json`` lies or will lie; None keeps everything in memory.
-        passwords: of users that are always there, by name. Administrators can't see or change these.
-        mechanisms: for which such users get credentials.
+    """Credentials of a file of users, which are fixed, and those that administrators have created.
 
     Raises:
-        CredentialFileError: the file is there but can't be read or does not hold credentials.
+        CredentialFileError: the file has invalid content.
     """
 
     def __init__(
@@ -254,31 +240,25 @@ class ScramCredentials:
         self._set(kept.credentials)
 
     def reload(self) -> None:
-        """Read the file again if another process has written it.
-
-        Raises:
-            CredentialFileError: it can't be read.
-        """
         kept = self._file.read_if_changed(_parsed)
         if kept is not None:
             self._secret, self._nobody = kept.secret, Nobody(kept.secret)
             self._set(kept.credentials)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism, if there is one."""
         key = (user, mechanism)
         return self._altered.get(key) or self._fixed.get(key)
 
     def find_or_feign(self, mechanism: str, user: str) -> ScramCredential:
-        """Return a user's credential, or for everybody else one that looks like a user's and that no proof fits."""
-        # Both are looked up for everybody, so that it takes the same time.
+        """Return a user's credential, or a feigned one for unknown users."""
+        # Both are computed for every name, so that the time is the same.
         feigned, found = self._nobody.credential(mechanism, user), self.find(mechanism, user)
         return feigned if found is None or len(found.salt) < SHORTEST_SALT_BYTES else found
 
     def answer_alter(
         self, request: AlterUserScramCredentials, permissions: Permissions
     ) -> AlterUserScramCredentialsResponse:
-        """Change credentials: of each user one or none, and each user's whether or not another's can be."""
+        """Change credentials, at most one per user, each independently of the others."""
         changes: tuple[Change, ...] = (*request.deletions, *request.upsertions)
         users = Counter(change.name for change in changes)
         if not permissions.on_cluster(Operation.ALTER):
@@ -305,7 +285,7 @@ class ScramCredentials:
     def answer_describe(
         self, request: DescribeUserScramCredentials, permissions: Permissions
     ) -> DescribeUserScramCredentialsResponse:
-        """Tell the mechanisms and iterations of users, of all of them if none is named."""
+        """Describe the mechanisms and iterations of users, by default of all."""
         if not permissions.on_cluster(Operation.DESCRIBE):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return DescribeUserScramCredentialsResponse((DescribedUser("", denied, None),), denied, None)
@@ -337,7 +317,7 @@ class ScramCredentials:
 
 
 def _refusal(change: Change) -> tuple[ErrorCode, str | None]:
-    """Return what is wrong with the form of a change."""
+    """Return the error of a malformed change."""
     if not change.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if change.mechanism not in NAME_OF:

@@ -30,9 +30,9 @@ TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 
 def delegation_token_refusal(connection: Connection) -> ErrorCode:
-    """Return why there are no tokens: as in a broker without ``delegation.token.secret.key``.
+    """Return the error of delegation tokens: that of a broker without ``delegation.token.secret.key``.
 
-    Who has not logged in is told first that tokens are not for everybody.
+    Anonymous clients get DELEGATION_TOKEN_REQUEST_NOT_ALLOWED first.
     """
     if str(connection.principal) == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -45,40 +45,37 @@ KEYS = (
     *("listener", "advertised.listeners", "sasl.", "ssl."),
     *("connection.failed.", "connections.max.reauth.", "super.users", "allow.everyone.", "authorizer."),
 )
-"""How the keys of the settings begin."""
+"""Prefixes of the settings' keys."""
 
 
 def is_security_key(key: str) -> bool:
-    """Tell whether a key of ``server.properties`` is one of these settings."""
     return key_of(key.strip()).startswith(KEYS)
 
 
 def split_properties(properties: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
-    """Return the settings of ``server.properties`` that are :class:`~groupcoord.config.Config`'s, and these here."""
+    """Split ``server.properties`` into settings of :class:`~groupcoord.config.Config` and security settings."""
     secure = {key: value for key, value in properties.items() if is_security_key(key)}
     return {key: value for key, value in properties.items() if key not in secure}, secure
 
 
 class Security:
-    """What a server knows of listeners, log-in and credentials.
-
-    What is only there for listeners with log-in is loaded when there are some.
+    """Listeners, log-in and credentials of a server. Code for log-in is loaded if a listener needs it.
 
     Args:
-        clock: the broker's.
-        place: where credentials are kept; None keeps them in memory.
-        properties: Kafka's settings for it (:func:`split_properties`).
-        users: passwords by name, besides those of ``sasl.users.file``.
+        clock: the broker's clock.
+        place: the location of credentials and ACLs; None for memory.
+        properties: Kafka's settings (:func:`split_properties`).
+        users: passwords by name, in addition to those of ``sasl.users.file``.
 
     Raises:
-        ConfigError: settings are unknown, contradict each other, or need a package that isn't installed.
-        CredentialFileError: the file of credentials does not hold what it should.
+        ConfigError: settings are unknown or contradictory, or need a package that is not installed.
+        CredentialFileError: the file of credentials has invalid content.
 
     Attributes:
-        listeners: in the order of the settings; empty: the caller has one of its own, without log-in.
-        tls: what listeners with TLS need, by their names.
-        acls: who may do what; None: that isn't decided by ACLs.
-        refusals: clients that were refused and wait to be told.
+        listeners: the listeners, in the order of the settings; empty if the caller has its own, without log-in.
+        tls: the TLS settings of listeners by name.
+        acls: the ACLs; None without them.
+        refusals: the delayed refusals of failed log-ins.
         failures: the log of failed log-ins.
     """
 
@@ -109,19 +106,19 @@ class Security:
 
     @cached_property
     def credentials(self) -> ScramCredentials:
-        """The credentials of SCRAM, read when they are first wanted."""
+        """SCRAM credentials, read on first use."""
         from groupcoord.broker.security.scram import ScramCredentials
 
         return ScramCredentials(self._place)
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Where to listen, by the listener's name: host and port."""
+        """Host and port of each listener."""
         return {listener.name: (listener.host, listener.port) for listener in self.listeners}
 
     @property
     def authorize(self) -> Authorize | None:
-        """What decides who may do what, if that is for ACLs."""
+        """Authorizer of the ACLs, or None."""
         return None if self.acls is None else self.acls.authorize
 
     def _prepare_acls(self, settings: SecuritySettings) -> None:
@@ -160,11 +157,11 @@ class Security:
         return [self.credentials, *([] if self.acls is None else [self.acls])]
 
     def advertise(self, listener: str, node: Node) -> None:
-        """Have the clients of a listener told this node."""
+        """Set the address of a node for the clients of a listener."""
         self._nodes.setdefault(listener, {})[node.node_id] = node
 
     def advertised_listeners(self, node_id: int) -> str:
-        """Return where clients find a node, by listener, as ``advertised.listeners`` says it."""
+        """Return the value of ``advertised.listeners`` for a node."""
         told = ((name, nodes[node_id]) for name, nodes in self._nodes.items() if node_id in nodes)
         return ",".join(f"{name}://{node.host}:{node.port}" for name, node in told)
 

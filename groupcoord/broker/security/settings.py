@@ -28,19 +28,16 @@ LISTENER_PREFIX = "listener.name."
 
 @frozen
 class Text:
-    """Any text: a kind of setting."""
+    """Kind of setting: any text."""
 
     def parse(self, key: str, raw: Any) -> Any:
-        """See :class:`~groupcoord.config.settings.Kind`."""
         return raw.strip() if isinstance(raw, str) else raw
 
     def check(self, key: str, value: object) -> None:
-        """See :class:`~groupcoord.config.settings.Kind`."""
         if not isinstance(value, str):
             raise ConfigError(f"setting {key!r} must be text, not {type(value).__name__}")
 
     def text(self, value: str) -> str:
-        """See :class:`~groupcoord.config.settings.Kind`."""
         return value
 
 
@@ -62,7 +59,7 @@ def _names(choices: tuple[str, ...] | None = None) -> Any:
 
 @frozen
 class SecuritySettings:
-    """Who may connect how, and who they are then.
+    """Settings of listeners, log-in and permissions.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -105,7 +102,7 @@ class SecuritySettings:
     allow_everyone_if_no_acl_found: bool = _setting(False, Flag())
 
     own: Mapping[str, SecuritySettings] = field(factory=dict)
-    """The settings of listeners that have some of their own, by the listener's name in small letters."""
+    """Settings of listeners with overrides, by lower-case name."""
 
     def __attrs_post_init__(self) -> None:
         for attribute in _attributes():
@@ -113,10 +110,10 @@ class SecuritySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | int | float]) -> SecuritySettings:
-        """Make settings from keys and values as they stand in ``server.properties``.
+        """Parse keys and values of ``server.properties``.
 
         Raises:
-            ConfigError: a key is unknown or given twice, or its value is not allowed.
+            ConfigError: a key is unknown or repeated, or its value is not allowed.
         """
         parsers = {attribute.name: attribute.metadata["kind"].parse for attribute in _attributes()}
         common: dict[str, str | int | float] = {}
@@ -136,7 +133,6 @@ class SecuritySettings:
         return evolve(settings, own=own)
 
     def of_listener(self, name: str) -> SecuritySettings:
-        """Return what holds for a listener."""
         return self.own.get(name.lower(), self)
 
 
@@ -150,11 +146,11 @@ _META_ADDRESS = "0.0.0.0"
 
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")
-"""Who listens on one of these listens on every address of the machine, and clients must be told another one."""
+"""Addresses that listen on all addresses of the machine, and need an advertised one."""
 
 
 class SecurityProtocol(StrEnum):
-    """What is spoken on a listener."""
+    """Security protocol of a listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -163,17 +159,15 @@ class SecurityProtocol(StrEnum):
 
     @property
     def uses_tls(self) -> bool:
-        """Tell whether TLS is spoken."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def uses_sasl(self) -> bool:
-        """Tell whether clients log in by SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Address(NamedTuple):
-    """A listener's name, and an address."""
+    """Name and address of a listener."""
 
     name: str
     host: str
@@ -182,15 +176,15 @@ class Address(NamedTuple):
 
 @frozen
 class Listener:
-    """One listener.
+    """Listener.
 
     Attributes:
-        name: Kafka's listener name; the same as the protocol unless a map says otherwise.
-        protocol: what is spoken there.
-        host: the address to listen on; empty: every address of the machine.
-        port: the port to listen on; 0 takes a free one.
-        advertised_host: what clients are told.
-        advertised_port: what clients are told; 0: the port that is listened on.
+        name: Kafka's listener name; equal to the protocol unless mapped.
+        protocol: its protocol.
+        host: the address to listen on; empty for all addresses.
+        port: the port to listen on; 0 for a free one.
+        advertised_host: the host for clients.
+        advertised_port: the port for clients; 0 for that of the listener.
     """
 
     name: str
@@ -202,7 +196,7 @@ class Listener:
 
 
 def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
-    """Return the listeners that settings describe, in their order; none if they name none.
+    """Return the listeners of settings, in order.
 
     Raises:
         ConfigError: they contradict each other, or one isn't ``NAME://HOST:PORT``.
@@ -227,13 +221,7 @@ def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
 
 
 def with_listener(properties: Mapping[str, str | int | float], host: str, port: int) -> Mapping[str, str | int | float]:
-    """Return settings whose only address in ``advertised.listeners`` has a listener, if ``listeners`` is not set.
-
-    Args:
-        properties: Kafka's settings.
-        host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
-    """
+    """Return settings with a listener for the only address in ``advertised.listeners``, if ``listeners`` is not set."""
     text = str(properties.get("advertised.listeners", ""))
     name, separator, _ = text.partition("://")
     if not separator or "," in text or properties.get("listeners"):
@@ -242,7 +230,7 @@ def with_listener(properties: Mapping[str, str | int | float], host: str, port: 
 
 
 def check_advertised(key: str, host: str) -> None:
-    """Raise ConfigError if clients can't connect to an address, in Kafka's words."""
+    """Raise ConfigError with Kafka's message if clients can't connect to an address."""
     if host == _META_ADDRESS:
         raise ConfigError(f"{key} cannot use the nonroutable meta-address {_META_ADDRESS}. Use a routable IP address.")
 
@@ -276,11 +264,11 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 class TlsListener(NamedTuple):
-    """What a listener with TLS needs.
+    """TLS of a listener.
 
     Attributes:
-        context: what its handshakes begin with.
-        new_principal: makes a principal of a client's certificate; None: clients log in by SASL.
+        context: the TLS context.
+        new_principal: returns the principal of a client's certificate; None if clients log in by SASL.
     """
 
     context: ssl.SSLContext
@@ -288,20 +276,20 @@ class TlsListener(NamedTuple):
 
 
 def tls_listener(settings: SecuritySettings, *, uses_sasl: bool) -> TlsListener:
-    """Return what a listener with these settings needs.
+    """Return the TLS of a listener.
 
     Raises:
-        ConfigError: certificates or keys are missing, can't be read or don't belong together; or a rule is none.
+        ConfigError: certificates or keys are missing, unreadable or mismatched; or a rule is malformed.
     """
     rules = parse_rules(settings.ssl_principal_mapping_rules)
     return TlsListener(server_context(settings), None if uses_sasl else certificate_principal(rules))
 
 
 def server_context(settings: SecuritySettings) -> ssl.SSLContext:
-    """Return what handshakes of a listener begin with.
+    """Return the TLS context of a listener.
 
     Raises:
-        ConfigError: certificates or keys are missing, can't be read or don't belong together.
+        ConfigError: certificates or keys are missing, unreadable or mismatched.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.ssl_enabled_protocols]
@@ -309,7 +297,7 @@ def server_context(settings: SecuritySettings) -> ssl.SSLContext:
     try:
         _load_identity(context, settings)
         _load_trust(context, settings)
-    except (OSError, ValueError) as error:  # of which ssl.SSLError is one
+    except (OSError, ValueError) as error:  # ssl.SSLError is one
         raise ConfigError(f"settings 'ssl.keystore…', 'ssl.truststore…': {error}") from None
     context.verify_mode = _VERIFY[settings.ssl_client_auth]
     return context

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932) at a broker: the share coordinator of its server, and the leaders of share-partitions."""
+"""Share groups (KIP-932) at a broker: share coordinator, share-partitions, ShareFetch and ShareAcknowledge."""

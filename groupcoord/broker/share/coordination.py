@@ -1,8 +1,8 @@
 """Share coordinator of a server (KIP-932): its topic ``__share_group_state``, its requests, and the persister.
 
-The topic is created by the first request to the coordinator. Its logs are those of other topics, and permitted clients
-can read it. All nodes share one coordinator; clients send requests to the leader of the partition. Leaders of
-share-partitions and share groups call it through the :class:`Persister`, which retries.
+The topic is created by the first request. Its logs are those of other topics, and permitted clients can read it. All
+nodes share one coordinator; clients send requests to the leader of the partition. Leaders of share-partitions and share
+groups call it through the :class:`Persister`, which retries.
 """
 
 from __future__ import annotations
@@ -58,10 +58,9 @@ FIRST_PAUSE_MS = 1_000
 
 
 class Pauses(Waker):
-    """The pauses of all that is to be tried again.
+    """Retry timers with exponential backoff: 1, 2, 4 and 8 s.
 
-    Args:
-        now_ms: returns the time.
+    As in ``PersisterStateManager`` of Apache Kafka 4.4 there are five attempts, without Kafka's jitter of a fifth.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -71,17 +70,15 @@ class Pauses(Waker):
         self._over: list[tuple[int, int, Callable[[], None]]] = []
 
     def begin(self, try_count: int, go_on: Callable[[], None]) -> None:
-        """Have something go on after a pause, which is the longer the oftener it was tried."""
+        """Call a function after the pause that follows an attempt."""
         self._count += 1
         heappush(self._over, (self._now_ms() + (FIRST_PAUSE_MS << try_count - 1), self._count, go_on))
         self.wake_earlier()
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: there is no pause."""
         return self._over[0][0] if self._over else None
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed: go on with what has paused for long enough."""
         while self._over and self._over[0][0] <= now_ms:
             heappop(self._over)[2]()
 
@@ -89,21 +86,21 @@ class Pauses(Waker):
 PASSING = frozenset(
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 )
-"""What may be over in a moment."""
+"""Errors that are retried. Kafka also retries unknown partitions, since brokers may learn of topics late."""
 
 Tell = Callable[[Any], None]
-"""Takes what the share coordinator has answered."""
+"""Takes the share coordinator's response."""
 
 Submit = Callable[[ShareStateRequest, Any], None]
-"""Asks the share coordinator; the token takes the answer."""
+"""Sends a request to the share coordinator; the token takes the response."""
 
 
 class _Asked:
-    """A request under way, as a token for the share coordinator.
+    """Pending request, as a token for the share coordinator.
 
     Attributes:
-        request: what is asked, or what is left of that.
-        try_count: how often it was answered.
+        request: the request, or its part to retry.
+        try_count: the number of responses.
     """
 
     def __init__(self, persister: Persister, request: ShareStateRequest, tell: Tell) -> None:
@@ -115,7 +112,7 @@ class _Asked:
         self._results: dict[TopicIdPartition, AnyResult] = {}
 
     def answer(self, response: ShareStateResponse) -> None:
-        """Take an answer: pass it on, or ask again for what could not be done."""
+        """Pass the response on, or retry the part that failed."""
         self.try_count += 1
         found = results_of(response)
         failed = {partition for partition, result in found.items() if result.error_code in PASSING}
@@ -128,14 +125,10 @@ class _Asked:
 
 
 class Persister:
-    """Asks the share coordinator until it has an answer, for a while.
-
-    Args:
-        submit: asks the share coordinator, or refuses if there is none.
-        now_ms: tells the time.
+    """Client of the share coordinator with retries.
 
     Attributes:
-        pauses: before something is asked again.
+        pauses: the pauses between attempts.
     """
 
     def __init__(self, submit: Submit, now_ms: Callable[[], int]) -> None:
@@ -143,11 +136,10 @@ class Persister:
         self._submit = submit
 
     def ask(self, request: ShareStateRequest, tell: Tell) -> None:
-        """Have something done; ``tell`` takes the answer, now or later."""
+        """Send a request; ``tell`` takes the response, now or later."""
         self._submit(request, _Asked(self, request, tell))
 
     def ask_later(self, asked: _Asked) -> None:
-        """Ask again after a pause."""
         self.pauses.begin(asked.try_count, partial(self._submit, asked.request, asked))
 
 
@@ -155,16 +147,7 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class ShareCoordination:
-    """The share coordinator of all nodes, and its topic.
-
-    Args:
-        config: how many partitions the topic gets.
-        clock: where the time comes from.
-        topics: the topics that exist.
-        data: what they hold, of all nodes together.
-        leadership: who leads what.
-        authorize: decides who may ask.
-    """
+    """Share coordinator of all nodes, and its topic."""
 
     def __init__(
         self,
@@ -189,12 +172,12 @@ class ShareCoordination:
 
     @property
     def is_possible(self) -> bool:
-        """False where topics hold nothing: then there is nothing to share either."""
+        """False if topics have no logs."""
         return self._data.logs is not None
 
     @property
     def coordinator(self) -> ShareCoordinator | None:
-        """The share coordinator, made with its topic if need be; None where topics hold nothing."""
+        """Share coordinator, created with its topic if missing; None if topics have no logs."""
         if self._coordinator is None:
             self._open()
         return self._coordinator
@@ -248,7 +231,7 @@ class ShareCoordination:
     # ------------------------------------------------------------ for nodes
 
     def node_of(self, key: str) -> Node | None:
-        """Return the node that coordinates a share-partition, by its key; None while nobody does."""
+        """Return the coordinating node of a share-partition by its key, or None."""
         coordinator = self.coordinator
         if coordinator is None:
             return None
@@ -256,12 +239,12 @@ class ShareCoordination:
         return self._leadership.node(self._leadership.leader(self._topic, index).node_id)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """A topic is gone: its share-partitions have no states any more."""
+        """Delete the states of a topic's share-partitions."""
         if self._coordinator is not None:
             self._coordinator.topic_deleted(topic.topic_id)
 
     def _submit(self, request: ShareStateRequest, token: Any) -> None:
-        """Ask the coordinator on behalf of the server itself."""
+        """Send a request of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
             token.answer(request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -270,41 +253,34 @@ class ShareCoordination:
         deliver_replies(coordinator)
 
     def deliver_replies(self) -> None:
-        """Pass on what the coordinator has answered; tokens are whoever takes an answer."""
         if self._coordinator is not None:
             deliver_replies(self._coordinator)
 
     # ------------------------------------------------------------ time
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: nothing was asked yet."""
         own_ms = None if self._coordinator is None else self._coordinator.next_deadline_ms()
         deadlines_ms = (own_ms, self.persister.pauses.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
         self.persister.pauses.tick(now_ms)
         if self._coordinator is not None:
             self._coordinator.tick()
             self.deliver_replies()
 
     def reload_failed(self) -> None:
-        """Load what has failed again. Worth calling every second."""
+        """Load failed partitions again. Call it about every second."""
         if self._coordinator is not None:
             self._load(self._coordinator.failed_partitions())
 
 
 ENTRIES_AT_ONCE = 50
-"""A request of no more share-partitions and batches of states is answered in one step."""
+"""Most share-partitions and state batches that are handled in one step."""
 
 
 class ShareStateRequests:
-    """Answers what is asked about the states of share-partitions; any node does.
-
-    Args:
-        share: the share coordinator.
-    """
+    """Handler of requests for share-partition states, which any node serves."""
 
     def __init__(self, share: ShareCoordination) -> None:
         self._share = share
@@ -312,7 +288,6 @@ class ShareStateRequests:
     def answer(
         self, connection: Connection, request: ShareStateRequest
     ) -> WireResponse | Work[WireResponse | None] | None:
-        """Initialize, read, write, delete or summarize states; many of them in steps."""
         coordinator = self._share.coordinator
         if coordinator is None:
             return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -336,23 +311,16 @@ class ShareStateRequests:
 
 
 PARTITIONS_AT_ONCE = 500
-"""A question about no more share-partitions is answered at once."""
+"""Most share-partitions of a query that is answered at once."""
 
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
-"""Takes what the share coordinator could not tell at once."""
+"""Takes late responses of the share coordinator."""
 
 
 class ServerShareHost:
-    """The surroundings of the share groups of one node.
+    """Host of the share groups of a node: settings, share coordinator, end offsets.
 
-    Where topics hold nothing, there is no share coordinator, and nothing to share: all is agreed to.
-
-    Args:
-        configs: the settings of groups.
-        share: the share coordinator of all nodes.
-        data: what topics hold, of all nodes together.
-        take: takes answers that come late.
-        turns: where work on many share-partitions takes its turns.
+    If topics have no logs, there is no share coordinator, and every query succeeds.
     """
 
     def __init__(
@@ -371,11 +339,10 @@ class ServerShareHost:
         self._alone = LoneShareHost(share.config)
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """Return what holds for a share group."""
         return self._configs.share_settings_of(group_id)
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Ask the share coordinator; the answer is there at once unless the question is about many partitions."""
+        """Query the share coordinator; None if the response comes later, as for many partitions."""
         if not self._share.is_possible:
             return self._alone.ask(question)
         awaited = AwaitedAnswer(question, self._take)
@@ -393,7 +360,7 @@ class ServerShareHost:
     def _ask_in_portions(
         self, request: ShareStateRequest, answered: Callable[[ShareStateResponse], None]
     ) -> Work[None]:
-        """Ask the share coordinator about some partitions at a time, and pass on the whole answer."""
+        """Query the share coordinator in portions, and pass on the whole response."""
         whole: Any = request
         results: dict[TopicIdPartition, AnyResult] = {}
         for topic in whole.topics:
@@ -406,7 +373,7 @@ class ServerShareHost:
         answered(answer_of(request, results))
 
     def _latest_offset(self, name: str, index: int) -> int | None:
-        """Return where a partition ends; None if it does not exist, or its files can't be used."""
+        """Return the end offset of a partition; None if it does not exist, or its files can't be used."""
         topic = self._data.topics.get(name)
         if topic is None or not topic.has_partition(index):
             return None

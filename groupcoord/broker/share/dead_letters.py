@@ -1,7 +1,8 @@
-"""Records that a share group has given up go to a topic of its choice (KIP-1191).
+"""Dead letter queues of share groups (KIP-1191): records that a group has given up are appended to a topic of its
+choice.
 
-As a broker of Kafka 4.4 does, as recorded: the topic's name has a prefix, and a setting that allows this; a record goes
-to the partition of the same number, modulo how many there are; headers tell where it is from, and why.
+As recorded from Kafka 4.4: the topic's name needs a prefix, and the topic a config that allows this. A record goes to
+the partition of the same number, modulo their count. Headers hold its origin and the reason.
 """
 
 from __future__ import annotations
@@ -31,23 +32,19 @@ logger = logging.getLogger("groupcoord.host")
 
 READ_BYTES = 1024 * 1024
 LETTERS_AT_ONCE = 1_000
-"""Of so many records letters are written in one go; a batch may be of millions."""
+"""Records that one job encodes; a batch may hold millions."""
 
 
 class NoDeadLetterTopicError(GroupcoordError):
-    """There is no topic where records may go that a group has given up."""
+    """The dead letter topic does not exist or is not allowed."""
 
 
 class DeadLetters:
-    """Sends given up records where such records go.
-
-    Args:
-        data: what topics hold.
-        on_created: called with the names of topics that were created.
-        start_job: does a job, or has it done by somebody else, and then says that it is done.
+    """Sender of dead letters.
 
     Attributes:
-        pauses: before something is tried again.
+        pauses: the pauses between attempts.
+        start_job: runs a job; in place by default.
     """
 
     def __init__(
@@ -72,14 +69,8 @@ class DeadLetters:
         settings: ShareGroupSettings,
         done: Callable[[], None],
     ) -> None:
-        """Append a record for each that was given up. What goes wrong is logged: they are given up all the same.
-
-        Args:
-            group_id: who has given them up.
-            topic, index, log: the partition, and what it holds.
-            runs: which records; what they say must not change until they are sent.
-            settings: where they go, and with what.
-            done: is called when there is nothing left to do, now or later.
+        """Append a record for each given up record, then call ``done``. Errors are logged, and the
+        records are dropped.
         """
         from groupcoord.broker.share.letters import Origin
 
@@ -110,7 +101,7 @@ class DeadLetters:
     # ------------------------------------------------------------ the topic
 
     def _topic(self, name: str) -> Topic:
-        """Return the topic where given up records go, made if need be and allowed."""
+        """Return the dead letter topic, created if missing and allowed."""
         config, topics = self._data.config, self._data.topics
         prefix = config.errors_deadletterqueue_topic_name_prefix
         if not name.startswith(prefix):
@@ -127,10 +118,10 @@ class DeadLetters:
         return topic
 
     def _append(self, topic_id: UUID, index: int, portion: Portion) -> Work[None]:
-        """Append a portion to a partition. While its disk fails, try again after pauses.
+        """Append a portion to a partition. While its disk fails, retry after pauses.
 
         Raises:
-            TopicLogError: it is refused, or the disk has failed for too long.
+            TopicLogError: it is refused, or the disk fails for too long.
         """
         for try_count in range(1, TRIES_MAX):
             try:
@@ -168,7 +159,6 @@ class DeadLetters:
         log.append_encoded(batch, portion.record_count, now_ms, self._data.settings_of(topic))
 
     def look_after(self) -> None:
-        """Write what was left out of the log. Worth calling every second."""
         self._lines.report(self._data.clock.now_ms() / 1_000)
 
 
@@ -181,7 +171,7 @@ def _given_up(runs: Sequence[Run]) -> Iterator[GivenUp]:
 
 
 def _read(log: PartitionLog, given_up: Sequence[GivenUp]) -> bytes:
-    """Return batches from the first of some records on; none of it may be there any more."""
+    """Return batches from the first of some records on; they may be gone."""
     if log.is_closed:
         return b""
     offset = max(given_up[0].offset, log.start_offset)

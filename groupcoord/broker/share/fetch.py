@@ -65,21 +65,21 @@ LAST_EPOCH = 2**31 - 1
 
 
 class SharedPartition(NamedTuple):
-    """A partition of a topic, by the id of the topic."""
+    """Partition of a topic, by topic id."""
 
     topic_id: UUID
     partition: int
 
 
 class ShareSession:
-    """What a member of a share group reads.
+    """Share session of a member.
 
     Attributes:
-        group_id, member_id: whose it is.
-        connection: where it was opened.
-        epoch: of the next request.
-        partitions: what is read, with the names of the topics, as they were when they came to it; "" if there was none.
-        due: partitions that the next answer names also if there is nothing to tell.
+        group_id, member_id: the member.
+        connection: the connection that opened it.
+        epoch: the epoch of the next request.
+        partitions: the partitions, with the topic's name when they were added; "" if it did not exist.
+        due: partitions that the next response names in any case.
     """
 
     def __init__(self, group_id: str, member_id: str, connection: Connection) -> None:
@@ -91,42 +91,40 @@ class ShareSession:
         self.due: set[SharedPartition] = set()
 
     def count(self) -> None:
-        """A request has come: the next one has another epoch."""
+        """Advance the epoch."""
         self.epoch = FIRST_EPOCH + 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def add(self, partition: SharedPartition, name: str) -> None:
-        """Read a partition from now on."""
         if partition not in self.partitions:
             self.partitions[partition] = name
             self.due.add(partition)
 
     def forget(self, partitions: Iterable[SharedPartition]) -> None:
-        """Read partitions no longer."""
         for partition in partitions:
             self.partitions.pop(partition, None)
             self.due.discard(partition)
 
     def rotated(self, epoch: int) -> list[SharedPartition]:
-        """Return the partitions in the order in which a request of this epoch reads them: each is first at times."""
+        """Return the partitions in the reading order of an epoch, so that each is first at times."""
         partitions = list(self.partitions)
         first = epoch % len(partitions) if partitions else 0
         return partitions[first:] + partitions[:first]
 
 
 class ShareSessions:
-    """All sessions of a broker."""
+    """Share sessions of a broker."""
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[Connection, dict[tuple[str, str], ShareSession]] = {}
         self._of_group: dict[str, int] = {}
-        self._opened_last: dict[Connection, str] = {}  # of which group
+        self._opened_last: dict[Connection, str] = {}  # group id
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
-        """Return a new session, in place of one that the member may have."""
+        """Return a new session, which replaces the member's previous one."""
         known = self._sessions.get((group_id, member_id))
         if known is not None:
             self.remove(known)
@@ -138,7 +136,7 @@ class ShareSessions:
         return session
 
     def find(self, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
-        """Return the session that a request of an epoch goes on with, or ends, and count the request."""
+        """Return the session of a request with this epoch, and advance the epoch; or an error."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -150,17 +148,15 @@ class ShareSessions:
         return session
 
     def has(self, group_id: str, member_id: str) -> bool:
-        """Tell whether a member has a session."""
         return (group_id, member_id) in self._sessions
 
     def of_connection(self, connection: Connection) -> list[ShareSession]:
-        """Return the sessions that were opened on a connection."""
         return list(self._of_connection.get(connection, {}).values())
 
     def disconnected(self, connection: Connection, ended: list[ShareSession]) -> list[str]:
-        """A connection is closed, and its sessions have ended: return the groups that have none left.
+        """Return the groups without sessions after a connection has closed and its sessions have ended.
 
-        Counted is also the group whose session was opened there last, if that had ended before.
+        These include the group of the last session that was opened there, even if that had ended earlier.
         """
         group_ids = dict.fromkeys(session.group_id for session in ended)
         last = self._opened_last.pop(connection, None)
@@ -169,7 +165,7 @@ class ShareSessions:
         return [group_id for group_id in group_ids if group_id not in self._of_group]
 
     def remove(self, session: ShareSession) -> None:
-        """Forget a session; nothing happens if another one has taken its place."""
+        """Remove a session, unless another one has replaced it."""
         key = session.group_id, session.member_id
         if self._sessions.get(key) is not session:
             return
@@ -186,7 +182,7 @@ class ShareSessions:
 MEMBER_ID_MAX = 36
 RECORD_LIMIT_MODE = 1
 SESSION_PARTITIONS_MAX = 2_000
-"""So many partitions one session may read: each wake looks at all of them."""
+"""Most partitions of one session; each wake-up checks all of them."""
 
 STALE_WAITS_LIMIT = 64
 
@@ -194,16 +190,15 @@ NOT_HOSTED = "This server does not host this topic-partition."
 
 
 class _Awaited(Answer):
-    """Something that may have come already."""
+    """Event that may have happened already."""
 
     def come(self) -> None:
-        """It has come."""
         if self.response is None:
             self.answer(True)
 
 
 class _Acknowledged(NamedTuple):
-    """The result of the acknowledgements of one partition."""
+    """Result of the acknowledgements of one partition."""
 
     error_code: ErrorCode
     message: str | None = None
@@ -214,11 +209,11 @@ _ACKNOWLEDGED = _Acknowledged(ErrorCode.NONE)
 
 @define(eq=False)
 class _Outcome:
-    """The answer of a ShareFetch for one partition.
+    """Result of a ShareFetch for one partition.
 
     Attributes:
-        error_code: NONE, or why nothing can be read.
-        acknowledged: the result of acknowledgements; None if there were none.
+        error_code: NONE, or why it can't be read.
+        acknowledged: the result of acknowledgements, or None.
         read: the records that were read.
     """
 
@@ -229,15 +224,15 @@ class _Outcome:
 
 @define(eq=False)
 class _Fetching:
-    """A fetch under way.
+    """State of a ShareFetch.
 
     Attributes:
         session: its session.
         request: the request.
         permissions: the permissions of the client.
-        deadline_ms: when its wait ends.
-        has_paused: other requests were handled since its share-partitions were looked up.
-        outcomes: the answer by partition, in the order in which they are read.
+        deadline_ms: the end of its wait.
+        has_paused: whether other requests were handled since its share-partitions were looked up.
+        outcomes: the results by partition, in reading order.
     """
 
     session: ShareSession
@@ -249,16 +244,7 @@ class _Fetching:
 
 
 class ShareRequests:
-    """Answers what share consumers ask of the leaders of partitions.
-
-    Args:
-        data: what topics hold.
-        persister: asks the share coordinator.
-        settings_of: says what holds for a share group.
-        permissions_of: returns what a connection's client may do.
-        dead_letters: sends records that are given up where such records go.
-        leaders: adds the current leaders to answers; None to leave them out.
-    """
+    """Handlers of ShareFetch and ShareAcknowledge."""
 
     def __init__(
         self,
@@ -282,20 +268,18 @@ class ShareRequests:
     # ------------------------------------------------------------ time, and connections
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: nothing waits."""
         while self._waits and self._waits[0][2].response is not None:
             heappop(self._waits)
         deadlines_ms = (self._waits[0][0] if self._waits else None, self.partitions.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed: locks are over, and so is the time of fetches."""
         self.partitions.tick(now_ms)
         while self._waits and self._waits[0][0] <= now_ms:
             heappop(self._waits)[2].come()
 
     def disconnected(self, connection: Connection) -> None:
-        """A connection is closed, and the sessions with it that were opened there."""
+        """End the sessions that were opened on a closed connection."""
         sessions = self.sessions.of_connection(connection)
         for session in sessions:
             self._end(session)
@@ -303,7 +287,7 @@ class ShareRequests:
             self.partitions.forget_group(group_id)
 
     def _end(self, session: ShareSession) -> None:
-        """End a session: what its member has of its partitions is free again."""
+        """End a session, and release the member's records."""
         self.sessions.remove(session)
         for partition in session.partitions:
             led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
@@ -323,7 +307,6 @@ class ShareRequests:
     # ------------------------------------------------------------ ShareFetch
 
     def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | Work[WireResponse | None]:
-        """Give out records, or wait for some."""
         permissions = self._permissions_of(connection)
         error_code = _refusal(request, permissions)
         if error_code is ErrorCode.NONE and request.is_renew_ack:
@@ -422,7 +405,7 @@ class ShareRequests:
     def _readable(
         self, fetching: _Fetching, led: dict[SharedPartition, LedPartition], *, has_waited: bool
     ) -> dict[SharedPartition, LedPartition]:
-        """Return the share-partitions that can still be read. The others are reported, or left out of the answer."""
+        """Return the share-partitions that can still be read. The others are reported, or omitted from the response."""
         readable = {}
         for partition, each in led.items():
             if self.partitions.is_usable(each) if fetching.has_paused else each.error_code is ErrorCode.NONE:
@@ -460,13 +443,13 @@ class ShareRequests:
             try:
                 found = acquirable_bytes(each, settings)
             except TopicLogError:
-                return True  # that is told
+                return True  # the read reports it
             has_some = has_some or bool(found)
             size_bytes += found or 0
         return has_some and size_bytes >= fetching.request.min_bytes
 
     def _read(self, fetching: _Fetching, led: dict[SharedPartition, LedPartition]) -> bool:
-        """Read from every share-partition that has something; tell whether there was anything, or an error."""
+        """Read from every share-partition with records; return whether there were any, or an error."""
         request, settings = fetching.request, self._settings_of(fetching.session.group_id)
         now_ms = self._data.clock.now_ms()
         ready = []
@@ -542,7 +525,6 @@ class ShareRequests:
     def acknowledge(
         self, connection: Connection, request: ShareAcknowledge
     ) -> WireResponse | Work[WireResponse | None]:
-        """Take what a member says of records that it has."""
         permissions = self._permissions_of(connection)
         error_code = _refusal(request, permissions)
         if error_code is ErrorCode.NONE and request.share_session_epoch == FIRST_EPOCH:
@@ -575,7 +557,7 @@ class ShareRequests:
     def _acknowledge_all(
         self, session: ShareSession, request: ShareFetch | ShareAcknowledge, permissions: Permissions
     ) -> Work[dict[SharedPartition, _Acknowledged]]:
-        """Acknowledge all that a request names, and wait until it is written."""
+        """Acknowledge all records that a request names, and wait until that is written."""
         results: dict[SharedPartition, _Acknowledged] = {}
         missing: set[SharedPartition] = set()
         all_there: _Awaited | None = None
@@ -623,7 +605,7 @@ class ShareRequests:
 
 
 def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -> ErrorCode:
-    """Return why a request is refused whoever's session it names, or NONE."""
+    """Return the error of a request that is independent of its session, or NONE."""
     if request.group_id is None:
         return ErrorCode.INVALID_REQUEST
     error_code = permissions.group_error(request.group_id, Operation.READ)

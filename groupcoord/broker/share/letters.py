@@ -1,7 +1,7 @@
-"""What goes to a topic for records that a share group has given up (KIP-1191): a letter for each, as jobs write them.
+"""Encoding of dead letters (KIP-1191), by jobs: one record for each given up record.
 
-A producer may have put anything into a batch, and little that becomes much: what can't be read, is too much to be read
-or is larger than the topic takes is left out of the letter.
+Batches of producers may hold anything, such as small data that decompress to large. Unreadable or oversized contents
+are left out of the dead letter.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from groupcoord.schema.primitives import MalformedError, read_varint, write_vari
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload, record_heads
 
 PORTION_BYTES = 1024 * 1024
-"""So much is appended at a time, or sent to who does that."""
+"""Bytes that are appended at a time."""
 
 _NULL = sized(None)
 _NOTHING = _NULL * 2
 _RECORD_BYTES = 12
-"""What a letter has besides at the most: its length, attributes, time and place."""
+"""Most further bytes of a record: its length, attributes, timestamp and offset."""
 
 _REJECTED, _TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
 
 
 class Origin(NamedTuple):
-    """Where records are from that were given up, and whose they were."""
+    """Partition and group of given up records."""
 
     topic: str
     partition: int
@@ -34,12 +34,12 @@ class Origin(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """A record that was given up.
+    """Given up record.
 
     Attributes:
-        offset: where it is.
-        delivery_count: how often it was given out.
-        is_rejected: a member said that nobody should try again.
+        offset: its offset.
+        delivery_count: the number of deliveries.
+        is_rejected: whether a member rejected it.
     """
 
     offset: int
@@ -48,11 +48,11 @@ class GivenUp(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """Some letters.
+    """Encoded dead letters.
 
     Attributes:
-        records: each behind its length.
-        record_count: how many there are.
+        records: the records, each after its length.
+        record_count: their number.
     """
 
     records: bytes
@@ -62,16 +62,11 @@ class Portion(NamedTuple):
 def write_letters(
     origin: Origin, given_up: Sequence[GivenUp], data: bytes, batch_bytes_max: int
 ) -> tuple[list[Portion], int]:
-    """Write letters about those records that were looked for in some batches; where there are none, about all.
-
-    Args:
-        origin: where the records are from.
-        given_up: the records, by their offsets; one at least.
-        data: batches of the log, from the first of the records on; the last one may be cut off.
-        batch_bytes_max: how large a batch of letters may be.
+    """Encode dead letters for the records found in ``data``, the log's batches from the first record on, perhaps
+    truncated.
 
     Returns:
-        the letters in portions, and how many there are.
+        The letters in portions, and their number. Without batches, letters for all records have no contents.
     """
     offsets = [each.offset for each in given_up]
     contents, next_offset = _contents(data, offsets)
@@ -80,9 +75,9 @@ def write_letters(
 
 
 def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], int]:
-    """Return key and value of some records, as they go into letters, and up to which offset these were looked for.
+    """Return the encoded key and value of records by offset, and the offset up to which they were looked for.
 
-    That ends where as much as a portion has been looked at: the rest is for another job.
+    It ends after a portion of data; the rest is for another job.
     """
     contents: dict[int, bytes] = {}
     next_offset = looked_at_bytes = 0
@@ -99,9 +94,9 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
                 looked_at_bytes += len(payload)
                 contents.update(_contents_in(batch, payload, wanted))
             except UNREADABLE:
-                looked_at_bytes += PORTION_BYTES  # it may have been much
+                looked_at_bytes += PORTION_BYTES  # it may have been large
     except InvalidBatchError:
-        pass  # the last one is cut off
+        pass  # the last one is truncated
     return contents, next_offset
 
 
@@ -118,7 +113,7 @@ def _contents_in(batch: Batch, payload: bytes, wanted: Sequence[int]) -> Iterato
 
 
 def _field(payload: bytes, position: int, record_end: int) -> tuple[bytes, int]:
-    """Return a key or a value, behind its length, and where it ends."""
+    """Return a key or value with its length, and its end."""
     size, position = read_varint(payload, position)
     if size < 0:
         return _NULL, position

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 Done = Callable[[ErrorCode], None]
-"""Is told what came of something."""
+"""Takes the result."""
 
 SettingsOf = Callable[[str], ShareGroupSettings]
 
@@ -64,7 +64,7 @@ _FENCED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""What the share coordinator says when somebody else has begun anew."""
+"""Errors of the share coordinator that mean a newer leader or state."""
 
 _TRANSLATION = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -78,22 +78,22 @@ _TRANSLATION = {
 
 
 def for_member(error_code: ErrorCode) -> ErrorCode:
-    """Return what a member is told of an error of the share coordinator."""
+    """Translate an error of the share coordinator for a member."""
     return _TRANSLATION.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class LedPartition:
-    """A share-partition that this broker leads.
+    """Share-partition that this broker leads.
 
     Attributes:
-        key: the share-partition.
+        key: its group, topic and partition.
         topic: its topic.
-        log: what there is to read.
-        records: its records in flight; None while that is not known yet.
-        state_epoch, leader_epoch: what it is written with.
-        error_code: why it can't be used, if so.
-        waiting: is called when there may be something to acquire: fetches that wait.
-        is_burying: records that are given up are being sent where such records go.
+        log: the log of the partition.
+        records: its records in flight; None until its state is read.
+        state_epoch, leader_epoch: the epochs of state writes.
+        error_code: why it can't be used, or NONE.
+        waiting: the callbacks of waiting fetches.
+        is_burying: whether dead letters are being sent.
     """
 
     def __init__(self, key: SharePartitionKey, topic: Topic, log: PartitionLog, leader_epoch: int) -> None:
@@ -109,22 +109,16 @@ class LedPartition:
         self.is_burying = False
 
     def tell(self) -> None:
-        """There may be something to acquire, or an error to tell."""
+        """Wake waiting fetches, since there may be records or an error."""
         for wake in list(self.waiting):
             wake()
 
 
 class SharePartitions(Waker):
-    """The share-partitions that a broker leads.
-
-    Args:
-        data: what topics hold.
-        persister: asks the share coordinator.
-        settings_of: says what holds for a share group.
-        dead_letters: sends records that are given up where such records go.
+    """Share-partitions that a broker leads.
 
     Attributes:
-        dead_letters: as given.
+        dead_letters: the sender of dead letters.
     """
 
     def __init__(
@@ -142,7 +136,6 @@ class SharePartitions(Waker):
         self.dead_letters = dead_letters
 
     def look_after(self) -> None:
-        """Write what was left out of the log. Worth calling every second."""
         self._lines.report(self._now_s())
         self.dead_letters.look_after()
 
@@ -152,7 +145,7 @@ class SharePartitions(Waker):
     # ------------------------------------------------------------ which there are
 
     def lead(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
-        """Return a share-partition of a partition that exists; it may not know its records yet."""
+        """Return a share-partition of an existing partition; its records may not be known yet."""
         try:
             log, leader_epoch = self._data.log_with_epoch(topic, key.partition)
         except FailedLogError as error:
@@ -174,7 +167,7 @@ class SharePartitions(Waker):
         return led
 
     def known(self, key: SharePartitionKey) -> LedPartition | None:
-        """Return a share-partition whose records are known already."""
+        """Return a share-partition whose records are known, or None."""
         led = self._led.get(key)
         return None if led is None or led.records is None or led.log.is_closed else led
 
@@ -184,13 +177,13 @@ class SharePartitions(Waker):
         return led if led is not None and self.is_usable(led) else None
 
     def is_usable(self, led: LedPartition) -> bool:
-        """Tell whether a share-partition has not failed and this broker still leads it; else forget it."""
+        """Return whether a share-partition is valid and still led here; drop it otherwise."""
         if led.error_code is ErrorCode.NONE and not self._is_current(led):
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return led.error_code is ErrorCode.NONE
 
     def _is_current(self, led: LedPartition) -> bool:
-        """Tell whether this broker still leads a share-partition, as it did when it was read."""
+        """Return whether this broker leads a share-partition with the same log and epoch as when it was read."""
         if led.log.is_closed:
             return False
         try:
@@ -199,16 +192,15 @@ class SharePartitions(Waker):
             return False
 
     def all(self) -> list[LedPartition]:
-        """Return every share-partition that is still led here."""
         return [led for led in self._led.values() if self._is_current(led)]
 
     def close(self) -> None:
-        """The broker is gone, and what it had in memory: logs have nobody to tell any more."""
+        """Stop watching logs."""
         for log in self._watched:
             log.watchers.pop(self._log_changed, None)
 
     def forget_group(self, group_id: str) -> None:
-        """Nobody of a group reads here any more."""
+        """Drop the share-partitions of a group without sessions."""
         for key in [key for key in self._led if key.group_id == group_id]:
             self._drop_key(key)
 
@@ -218,7 +210,7 @@ class SharePartitions(Waker):
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _drop(self, led: LedPartition, error_code: ErrorCode) -> None:
-        """Forget a share-partition, and tell who waits why."""
+        """Drop a share-partition, and wake its waiting fetches with an error."""
         if self._led.get(led.key) is not led:
             return
         del self._led[led.key]
@@ -262,7 +254,7 @@ class SharePartitions(Waker):
         led.state_epoch = state.state_epoch
         end_offset = led.log.end_offset
         try:
-            # Of what the log has lost, or never had, nothing is known: it may be written yet.
+            # Batches beyond the log's end, which it has lost, are dropped: those offsets may be written yet.
             led.records = SharePartition(
                 start_offset,
                 [
@@ -277,13 +269,13 @@ class SharePartitions(Waker):
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         limit = self.settings_of(led.key.group_id).delivery_count_limit
-        for run in led.records.archiving():  # why is not in the state: as in Kafka the count tells
+        for run in led.records.archiving():  # the state has no reason; as in Kafka the count decides
             run.state.is_rejected = run.state.count < limit
         self._bury(led)
         led.tell()
 
     def write(self, led: LedPartition, write: StateWrite, done: Done | None = None) -> None:
-        """Have something written about a share-partition, and do what follows."""
+        """Write a state, and process the result."""
         group_id, topic_id, index = led.key
         entry = StateToWrite(
             index,
@@ -312,10 +304,7 @@ class SharePartitions(Waker):
         led.tell()
 
     def _bury(self, led: LedPartition) -> None:
-        """Send records that are given up where such records go, and then have done with them.
-
-        Those that are given up meanwhile go there afterwards.
-        """
+        """Send given up records as dead letters, then archive them. Later ones follow afterwards."""
         records = led.records
         dead = [] if records is None or led.is_burying else records.archiving()
         if records is not None and dead:
@@ -326,7 +315,7 @@ class SharePartitions(Waker):
 
     def _buried(self, led: LedPartition, records: SharePartition, dead: Sequence[Run]) -> None:
         led.is_burying = False
-        if self._led.get(led.key) is led:  # else whoever knows them now sends them again
+        if self._led.get(led.key) is led:  # else the new leader sends them again
             self.write(led, records.archive(dead))
 
     # ------------------------------------------------------------ what members do
@@ -334,7 +323,7 @@ class SharePartitions(Waker):
     def acknowledge(
         self, led: LedPartition, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done
     ) -> None:
-        """Take what a member says of its records; ``done`` is told what came of it, now or later."""
+        """Apply a member's acknowledgements; ``done`` takes the result, now or later."""
         assert led.records is not None, "what is acknowledged was fetched"
         settings, now_ms = self.settings_of(led.key.group_id), self._data.clock.now_ms()
         try:
@@ -348,7 +337,7 @@ class SharePartitions(Waker):
             self.write(led, write, done)
 
     def release(self, led: LedPartition, member_id: str) -> None:
-        """A member is gone: others may have what it has."""
+        """Release all records of a member."""
         if led.records is not None:
             write = led.records.release(member_id, self.settings_of(led.key.group_id))
             if write is not None:
@@ -357,7 +346,7 @@ class SharePartitions(Waker):
     # ------------------------------------------------------------ time
 
     def watch_locks(self, led: LedPartition) -> None:
-        """Have the locks of a share-partition looked at when one is over."""
+        """Schedule the expiry of a share-partition's locks."""
         lock_ms = None if led.records is None else led.records.next_lock_ms()
         if lock_ms is not None and (led.lock_ms is None or lock_ms < led.lock_ms):
             led.lock_ms = lock_ms
@@ -366,12 +355,11 @@ class SharePartitions(Waker):
             self.wake_earlier()
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted; None: nothing is locked, and nothing is to be sent again."""
         deadlines_ms = (self._locks[0][0] if self._locks else None, self.dead_letters.pauses.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Let others have what was locked for too long, and send again what could not be sent."""
+        """Expire locks, and retry dead letters."""
         self.dead_letters.pauses.tick(now_ms)
         while self._locks and self._locks[0][0] <= now_ms:
             led = heappop(self._locks)[2]
@@ -384,7 +372,7 @@ class SharePartitions(Waker):
                 self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def expire_locks(self, led: LedPartition, now_ms: int, until_ms: int | None = None) -> None:
-        """Let others have what was locked until a time, by default until now."""
+        """Release records that were locked until a time, by default until now."""
         if led.records is not None:
             write = led.records.expire_locks(self.settings_of(led.key.group_id), now_ms, until_ms)
             self.watch_locks(led)
@@ -393,7 +381,7 @@ class SharePartitions(Waker):
 
 
 def start_offset_of(policy: AutoOffsetReset, log: PartitionLog, now_ms: int) -> int:
-    """Return the offset with which a share group begins now (``share.auto.offset.reset``).
+    """Return the initial offset of a share group by ``share.auto.offset.reset``.
 
     Raises:
         TopicLogError: the log can't be read.
@@ -408,13 +396,13 @@ READ_COMMITTED = "read_committed"
 
 
 class ReadRecords(NamedTuple):
-    """What was read, and what of it is the reader's.
+    """Records read for a member.
 
     Attributes:
         records: batches of the log.
-        acquired: the records that are the reader's.
-        size_bytes: how much was read.
-        record_count: how many records were acquired, also such that are not to be seen.
+        acquired: the acquired records.
+        size_bytes: the size of the batches.
+        record_count: the number of acquired records, including invisible ones.
     """
 
     records: bytes = b""
@@ -427,12 +415,12 @@ NOTHING_READ = ReadRecords()
 
 
 def end_of(led: LedPartition, settings: ShareGroupSettings) -> int:
-    """Return up to where a group may read."""
+    """Return the offset up to which a group may read."""
     return led.log.last_stable_offset if settings.isolation_level == READ_COMMITTED else led.log.end_offset
 
 
 def acquirable_bytes(led: LedPartition, settings: ShareGroupSettings) -> int | None:
-    """Return how many bytes there are from the first record on that somebody could have; None: nobody could.
+    """Return the number of bytes from the first available record on; None if no record is available.
 
     Raises:
         TopicLogError: the log can't be read.
@@ -450,15 +438,7 @@ def acquirable_bytes(led: LedPartition, settings: ShareGroupSettings) -> int | N
 def read_and_acquire(
     led: LedPartition, wanted: Wanted, settings: ShareGroupSettings, max_bytes: int, now_ms: int, *, takes_first: bool
 ) -> ReadRecords:
-    """Read from a share-partition that has something, and give it to a member.
-
-    Args:
-        led: the share-partition.
-        wanted: who asks for what.
-        settings: what holds for the group.
-        max_bytes: how much to read.
-        now_ms: the time.
-        takes_first: read the first batch also if it is larger than that.
+    """Read records, and acquire them for a member. ``takes_first`` ignores ``max_bytes`` for the first batch.
 
     Raises:
         TopicLogError: the log can't be read.
@@ -474,14 +454,14 @@ def read_and_acquire(
             records.next_fetch_offset(), stop, max_bytes, takes_first=takes_first, lists_aborted=is_committed
         )
         if found.parts:
-            break  # or there is a hole in the log, behind which the next batch begins
+            break  # else there is a gap in the log before the next batch
     data = b"".join(found.parts)
     batches = []
     try:
         for batch in iter_batches(data, check_crc=False):
             batches.append(batch)
     except TruncatedBatchError:
-        pass  # the last one is cut where the limit is
+        pass  # the last one is truncated by the limit
     if not batches:
         return NOTHING_READ
     in_log = [LogBatch(batch.base_offset, batch.next_offset - 1) for batch in batches]
@@ -501,7 +481,7 @@ def read_and_acquire(
 
 
 def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
-    """Return the offsets of batches that belong to aborted transactions."""
+    """Return the offset ranges of batches of aborted transactions."""
     ranges = []
     for batch in batches:
         if batch.is_control or not batch.is_transactional:
@@ -526,7 +506,7 @@ def _overlaps(acquired: Sequence[Acquired], ranges: Sequence[tuple[int, int]]) -
 
 
 def _without(acquired: Sequence[Acquired], ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
-    """Return what is left of acquired records without some ranges, which follow each other."""
+    """Return acquired records without some ranges, which are in order."""
     left = []
     for entry in acquired:
         begin = entry.first

@@ -1,1 +1,1 @@
-"""Which topics there are, and the requests that make, change, delete and describe them."""
+"""Topics of a server, and the requests that create, change and delete them."""

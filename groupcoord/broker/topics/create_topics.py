@@ -85,7 +85,7 @@ TOPICS_AT_ONCE = 250
 """Topics that are created, changed or deleted in one step."""
 DUPLICATES_KEPT = 4
 ENTRIES_GROUPED = 1_000
-"""Entries of a request that are compared with each other in one step."""
+"""Entries of a request that are compared in one step."""
 
 
 def answer_create_topics(
@@ -97,7 +97,7 @@ def answer_create_topics(
     layers: tuple[Layer, ...] = (),
     total: int | None = None,
 ) -> CreateTopicsResponse:
-    """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last.
+    """Create topics. Repeated names get one entry with an error; as in Kafka, errors come last.
 
     ``total`` is the number of partitions of all topics, where these are a portion of a larger request.
     """
@@ -161,7 +161,7 @@ def answer_create_partitions(
     permissions: Permissions = UNRESTRICTED,
     total: int | None = None,
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first.
+    """Add partitions to topics. Repeated names get one entry with an error; errors come first.
 
     ``total`` is the number of new partitions of all topics, where these are a portion of a larger request.
     """
@@ -208,7 +208,7 @@ def _added_count(topic: CreatePartitionsTopic, topics: TopicRegistry) -> int:
 def count_new_partitions(
     groups: Sequence[Sequence[CreatableTopic]], default_partition_count: int, permissions: Permissions
 ) -> Work[int]:
-    """Return how many partitions CreateTopics adds for topics, grouped by name."""
+    """Return the number of partitions that CreateTopics adds, for topics grouped by name."""
     total = 0
     for number, some in enumerate(portions(groups, TOPICS_AT_ONCE)):
         if number:
@@ -222,7 +222,7 @@ def count_new_partitions(
 def count_added_partitions(
     groups: Sequence[Sequence[CreatePartitionsTopic]], topics: TopicRegistry, permissions: Permissions
 ) -> Work[int]:
-    """Return how many partitions CreatePartitions adds to topics, grouped by name."""
+    """Return the number of partitions that CreatePartitions adds, for topics grouped by name."""
     total = 0
     for number, some in enumerate(portions(groups, TOPICS_AT_ONCE)):
         if number:
@@ -235,7 +235,7 @@ def count_added_partitions(
 
 
 def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable]) -> Work[list[list[Wanted]]]:
-    """Group the topics of a request by their keys; of many with one key some are kept, enough to be duplicates."""
+    """Group the topics of a request by key; of many duplicates a few are kept."""
     groups: dict[Hashable, list[Wanted]] = {}
     for number, some in enumerate(portions(topics, ENTRIES_GROUPED)):
         if number:
@@ -250,16 +250,12 @@ def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable])
 def answer_delete_topics(
     request: DeleteTopics, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> tuple[DeleteTopicsResponse, list[Topic]]:
-    """Delete topics by name or id.
-
-    Returns:
-        The answer, and the topics that are gone.
-    """
+    """Delete topics by name or id; also return the deleted ones."""
     if permissions.on_cluster(Operation.DELETE):
         permissions = UNRESTRICTED
     asked = Counter(request.topics)
     ids = {reference.topic_id for reference in request.topics if reference.name is None}
-    # An id whose topic is named as well is answered with the name.
+    # An id whose topic is named, too, is answered with the name.
     named = {
         topics.topic_id(name)
         for name, topic_id in request.topics
@@ -270,7 +266,7 @@ def answer_delete_topics(
         for reference in request.topics
         if _names_once(reference) and (reference.name is not None or reference.topic_id not in named)
     )
-    # Each of the others is answered, however often it comes.
+    # Each of the others is answered, also if repeated.
     malformed = [reference for reference in request.topics if not _names_once(reference)]
     gone: list[Topic] = []
 
@@ -283,7 +279,7 @@ def answer_delete_topics(
     def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
         name, topic_id = reference
         if error.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            # Whoever may describe a topic is told the name that belongs to an id.
+            # Clients that may describe a topic get the name of its id.
             known = topics.topic_name(topic_id)
             if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
                 name = known
@@ -339,7 +335,7 @@ def _change(
     *,
     dry_run: bool = False,
 ) -> tuple[Result, ...]:
-    """Make the changes that are possible, in one edit; answer each with its result or its error."""
+    """Make the possible changes in one edit; return a result or an error for each."""
     wanted = list(wanted)
     results = []
     try:
@@ -363,7 +359,7 @@ def _partition_count(topic: CreatableTopic, default_partition_count: int) -> int
 
 
 def _configs_of(topic: CreatableTopic) -> Configs:
-    """Return the settings that a new topic shall have; of a name that comes twice, the last value counts."""
+    """Return the configs of a new topic; the last value of a repeated name counts."""
     for config in topic.configs:
         if config.value is None:
             message = f"Null value not supported for topic configs: {config.name}"
@@ -375,10 +371,10 @@ def _configs_of(topic: CreatableTopic) -> Configs:
 
 
 def _checked_layout(topic: CreatableTopic, leadership: Leadership) -> Replicas:
-    """Return the manual assignments of a new topic's partitions.
+    """Return the manual assignments of a new topic.
 
     Raises:
-        TopicError: these, the number of partitions or the replication factor can't be used.
+        TopicError: these, the number of partitions or the replication factor is invalid.
     """
     if topic.assignments:
         return _checked_manual_layout(topic, leadership)
@@ -423,7 +419,7 @@ def _checked_manual_layout(topic: CreatableTopic, leadership: Leadership) -> Rep
 def _checked_additions(
     assignments: tuple[tuple[int, ...], ...], topic: Topic, added: int, leadership: Leadership
 ) -> Replicas:
-    """Return the manual assignments of partitions that are added to a topic.
+    """Return the manual assignments of added partitions.
 
     Raises:
         TopicError: INVALID_REPLICA_ASSIGNMENT.
@@ -442,14 +438,16 @@ def _checked_additions(
 
 
 def _automatic_additions(topic: Topic, count: int, leadership: Leadership) -> Replicas:
-    """Return as many replicas for each partition that is added to a topic as its first one was assigned by hand."""
+    """Return replicas of added partitions, as many as the first partition has by manual assignment."""
     factor = len(topic.replicas.get(0, ()))
     added = range(topic.partition_count, count) if factor else ()
     return {index: leadership.replicas(topic, index)[:factor] for index in added}
 
 
 def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor: int, leadership: Leadership) -> None:
-    """Check a manual assignment. With ``--cluster`` it isn't kept: it must begin with the node that leads anyway."""
+    """Check a manual assignment. With ``--cluster`` it is not kept, so it must begin with the node
+    that leads anyway.
+    """
     check_replicas(broker_ids, leadership.node_ids)
     message = None
     leader_id = leadership.node_ids[partition_index % len(leadership.node_ids)]
@@ -473,16 +471,7 @@ def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor:
 
 
 class TopicRequests:
-    """Handles topic and config requests, and notifies group coordinators of changes.
-
-    Args:
-        config: the settings.
-        data: the topics and their logs.
-        resources: all resources with settings.
-        nodes: the nodes, their leaders and coordinators.
-        notices: logs settings without effect.
-        permissions_of: returns the permissions of a connection's client.
-    """
+    """Handlers of topic and config requests that notify group coordinators of changes."""
 
     def __init__(
         self,
@@ -504,7 +493,7 @@ class TopicRequests:
         self._apply_broker_configs()
 
     def _apply_broker_configs(self) -> None:
-        """Apply the broker's dynamic configs to topics; logs that several nodes share use the cluster's defaults."""
+        """Apply dynamic broker configs to topics; logs shared by nodes use the cluster's defaults."""
         brokers, is_sole = self._resources.brokers, self._nodes.leadership.is_sole
         layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)
         self._data.whole.use_broker_configs(layers)
@@ -523,7 +512,7 @@ class TopicRequests:
             told=connection.nodes,
         )
         if len(response.topics) > TOPICS_AT_ONCE:
-            yield None  # the walk over the topics is a step of its own
+            yield None  # the walk over the topics is a step
         missing = topics_to_create(request, response) if auto_creates else []
         for names in portions(missing, TOPICS_AT_ONCE):
             yield None
@@ -531,7 +520,6 @@ class TopicRequests:
         return response
 
     def create_topics(self, connection: Connection, request: CreateTopics) -> Work[WireResponse | None]:
-        """Create topics, many of them in portions."""
         permissions = self._permissions_of(connection)
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._create_topics(request, permissions)
@@ -556,15 +544,7 @@ class TopicRequests:
         return response
 
     def create_internal_topics(self, question: CreateInternalTopics, permissions: Permissions) -> Mapping[str, str]:
-        """Create internal topics of a streams group.
-
-        Args:
-            question: the topics and the group.
-            permissions: those of the client.
-
-        Returns:
-            The reasons for topics that could not be created, by name.
-        """
+        """Create internal topics of a streams group; return the errors by name."""
         wanted = CreateTopics(
             tuple(
                 CreatableTopic(
@@ -590,11 +570,7 @@ class TopicRequests:
         return response.topics
 
     def reloaded(self, before: Sequence[Topic]) -> None:
-        """Apply what other nodes have changed.
-
-        Args:
-            before: the topics before the registry was reloaded.
-        """
+        """Apply changes of the registry that other nodes have made since ``before``."""
         self._apply_broker_configs()
         former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
         for topic_id in former.keys() - current.keys():
@@ -612,7 +588,6 @@ class TopicRequests:
             self._nodes.topics_changed(grown)
 
     def _present(self, names: list[str]) -> dict[str, Topic | None]:
-        """Return topics as they are now, by name."""
         return {name: self._topics.get(name) for name in names}
 
     def _tell_created(self, response: CreateTopicsResponse) -> None:
@@ -621,7 +596,6 @@ class TopicRequests:
             self._nodes.topics_created(created)
 
     def create_partitions(self, connection: Connection, request: CreatePartitions) -> Work[WireResponse | None]:
-        """Add partitions to topics, to many of them in portions."""
         permissions = self._permissions_of(connection)
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._create_partitions(request, permissions)
@@ -642,7 +616,6 @@ class TopicRequests:
         return response
 
     def delete_topics(self, connection: Connection, request: DeleteTopics) -> Work[WireResponse | None]:
-        """Delete topics and their logs, many of them in portions."""
         permissions = self._permissions_of(connection)
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._delete_topics(request, permissions)
@@ -655,7 +628,7 @@ class TopicRequests:
         return DeleteTopicsResponse(tuple(deleted))
 
     def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
-        """Return the id of the topic with this name or id, or the reference if it does not exist."""
+        """Return the id of a topic, or the reference if it does not exist."""
         named = None if reference.name is None else self._topics.topic_id(reference.name)
         return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
 
@@ -669,17 +642,14 @@ class TopicRequests:
     # ------------------------------------------------------------ settings
 
     def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> Work[WireResponse | None]:
-        """Change the named settings."""
         return IncrementalAlterConfigsResponse((yield from self._alter(connection, request)))
 
     def alter_configs(self, connection: Connection, request: AlterConfigs) -> Work[WireResponse | None]:
-        """Replace all settings of resources."""
         return AlterConfigsResponse((yield from self._alter(connection, request)))
 
     def _alter(
         self, connection: Connection, request: IncrementalAlterConfigs | AlterConfigs
     ) -> Work[tuple[AlteredResource, ...]]:
-        """Change settings of resources in portions."""
         permissions = self._permissions_of(connection)
         results: list[AlteredResource] = []
         repeated = yield from repeated_resources(request.resources)

@@ -1,7 +1,6 @@
-"""Topics of a server: names, ids, partition counts, configs, in one file of the data directory; and the internal ones.
+"""Topic registry: names, ids, partition counts and configs in one file of the data directory; and internal topics.
 
-Their records are in :mod:`groupcoord.broker.records.topic_data`. Rules and messages are those of Apache Kafka 4.4
-(``Topic``, ``ReplicationControlManager``).
+Rules and messages are those of Apache Kafka 4.4 (``Topic``, ``ReplicationControlManager``).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partiti
 FILE_NAME = "topics.json"
 
 DELETED_MAX = 1_000
-"""Of so many deleted topics the names are remembered."""
+"""Number of deleted topics whose names are remembered."""
 
 
 Replicas = Mapping[int, tuple[int, ...]]
@@ -42,7 +41,7 @@ NO_REPLICAS: Replicas = MappingProxyType({})
 
 
 class Topic(NamedTuple):
-    """One topic, with its own settings and the replicas of partitions that were assigned by hand."""
+    """Topic with its config overrides and manual replica assignments."""
 
     name: str
     topic_id: UUID
@@ -52,16 +51,15 @@ class Topic(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """True for the topics that Kafka keeps its own state in."""
+        """True for Kafka's own topics."""
         return self.name in INTERNAL_TOPICS
 
     def has_partition(self, index: int) -> bool:
-        """Tell whether there is a partition of this number."""
         return 0 <= index < self.partition_count
 
 
 class TopicError(GroupcoordError):
-    """A topic can't be made or changed as asked: the code and the message that a client is answered with."""
+    """Error code and message of a refused change of a topic."""
 
     def __init__(self, error_code: ErrorCode, message: str | None) -> None:
         super().__init__(message or error_code.name)
@@ -70,26 +68,18 @@ class TopicError(GroupcoordError):
 
 
 class TopicFileError(DataFileError):
-    """The file of topics can't be read or does not hold what it should; the message names the file and the reason."""
+    """The file of topics can't be read or has invalid content; the message has the file and the reason."""
 
 
 def check_topic_name(name: str) -> None:
-    """Check a topic's name by Kafka's rules, see :func:`~groupcoord.core.topics.illegal_name_reason`.
-
-    Raises:
-        TopicError: INVALID_TOPIC_EXCEPTION, with the reason.
-    """
+    """Raise TopicError INVALID_TOPIC_EXCEPTION for a name that Kafka does not allow."""
     reason = illegal_name_reason(name)
     if reason is not None:
         raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> None:
-    """Check that replicas shall be where they can be, on nodes that there are.
-
-    Raises:
-        TopicError: INVALID_REPLICA_ASSIGNMENT.
-    """
+    """Raise TopicError INVALID_REPLICA_ASSIGNMENT unless replicas are distinct, existing nodes."""
     reason = None
     times = Counter(broker_ids)
     strangers = sorted(broker_id for broker_id in times if broker_id not in node_ids)
@@ -110,14 +100,14 @@ def _collision_key(name: str) -> str:
 
 
 class TopicEdit:
-    """Changes to a :class:`TopicRegistry` that take effect together, see :meth:`TopicRegistry.edit`.
+    """Changes of a :class:`TopicRegistry` that take effect together; see :meth:`TopicRegistry.edit`.
 
-    Each method makes one change or raises :class:`TopicError` and makes none.
+    Each method makes one change, or raises :class:`TopicError` and makes none.
     """
 
     def __init__(self, topics: dict[str, Topic], new_id: Callable[[], UUID]) -> None:
         self.topics = dict(topics)
-        # Kafka checks for collisions against the topics there were before the request, not against each other.
+        # Kafka checks for collisions with topics from before the request only.
         self._names_by_collision_key = {_collision_key(name): name for name in topics}
         self._new_id = new_id
         self._partitions_added = 0
@@ -126,8 +116,8 @@ class TopicEdit:
         """Check that a topic of this name can be added.
 
         Raises:
-            TopicError: INVALID_TOPIC_EXCEPTION (a bad name, or it differs from another only in ``.`` and ``_``) or
-                TOPIC_ALREADY_EXISTS.
+            TopicError: TOPIC_ALREADY_EXISTS, or INVALID_TOPIC_EXCEPTION for an invalid name, or one that differs from
+                another only in ``.`` and ``_``.
         """
         check_topic_name(name)
         if name in self.topics:
@@ -145,11 +135,11 @@ class TopicEdit:
         configs: Configs = NO_CONFIGS,
         replicas: Replicas = NO_REPLICAS,
     ) -> Topic:
-        """Add a topic, with a new id unless one is given. Its settings and replicas were checked.
+        """Add a topic with checked configs and replicas, and with a new id unless one is given.
 
         Raises:
-            TopicError: what :meth:`check_new` finds, INVALID_PARTITIONS, or POLICY_VIOLATION for more than 10,000
-                new partitions in one edit.
+            TopicError: as :meth:`check_new`, INVALID_PARTITIONS, or POLICY_VIOLATION for more than 10,000 new
+                partitions.
         """
         self.check_new(name)
         if partition_count <= 0:
@@ -161,7 +151,7 @@ class TopicEdit:
         return topic
 
     def check_extension(self, name: str, partition_count: int) -> Topic:
-        """Check that a topic can be given more partitions, and return it.
+        """Return a topic that can get this many partitions.
 
         Raises:
             TopicError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS (not more than it has).
@@ -180,10 +170,10 @@ class TopicEdit:
         return topic
 
     def extend(self, name: str, partition_count: int, replicas: Replicas = NO_REPLICAS) -> Topic:
-        """Give a topic more partitions, ``partition_count`` in all. The new replicas were checked.
+        """Give a topic ``partition_count`` partitions in all, with checked replicas.
 
         Raises:
-            TopicError: what :meth:`check_extension` finds, or POLICY_VIOLATION.
+            TopicError: as :meth:`check_extension`, or POLICY_VIOLATION.
         """
         topic = self.check_extension(name, partition_count)
         added = partition_count - topic.partition_count
@@ -193,12 +183,12 @@ class TopicEdit:
         return topic
 
     def reassign(self, name: str, replicas: Replicas) -> None:
-        """Give partitions of a topic other replicas. They and the topic were checked."""
+        """Set checked replicas of partitions."""
         topic = self.topics[name]
         self.topics[name] = topic._replace(replicas={**topic.replicas, **replicas})
 
     def configure(self, name: str, configs: Configs) -> None:
-        """Give a topic all the settings of its own that it shall have, which were checked.
+        """Replace the config overrides of a topic, which are checked.
 
         Raises:
             TopicError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -226,19 +216,19 @@ class TopicEdit:
 
 
 class TopicRegistry:
-    """The topics of a host, and the id of its cluster. The coordinator's ``TopicResolver``.
+    """Topics of a server, and its cluster id. It is the coordinator's ``TopicResolver``.
 
     Args:
-        place: where ``topics.json`` lies or will lie; None keeps everything in memory.
-        new_id: makes the ids of topics and of the cluster; random by default.
+        place: the location of ``topics.json``; None for memory.
+        new_id: returns the ids of topics and of the cluster; random by default.
 
     Raises:
-        TopicFileError: the file is there but can't be read or is not a list of topics.
+        TopicFileError: the file has invalid content.
 
     Attributes:
-        directory: where they are kept, if that is on the disk.
-        file: of these.
-        deleted: names of the topics that were deleted last.
+        directory: the directory of the file, or None.
+        file: the file.
+        deleted: names of recently deleted topics.
     """
 
     def __init__(self, place: Place | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
@@ -268,34 +258,34 @@ class TopicRegistry:
         return iter(self._topics.values())
 
     def get(self, name: str) -> Topic | None:
-        """Return the topic of this name, or None."""
+        """Return a topic by name, or None."""
         return self._topics.get(name)
 
     def get_by_id(self, topic_id: UUID) -> Topic | None:
-        """Return the topic with this id, or None."""
+        """Return a topic by id, or None."""
         return self._by_id.get(topic_id)
 
     def partition_count(self, name: str) -> int | None:
-        """Return how many partitions a topic has; None if there is no such topic."""
+        """Return the number of partitions of a topic; None if it does not exist."""
         topic = self._topics.get(name)
         return None if topic is None else topic.partition_count
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return the id of a topic; None if there is no such topic."""
+        """Return the id of a topic; None if it does not exist."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id; None if there is none."""
+        """Return the name of a topic; None if it does not exist."""
         topic = self._by_id.get(topic_id)
         return None if topic is None else topic.name
 
     @contextlib.contextmanager
     def edit(self, *, dry_run: bool = False) -> Iterator[TopicEdit]:
-        """Change topics: all changes made in the ``with`` block are written at its end, or none if it raises.
+        """Change topics: all changes of the ``with`` block are written at its end, or none if it raises.
 
         Args:
-            dry_run: only check the changes, make none.
+            dry_run: check the changes only.
 
         >>> registry = TopicRegistry()
         >>> with registry.edit() as edit:
@@ -304,7 +294,7 @@ class TopicRegistry:
         12
 
         Raises:
-            OSError: the file can't be written; nothing has changed then.
+            OSError: the file can't be written; nothing has changed.
         """
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
@@ -314,10 +304,10 @@ class TopicRegistry:
             self._set(edit.topics)
 
     def ensure(self, name: str, partition_count: int) -> None:
-        """Create a topic, or extend it to this many partitions if it has fewer.
+        """Create a topic, or extend it to this many partitions.
 
         Raises:
-            TopicError: it has more partitions than that (INVALID_PARTITIONS), or can't be made.
+            TopicError: it has more partitions (INVALID_PARTITIONS), or can't be created.
             OSError: the file can't be written.
         """
         with self.edit() as edit:
@@ -328,11 +318,6 @@ class TopicRegistry:
                 edit.extend(name, partition_count)
 
     def reload(self) -> None:
-        """Read the file again if another process has written it.
-
-        Raises:
-            TopicFileError: it can't be read.
-        """
         kept = self.file.read_if_changed(_parsed)
         if kept is not None:
             self._cluster_id, topics = kept
@@ -386,24 +371,18 @@ KEPT_TOPICS = {
     TRANSACTIONS_TOPIC: "the transactions",
     SHARE_STATE_TOPIC: "the states of share groups",
 }
-"""What is in them. They are neither deleted nor extended: their number of partitions says in which something is."""
+"""Contents of internal topics. These can't be deleted or extended: their partition counts determine where keys are."""
 
 
 CREATION_MS = 50
-"""A real broker on an idle machine has a topic some 20 to 60 ms after it has asked the controller for it."""
+"""Delay of a real broker on an idle machine: 20 to 60 ms for the controller to create a topic."""
 
 
 class LateCreations(Waker):
-    """Internal topics of streams groups that were deleted, and come back a moment after a heartbeat has missed them.
+    """Deleted internal topics of streams groups, created again shortly after a heartbeat missed them.
 
-    As with Kafka, whose controller creates them, heartbeats in between report them as missing, too. New topics are
-    created at once.
-
-    Args:
-        topics: the topics.
-        now_ms: returns the time.
-        create: creates topics, and returns by name why it could not create some.
-        created: takes the result of what was created later.
+    As in Kafka, whose controller creates them, heartbeats in between report them as missing. New topics are created at
+    once.
     """
 
     def __init__(
@@ -419,7 +398,7 @@ class LateCreations(Waker):
         self._asked: deque[tuple[int, CreateInternalTopics]] = deque()
 
     def ask(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
-        """Create topics, and return by name why some could not be created; None if they are created later."""
+        """Create topics, and return errors by name; None if they are created later."""
         if not any(topic.name in self._topics.deleted for topic in question.topics):
             return self._create(question)
         self._asked.append((self._now_ms() + CREATION_MS, question))
@@ -436,14 +415,7 @@ class LateCreations(Waker):
 
 
 def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: UUID | None = None) -> Topic:
-    """Return an internal topic, made if need be.
-
-    Args:
-        edit: changes to the topics.
-        name: its name.
-        config: says how many partitions and which settings it gets.
-        topic_id: the id that it gets; None: a new one.
-    """
+    """Return an internal topic, created if missing, with the id if given."""
     topic = edit.topics.get(name)
     if topic is None:
         counts = {
@@ -456,7 +428,7 @@ def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: 
 
 
 def usual_configs(name: str, config: Config) -> Configs:
-    """Return the settings with which a topic is made: none, if it isn't an internal one."""
+    """Return the initial configs of an internal topic; none for other topics."""
     usual: dict[str, Configs] = {
         OFFSETS_TOPIC: {
             "cleanup.policy": "compact",

@@ -1,1 +1,1 @@
-"""The transaction coordinator, and the requests about transactions."""
+"""Transaction coordinator, and the requests about transactions."""

@@ -1,12 +1,11 @@
 """Transaction coordinator without sockets: producer ids, epochs, the end of transactions, and WriteTxnMarkers.
 
-It implements KIP-98, KIP-447 and KIP-890: a producer adds partitions and groups to its transaction, writes records and
-commits offsets. When the transaction ends, markers go to the log partitions of those groups through the
-:class:`~groupcoord.GroupCoordinator`, and to the logs of those partitions. Responses and the order of checks are those
-of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
+It implements KIP-98, KIP-447 and KIP-890. When a transaction ends, markers go to the logs of its partitions, and
+through the :class:`~groupcoord.GroupCoordinator` to the log partitions of its groups. Responses and the order of checks
+are those of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
 
 Changes are in the transaction log before they are answered. A restart keeps open transactions open, and writes the
-markers of decided ones, some perhaps a second time, which changes nothing.
+markers of decided ones, some perhaps twice, which changes nothing.
 """
 
 from __future__ import annotations
@@ -62,34 +61,33 @@ from groupcoord.wire.transaction_messages import (
 
 
 class Coordinating(Protocol):
-    """Who takes offsets and markers: a :class:`~groupcoord.GroupCoordinator`, or those of several nodes."""
+    """Target of offsets and markers: a :class:`~groupcoord.GroupCoordinator`, or those of several nodes."""
 
     def partition_of(self, group_id: str) -> int:
-        """Return the log partition that holds a group."""
+        """Return the log partition of a group."""
 
     def partition(self, index: int) -> Any:
-        """Return the core of a log partition; None if it isn't served."""
+        """Return the core of a log partition; None if it is not served."""
 
     def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics."""
+        """Notify of new topics."""
 
     def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
-        """Take a request; the token gets its answer, now or later."""
+        """Take a request; the token gets the response, now or later."""
 
 
 @define(eq=False)
 class MarkerToken:
-    """Stands for the token of one marker; hands on what became of it."""
+    """Token of one marker."""
 
     on_answer: Callable[[ErrorCode], None]
 
     def answer(self, response: Any) -> None:
-        """Take the group coordinator's answer."""
         self.on_answer(response.error_code)
 
 
 Found = list[tuple[str, list[tuple[int, ErrorCode | Answer]]]]
-"""By topic and partition what came of one marker, or what the group coordinator answers to it."""
+"""Error of a marker by topic and partition, or the pending response of the group coordinator."""
 
 
 def answer_write_txn_markers(
@@ -97,10 +95,8 @@ def answer_write_txn_markers(
 ) -> Work[WriteTxnMarkersResponse]:
     """Write markers to the log partitions of offsets and to the logs of other topics.
 
-    Args:
-        request: which.
-        submit: has the group coordinator complete a transaction in a log partition of offsets.
-        data: has the logs of other topics.
+    The transaction coordinator is not consulted: each partition refuses markers with an older producer or coordinator
+    epoch.
     """
     markers: list[tuple[int, Found]] = []
     submissions: list[tuple[CompleteTransaction, Answer]] = []
@@ -137,7 +133,7 @@ def answer_write_txn_markers(
 
 
 def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
-    """Return what came of one marker; a topic without partitions is left out."""
+    """Return the results of one marker; topics without partitions are omitted."""
     producer_id, topics = marker
     results: list[TopicResult] = []
     for name, partitions in topics:
@@ -177,18 +173,18 @@ def _error(marker: MarkerToWrite, index: int, count: int) -> ErrorCode:
 logger = logging.getLogger("groupcoord.host")
 
 RETRY_MS = 1_000
-"""After this time markers that could not be written are tried again."""
+"""Pause before failed markers are written again."""
 
 ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""What the answer to a marker may be when a transaction is over there: somebody else may have ended it already."""
+"""Errors of a marker whose transaction has ended in its partition, perhaps by another marker."""
 
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""What a client is told whose change could not be written."""
+"""Error of a change that could not be written."""
 
 
 @define(eq=False)
 class _Completion:
-    """A prepared transaction whose markers are on their way."""
+    """Prepared transaction whose markers are being written."""
 
     transaction: Transaction
     missing: int = 0
@@ -198,14 +194,14 @@ class _Completion:
 
 @define(eq=False)
 class _CommitInTransaction:
-    """Stands for the token of a TxnOffsetCommit while it is on its way to the log."""
+    """Token of a TxnOffsetCommit that is being written."""
 
     token: Token
     transactional_id: str
     in_flight: Counter[str]
 
     def answer(self, response: Any) -> None:
-        """Take the group coordinator's answer: from now on the transaction may end."""
+        """Take the group coordinator's response; from now on the transaction may end."""
         self.in_flight[self.transactional_id] -= 1
         if not self.in_flight[self.transactional_id]:
             del self.in_flight[self.transactional_id]
@@ -213,22 +209,14 @@ class _CommitInTransaction:
 
 
 class TransactionCoordinator(Waker):
-    """Coordinates all transactions of a server, whose nodes share one if there are several.
+    """Coordinator of all transactions of a server, shared by its nodes.
 
-    A handler that takes a ``token`` may return None: then ``token.answer(response)`` is called, now or later. Answers
-    of the group coordinator must be passed on to their tokens, as :meth:`Broker.deliver_replies` does, after each
-    call of such a handler, of :meth:`recover` and of :meth:`tick`.
-
-    Args:
-        config: the settings whose keys begin with ``transaction``.
-        clock: where the time comes from.
-        producer_ids: gives out ids.
-        coordinator: takes offsets and markers.
-        topics: the topics that exist.
-        data: what they hold: transactions, among others, and markers.
+    A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. After each call of such
+    a handler, of :meth:`recover` and of :meth:`tick`, the group coordinator's responses must be delivered, as
+    :meth:`Broker.deliver_replies` does.
 
     Raises:
-        TransactionLogError: what is kept of transactions can't be read.
+        TransactionLogError: the transaction log can't be read.
     """
 
     def __init__(
@@ -263,7 +251,7 @@ class TransactionCoordinator(Waker):
             self._take(transaction)
 
     def _first_unused_producer_id(self) -> int:
-        """Return an id above those in the logs, which may come from a broker."""
+        """Return an id above those in the logs, which a broker may have written."""
         ids = (transaction.producer_id for transaction in self._transactions.values())
         highest = max(ids, default=NO_PRODUCER_ID)
         for index in range(self._config.offsets_topic_num_partitions):
@@ -285,7 +273,6 @@ class TransactionCoordinator(Waker):
         return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
         if not self._transactions:
             return None
         deadline_ms = self._expiration_check_ms
@@ -296,7 +283,7 @@ class TransactionCoordinator(Waker):
         return deadline_ms
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed: abort what is open for too long, write markers that failed, forget unused ids."""
+        """Abort timed out transactions, write failed markers, and remove unused ids."""
         if now_ms >= self._timeout_check_ms:
             self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_check_interval_ms, now_ms)
             self._abort_timed_out(now_ms)
@@ -312,11 +299,11 @@ class TransactionCoordinator(Waker):
             self._forget_unused(now_ms)
 
     def tell(self) -> None:
-        """Log how many lines about failed changes were left out, when that is due. Call it every second or so."""
+        """Log the number of omitted lines if that is due. Call it about every second."""
         self._lines.report(self._clock.now_ms() / 1000)
 
     def recover(self) -> None:
-        """Write the markers of the transactions that were prepared when the last process ended."""
+        """Write the markers of transactions that the last process had prepared."""
         for transaction in list(self._transactions.values()):
             if transaction.state.is_prepared:
                 self._complete(transaction)
@@ -345,7 +332,7 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ producers
 
     def init_producer_id(self, request: InitProducerId) -> InitProducerIdResponse:
-        """Give a producer id, and with a transactional id the next epoch. An open transaction is aborted first."""
+        """Return a producer id, and for a transactional id the next epoch. An open transaction is aborted first."""
         has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
         if has_id != has_epoch or request.transactional_id == "":
             return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
@@ -393,7 +380,7 @@ class TransactionCoordinator(Waker):
     def add_partitions(
         self, request: AddPartitionsToTxn, permissions: Permissions = UNRESTRICTED
     ) -> Work[AddPartitionsToTxnResponse]:
-        """Add partitions to transactions: all of a transaction's or none. Clients must be allowed to write there."""
+        """Add partitions to transactions, all of a transaction's or none. Clients need permission to write."""
         asker = None if request.is_from_broker else permissions
 
         def add(wanted: PartitionsToAdd) -> Work[AddedPartitions]:
@@ -404,7 +391,7 @@ class TransactionCoordinator(Waker):
     def _add_partitions(
         self, wanted: PartitionsToAdd, permissions: Permissions | None
     ) -> Work[tuple[TopicResult, ...]]:
-        """Add partitions to a transaction. Whether there are such partitions is seen one by one, all else in one go."""
+        """Add partitions to a transaction. The existence of each is checked in steps, the rest in one step."""
         existence_errors: dict[TopicPartition, ErrorCode] = {}
         for topic in wanted.topics:
             for index in topic.partition_indexes:
@@ -431,7 +418,7 @@ class TransactionCoordinator(Waker):
     def _add_existing(
         self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int
     ) -> dict[TopicPartition, ErrorCode]:
-        """Add partitions to a transaction if there are all of them; return what is said of each."""
+        """Add partitions to a transaction if all exist; return the error of each."""
         if any(existence_errors.values()):
             attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
             return {partition: error or attempted for partition, error in existence_errors.items()}
@@ -458,7 +445,7 @@ class TransactionCoordinator(Waker):
         return 0 <= partition.partition < (self._topics.partition_count(partition.topic) or 0)
 
     def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
-        """Add a group, that is the log partition of its offsets, to a transaction."""
+        """Add the log partition of a group to a transaction."""
         error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
         if error_code is ErrorCode.NONE:
             error_code = self._add(request.transactional_id, frozenset((self._partition_of(request.group_id),)))
@@ -468,7 +455,7 @@ class TransactionCoordinator(Waker):
         return TopicPartition(OFFSETS_TOPIC, self._coordinator.partition_of(group_id))
 
     def _check(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ErrorCode:
-        """Return NONE if this is the current producer, and its transaction is not just ending."""
+        """Return NONE for the current producer, unless its transaction is ending."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         transaction = self._transactions.get(transactional_id)
@@ -482,7 +469,7 @@ class TransactionCoordinator(Waker):
     def _add(
         self, transactional_id: str, partitions: frozenset[TopicPartition], client_version: int = CLIENT_VERSION
     ) -> ErrorCode:
-        """Add partitions to the transaction, which begins if it is not open yet."""
+        """Add partitions to a transaction, which begins if necessary."""
         transaction = self._transactions[transactional_id]
         if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
             try:
@@ -494,19 +481,13 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ offsets
 
     def commit_offsets(self, request: TxnOffsetCommit, token: Token, principal: Principal = None) -> None:
-        """Pass a TxnOffsetCommit on to the group coordinator; its transaction can't end before that has answered.
-
-        Args:
-            request: what to commit.
-            token: who gets the answer.
-            principal: for whom the request speaks.
-        """
+        """Pass a TxnOffsetCommit to the group coordinator; until its response, the transaction can't end."""
         self._in_flight[request.transactional_id] += 1
         waiting = _CommitInTransaction(token, request.transactional_id, self._in_flight)
         self._coordinator.submit(request, waiting, principal)
 
     def verify_writer(self, writer: Writer) -> ErrorCode:
-        """Return NONE if a producer may write to a partition, which is added to its transaction if it may be."""
+        """Return NONE if a producer may write to a partition, which is added to its transaction if requested."""
         error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
         if error_code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -517,7 +498,7 @@ class TransactionCoordinator(Waker):
         return self._membership_error(writer.transactional_id, writer.partition)
 
     def verify_commit(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if a producer may commit offsets of a group, which is added to its transaction if it may be."""
+        """Return NONE if a producer may commit offsets of a group, which is added to its transaction if requested."""
         partition, adds_group = self._partition_of(request.group_id), request.adds_group
         return self.verify_writer(
             Writer(request.transactional_id, request.producer_id, request.producer_epoch, partition, adds_group)
@@ -531,7 +512,7 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ ends
 
     def end(self, request: EndTxn, token: Token) -> EndTxnResponse | None:
-        """Commit or abort a transaction. Once that is decided and the markers are written, the answer is NONE."""
+        """Commit or abort a transaction. The response follows when the markers are written."""
         if not request.transactional_id:
             return EndTxnResponse(ErrorCode.INVALID_REQUEST)
         transaction = self._transactions.get(request.transactional_id)
@@ -559,7 +540,7 @@ class TransactionCoordinator(Waker):
         return None
 
     def _complete(self, transaction: Transaction, *waiting: tuple[Token, EndTxnResponse]) -> None:
-        """Write the markers of a prepared transaction; then it is complete, and whoever waits is answered."""
+        """Write the markers of a prepared transaction; then mark it complete and answer."""
         completion = _Completion(transaction, waiting=list(waiting))
         self._completions[transaction.transactional_id] = completion
         self._write_markers(completion)
@@ -590,7 +571,9 @@ class TransactionCoordinator(Waker):
             self._end_completion(completion)
 
     def _end_completion(self, completion: _Completion) -> None:
-        """All markers are answered for. If one was not written, try again later: the outcome is decided anyway."""
+        """Complete a transaction after its last marker. Failed markers are retried later, since the
+        outcome is decided.
+        """
         transaction = completion.transaction
         try:
             if not completion.has_failed:
@@ -611,11 +594,11 @@ class TransactionCoordinator(Waker):
 
     @property
     def all(self) -> Collection[Transaction]:
-        """Every transactional id, and its last transaction."""
+        """Latest transaction of each transactional id."""
         return self._transactions.values()
 
     def describe(self, transactional_id: str, permissions: Permissions = UNRESTRICTED) -> DescribedTransaction:
-        """Describe a transaction as it stands, without the topics that the asker may not describe."""
+        """Describe a transaction, without topics that the client may not describe."""
         if not permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
             return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         if not transactional_id:
@@ -641,7 +624,7 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ state
 
     def prepare(self) -> Topic | None:
-        """Return the topic that transactions are kept in, made if need be; None if that can't be, which is logged."""
+        """Return the transaction topic, created if missing; None after an error, which is logged."""
         try:
             return self._log.topic()
         except TransactionLogError as error:
@@ -649,7 +632,7 @@ class TransactionCoordinator(Waker):
             return None
 
     def _write(self, write: Callable[[Any, int], None], what: Any) -> None:
-        """Make a change durable, and log when that fails and when it works again."""
+        """Make a change durable, and log failure and recovery."""
         now_ms = self._clock.now_ms()
         try:
             write(what, now_ms)
@@ -661,13 +644,13 @@ class TransactionCoordinator(Waker):
             self._refused_count = 0
 
     def _refused(self, error: GroupcoordError) -> TransactionLogError:
-        """Log that something can't be written, and return an error that says so."""
+        """Log a failed write, and return the error to raise."""
         self._refused_count += 1
         self._lines.error("refused", self._clock.now_ms() / 1000, "a change of a transaction was refused: %s", error)
         return TransactionLogError(str(error))
 
     def _store(self, transaction: Transaction) -> Transaction:
-        """Make a transaction durable, then the current one."""
+        """Make a transaction durable, then current."""
         self._write(self._log.put, transaction)
         self._take(transaction)
         return transaction
@@ -684,7 +667,7 @@ class TransactionCoordinator(Waker):
 
 
 def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
-    """Return what an EndTxn is answered at once, or None if there is something to end."""
+    """Return the immediate response to EndTxn, or None if there is a transaction to end."""
     is_repeated = request.bumps_epoch and transaction.is_repeated_end(request.producer_id, request.producer_epoch)
     if not is_repeated:
         error_code = transaction.check_producer(request.producer_id, request.producer_epoch)
@@ -697,7 +680,7 @@ def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
         is_same = request.committed == (state is TransactionState.PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
     if request.bumps_epoch and not is_repeated:
-        # A producer may abort without having begun anything, to get a new epoch (KIP-890).
+        # A producer may abort without a transaction to get a new epoch (KIP-890).
         return ErrorCode.INVALID_TXN_STATE if request.committed else None
     is_same = state is (TransactionState.COMPLETE_COMMIT if request.committed else TransactionState.COMPLETE_ABORT)
     return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE
@@ -710,18 +693,18 @@ def _ended(transaction: Transaction) -> EndTxnResponse:
 
 
 def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
-    """Return the first moment after now of those that are whole intervals from a given one."""
+    """Return the first multiple of an interval after ``now_ms``, counted from a moment."""
     return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms
 
 
 def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
-    """Return partitions by topic as ``KafkaApis`` collects them: in a Scala map that is made for their number."""
+    """Return partitions by topic in the order of ``KafkaApis``: that of a Scala map of their number."""
     capacity = int((len(partitions) + 1) / 0.75)
     return _by_topic(scala_map_order(partitions, topic_partition_hash, 1 << max(capacity - 1, 4).bit_length()))
 
 
 def _in_java_order(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
-    """Return partitions by topic as Kafka's transaction coordinator collects those that it verifies."""
+    """Return partitions by topic in the order in which Kafka's transaction coordinator verifies them."""
     return _by_topic(HashTable(topic_partition_hash, partitions))
 
 

@@ -1,8 +1,8 @@
 """Transaction log: the topic ``__transaction_state``, one record for each change; and the file of producer ids.
 
-Its partitions are compacted logs like those of other topics, in memory or in files that a broker can open and may have
-written. As there, nothing is fsynced unless ``log.flush.interval.messages`` or ``log.flush.interval.ms`` demand it:
-acknowledged changes survive a killed process.
+Its partitions are compacted logs like those of other topics, in memory or in a broker's files. As there, nothing is
+fsynced unless ``log.flush.interval.messages`` or ``log.flush.interval.ms`` demand it: acknowledged changes survive a
+killed process.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 FILE_NAME = "producer-ids.json"
 PRODUCER_ID_BLOCK = 1_000
-"""So many ids are set aside with one write, as brokers do; those that a restart leaves over are not used."""
+"""Ids that one write reserves, as in Kafka; a restart discards unused ones."""
 
 
 class ProducerIdsFileError(DataFileError):
-    """The file can't be read or does not hold what it should; the message names the file and the reason."""
+    """The file can't be read or has invalid content; the message has the file and the reason."""
 
 
 class NoProducerIdError(GroupcoordError):
-    """No more ids can be set aside: the file can't be written."""
+    """No ids can be reserved, because the file can't be written."""
 
 
 class ProducerIds:
-    """Gives out ids. A broker keeps the first that wasn't set aside in its metadata; here it has a file.
+    """Allocates producer ids. Kafka keeps the first unreserved id in its metadata, this class in a file.
 
     Args:
-        directory: where the file lies or will lie; None: in memory.
+        directory: the directory of the file; None for memory.
 
     Raises:
-        ProducerIdsFileError: the file is there but can't be read, or names no id.
+        ProducerIdsFileError: the file has invalid content.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -58,26 +58,23 @@ class ProducerIds:
 
     @property
     def is_known(self) -> bool:
-        """Whether an id was ever given out, or set aside."""
+        """True after the first allocation or reservation."""
         return self._reserved is not None
 
     def begin_at(self, producer_id: int) -> None:
-        """Give out no lower ids.
+        """Allocate no lower ids.
 
         Raises:
-            NoProducerIdError: that can't be written.
+            NoProducerIdError: the file can't be written.
         """
         self._reserve(producer_id)
         self._next = producer_id
 
     def take(self, first_unused: Callable[[], int]) -> int:
-        """Return an id that nobody has.
-
-        Args:
-            first_unused: returns where to begin; called for the first of all.
+        """Return an unused id; ``first_unused`` returns the very first one.
 
         Raises:
-            NoProducerIdError: none can be set aside.
+            NoProducerIdError: none can be reserved.
         """
         producer_id = first_unused() if self._next is None else self._next
         if self._reserved is None or producer_id >= self._reserved:
@@ -94,24 +91,18 @@ class ProducerIds:
 
 
 READ_BYTES = 1_048_576
-"""So much of a log is read at once."""
+"""Bytes of a log that are read at once."""
 
 MEMORY_SEGMENT_BYTES = 262_144
-"""In memory segments are no larger than this, so that what is out of date can soon be dropped."""
+"""Largest segment in memory, so that superseded records can soon be dropped."""
 
 
 class TransactionLogError(GroupcoordError):
-    """A change can't be written, or what was written can't be read; the message says why."""
+    """A transaction can't be written or read; the message has the reason."""
 
 
 class TransactionLog:
-    """The transactions of a server, as they are to be found after a restart.
-
-    Args:
-        topics: the topics that exist; this one is made when it is first needed.
-        data: what they hold.
-        on_made: is called when the topic was made.
-    """
+    """Durable transactions of a server."""
 
     def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
         self._topics = topics
@@ -120,10 +111,10 @@ class TransactionLog:
         self._data = data.whole
 
     def topic(self) -> Topic:
-        """Return the topic, made if need be.
+        """Return the topic, created if missing.
 
         Raises:
-            TransactionLogError: it can't be made.
+            TransactionLogError: it can't be created.
         """
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is not None:
@@ -140,7 +131,7 @@ class TransactionLog:
         """Return the last state of each transactional id.
 
         Raises:
-            TransactionLogError: a log can't be read, or holds something else.
+            TransactionLogError: a log can't be read, or has invalid records.
         """
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
@@ -166,7 +157,7 @@ class TransactionLog:
             raise TransactionLogError(f"{topic.name}-{index} can't be read: {error}") from error
 
     def put(self, transaction: Transaction, now_ms: int) -> None:
-        """Write what a transactional id has become.
+        """Write the state of a transaction.
 
         Raises:
             TransactionLogError: it can't be written.
@@ -176,7 +167,7 @@ class TransactionLog:
         self._append(transaction.transactional_id, encode_transaction_value(transaction.to_record()), now_ms)
 
     def remove(self, transactional_id: str, now_ms: int) -> None:
-        """Write that a transactional id is no more.
+        """Write a tombstone.
 
         Raises:
             TransactionLogError: it can't be written.
@@ -184,7 +175,7 @@ class TransactionLog:
         self._append(transactional_id, None, now_ms)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """Return what the markers of an id's transactions name: the leader's epoch of the partition that it is in."""
+        """Return the coordinator epoch for markers: the leader epoch of the partition of a transactional id."""
         topic = self.topic()
         return self._data.leader_epoch(topic, partition_for(transactional_id, topic.partition_count))
 
@@ -223,7 +214,7 @@ def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
     offset = log.start_offset
     while offset < log.end_offset:
         read = log.read(offset, log.end_offset, READ_BYTES, takes_first=True)
-        with suppress(TruncatedBatchError):  # the last one is cut, and read with the next
+        with suppress(TruncatedBatchError):  # the last one is truncated, and read with the next portion
             for batch in iter_batches(b"".join(read.parts)):
                 if not batch.is_control:
                     yield from ((key or b"", value) for _, _, key, value in batch.records())

@@ -69,12 +69,14 @@ DescribeTransactions, ListTransactions.
 
 
 def refuse_transactions(connection: Connection, request: object) -> None:
-    """Close the connection of a client that sends a request of an API that is not announced, as Kafka does."""
+    """Close the connection, as Kafka does for an API that is not announced. Nodes that share a log have no
+    transactions.
+    """
     connection.refuse(f"{type(request).__name__}: there are no transactions where nodes share a log")
 
 
 def refuse_to_find(connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
-    """Return INVALID_REQUEST for coordinators of transactions, which clients don't ask for again; None: for others."""
+    """Return INVALID_REQUEST for transaction coordinators, which clients do not retry; None for others."""
     if request.key_type != CoordinatorType.TRANSACTION:
         return None
     return FindCoordinatorResponse(
@@ -83,7 +85,7 @@ def refuse_to_find(connection: Connection, request: FindCoordinator) -> FindCoor
 
 
 NOT_TAKEN = frozenset(("Dead", "PrepareEpochFence"))
-"""States that Kafka knows and no transaction is listed in."""
+"""States that Kafka knows, and no listed transaction has."""
 
 STATES = frozenset(state.value for state in TransactionState) | NOT_TAKEN
 
@@ -91,10 +93,7 @@ STATES = frozenset(state.value for state in TransactionState) | NOT_TAKEN
 def answer_list_transactions(
     request: ListTransactions, transactions: Iterable[Transaction], now_ms: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListTransactionsResponse]:
-    """List the transactional ids that the filters let through, and that the asker may describe.
-
-    Kafka's error for a pattern that is none is INVALID_REGULAR_EXPRESSION.
-    """
+    """List the transactional ids that match the filters and that the client may describe."""
     try:
         pattern = compile_expression(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except ExpressionError:
@@ -122,7 +121,7 @@ def answer_list_transactions(
 def answer_describe_producers(
     request: DescribeProducers, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeProducersResponse]:
-    """Describe who wrote to partitions. One that is named twice is described once: many may have written to it."""
+    """Describe the producers of partitions; repeated partitions are described once, since they may be many."""
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         if asked:
@@ -162,16 +161,7 @@ ELSEWHERE = ErrorCode.NOT_COORDINATOR
 
 
 class TransactionRequests:
-    """Answers what clients ask of transactions, and says NOT_COORDINATOR of those that another node coordinates.
-
-    Args:
-        coordinator: the group coordinator of the node.
-        transactions: its transaction coordinator, which may be that of all nodes.
-        data: what topics hold.
-        nodes: all nodes.
-        node_id: which of them this is.
-        permissions_of: returns what a connection's client may do.
-    """
+    """Handlers of transaction requests; NOT_COORDINATOR for ids that another node coordinates."""
 
     def __init__(
         self,
@@ -190,7 +180,6 @@ class TransactionRequests:
         self._permissions_of = permissions_of
 
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
-        """Give out a producer id."""
         transactional_id, permissions = request.transactional_id, self._permissions_of(connection)
         if transactional_id is None:
             if not may_write_idempotently(permissions, self._data.topics):
@@ -202,7 +191,6 @@ class TransactionRequests:
         return self._delivered(self._transactions.init_producer_id(request))
 
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
-        """Let transactions write to partitions."""
         permissions = self._permissions_of(connection)
         if request.is_from_broker and not permissions.on_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse((), CLUSTER_DENIED)
@@ -223,7 +211,6 @@ class TransactionRequests:
         return AddPartitionsToTxnResponse((yield from each_long(request.transactions, refuse)))
 
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
-        """Let a transaction commit offsets of a group."""
         permissions = self._permissions_of(connection)
         if not may_write(request.transactional_id, permissions):
             return AddOffsetsToTxnResponse(ID_DENIED)
@@ -234,7 +221,6 @@ class TransactionRequests:
         return self._delivered(self._transactions.add_offsets(request))
 
     def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
-        """Commit or abort a transaction."""
         if not may_write(request.transactional_id, self._permissions_of(connection)):
             return EndTxnResponse(ID_DENIED)
         if not self._is_here(request.transactional_id):
@@ -242,7 +228,7 @@ class TransactionRequests:
         return self._delivered(self._transactions.end(request, connection))
 
     def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
-        """Write the ends of transactions, as another coordinator asks for."""
+        """Write markers for another coordinator or an administrator."""
         permissions = self._permissions_of(connection)
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
             return (yield from answer_write_txn_markers(request, self._submit, self._data))
@@ -257,7 +243,6 @@ class TransactionRequests:
         deliver_replies(self._coordinator)
 
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
-        """Commit offsets in a transaction."""
         coordinator = self._coordinator
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
             coordinator.submit(request, connection, connection.principal)  # which refuses it
@@ -266,23 +251,21 @@ class TransactionRequests:
         return self._delivered(None)
 
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
-        """List the transactions that are coordinated here."""
+        """List the transactions that this node coordinates."""
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
         return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
 
     def describe_producers(self, connection: Connection, request: DescribeProducers) -> Work[WireResponse | None]:
-        """Tell who writes to partitions."""
         return answer_describe_producers(request, self._data, self._permissions_of(connection))
 
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
-        """Create the topic of transactions when a client that may looks for their coordinator."""
+        """Create the transaction topic when a permitted client looks for a transaction coordinator."""
         if request.key_type == CoordinatorType.TRANSACTION:
             permissions = self._permissions_of(connection)
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
                 self._transactions.prepare()
 
     def describe(self, connection: Connection, request: DescribeTransactions) -> Work[WireResponse | None]:
-        """Describe transactions as they stand."""
         permissions = self._permissions_of(connection)
         transactional_ids = tuple(dict.fromkeys(request.transactional_ids))
 
@@ -298,7 +281,7 @@ class TransactionRequests:
         return self._nodes.coordinates_transactions(self._node_id, transactional_id)
 
     def _delivered(self, response: WireResponse | None) -> WireResponse | None:
-        """Pass on what the group coordinator answered to what came before this response."""
+        """Deliver the group coordinator's earlier responses before this one."""
         deliver_replies(self._coordinator)
         return response
 
@@ -308,12 +291,11 @@ CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def may_write(transactional_id: str, permissions: Permissions) -> bool:
-    """Tell whether somebody may have transactions under an id."""
     return permissions.on_transactional_id(transactional_id, Operation.WRITE)
 
 
 def may_write_idempotently(permissions: Permissions, topics: TopicRegistry) -> bool:
-    """Tell whether somebody may write idempotently: whoever may write to a topic."""
+    """Return whether a client may write idempotently, as all that may write to any topic."""
     return permissions.on_cluster(Operation.IDEMPOTENT_WRITE) or any(
         permissions.on_topic(topic.name, Operation.WRITE) for topic in topics
     )

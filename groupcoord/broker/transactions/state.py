@@ -1,4 +1,4 @@
-"""What the transaction coordinator knows of one transactional id, and the rules by which epochs move on.
+"""State of a transactional id, and the rules of its epochs.
 
 Sources: KIP-98, KIP-360 (a producer resumes after an error), KIP-588 (time-outs fence), KIP-890 (an epoch for every
 transaction); ``TransactionMetadata`` and ``TransactionCoordinator`` of Apache Kafka 4.4, as recorded.
@@ -18,13 +18,13 @@ from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 LAST_EPOCH = 2**15 - 2
-"""The highest epoch a producer is given; the one above it is left for fencing it."""
+"""Highest epoch of a producer; the one above it fences it."""
 
 NO_TIME = -1
 
 
 class TransactionState(Enum):
-    """Where a transactional id stands; the values are what DescribeTransactions says."""
+    """State of a transactional id, with the names of DescribeTransactions."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -35,7 +35,7 @@ class TransactionState(Enum):
 
     @property
     def code(self) -> int:
-        """What stands for it in the log."""
+        """Code in the log."""
         return _STATES.index(self)
 
     @property
@@ -52,14 +52,14 @@ class TransactionState(Enum):
 _STATES = tuple(TransactionState)
 
 CLIENT_VERSION, CLIENT_VERSION_OF_EPOCHS = 0, 2
-"""How the log calls a client that goes on with its epoch, and one whose transactions have an epoch each (KIP-890)."""
+"""Client versions in the log: those that keep their epoch, and those with an epoch for each transaction (KIP-890)."""
 
 
 class Writer(NamedTuple):
-    """Who writes in a transaction, and where.
+    """Producer that writes to a partition in a transaction.
 
     Attributes:
-        adds_partition: the partition is added to the transaction, which begins if need be (KIP-890).
+        adds_partition: whether the partition is added to the transaction, which begins if necessary (KIP-890).
     """
 
     transactional_id: str
@@ -71,16 +71,17 @@ class Writer(NamedTuple):
 
 @frozen
 class Transaction:
-    """A transactional id and its last transaction. A change makes a new object, which replaces this when it is durable.
+    """Transactional id and its last transaction. A change creates a new object, which becomes current when it is
+    durable.
 
     Attributes:
-        last_producer_epoch: the epoch before this one, if its producer may ask again what became of a request; no
-            restart knows it.
-        previous_producer_id: the id before the last change, which is this one unless the epochs of that ran out.
-        next_producer_id: while a transaction is prepared: the id to go on with, as the epochs have run out.
-        start_time_ms: when the last transaction began; -1 if there was none since the producer was initialised.
-        update_time_ms: when anything last changed.
-        client_version: of what the last change was asked in: 2 where transactions have an epoch each, else 0.
+        last_producer_epoch: the epoch before this one, if its producer may repeat a request; lost by a restart.
+        previous_producer_id: the id before the last change; another one only if its epochs were exhausted.
+        next_producer_id: the id after a prepared transaction, if the epochs are exhausted.
+        start_time_ms: the start of the last transaction; -1 if there was none since InitProducerId.
+        update_time_ms: the time of the last change.
+        client_version: the version of the client that made the last change: 2 with an epoch for each transaction, else
+            0.
     """
 
     transactional_id: str
@@ -100,18 +101,17 @@ class Transaction:
 
     @property
     def topics(self) -> tuple[TopicPartitions, ...]:
-        """The partitions by topic, in order."""
+        """Partitions by topic, in order."""
         by_topic: dict[str, list[int]] = {}
         for topic, index in sorted(self.partitions):
             by_topic.setdefault(topic, []).append(index)
         return tuple(TopicPartitions(topic, tuple(indexes)) for topic, indexes in by_topic.items())
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Tell whether its transaction has been open for too long."""
         return self.state is TransactionState.ONGOING and self.start_time_ms + self.timeout_ms < now_ms
 
     def may_resume(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a producer that says what it has may initialise itself; its epoch is looked at later."""
+        """Return whether a producer with this id and epoch may initialise; the epoch is checked later."""
         return (
             self.producer_epoch == NO_PRODUCER_EPOCH
             or producer_id == self.producer_id
@@ -119,13 +119,13 @@ class Transaction:
         )
 
     def check_producer(self, producer_id: int, producer_epoch: int) -> ErrorCode:
-        """Return INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for a producer that this is not, else NONE."""
+        """Return NONE for the current producer, else INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED."""
         if producer_id != self.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return ErrorCode.NONE if producer_epoch == self.producer_epoch else ErrorCode.PRODUCER_FENCED
 
     def is_repeated_end(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether an EndTxn that bumps the epoch names the producer as it was before the last such EndTxn."""
+        """Return whether an epoch-bumping EndTxn names the producer from before the last such EndTxn."""
         if not self.state.is_complete:
             return False
         if producer_id == self.producer_id:
@@ -140,14 +140,7 @@ class Transaction:
     def initialised(
         self, expected_epoch: int | None, timeout_ms: int, now_ms: int, new_producer_id: Callable[[], int]
     ) -> Transaction | None:
-        """Return this with the epoch that the next producer gets, or None if the producer is fenced.
-
-        Args:
-            expected_epoch: the epoch that the producer says it has; None if it says nothing.
-            timeout_ms: how long its transactions may stay open.
-            now_ms: the time.
-            new_producer_id: makes an id, in case the epochs have run out.
-        """
+        """Return the state with the next epoch, or None if the producer is fenced."""
         fresh = self._changed(
             now_ms,
             timeout_ms=timeout_ms,
@@ -174,7 +167,7 @@ class Transaction:
     def with_partitions(
         self, partitions: frozenset[TopicPartition], now_ms: int, client_version: int = CLIENT_VERSION
     ) -> Transaction:
-        """Return this with an open transaction that has these partitions, too."""
+        """Return the state with partitions added to its open transaction."""
         is_open = self.state is TransactionState.ONGOING
         return self._changed(
             now_ms,
@@ -185,7 +178,7 @@ class Transaction:
         )
 
     def fenced(self, now_ms: int) -> Transaction:
-        """Return this with its transaction about to be aborted, in the name of an epoch that nobody has."""
+        """Return the state prepared to abort, under an epoch that no producer has."""
         return self._changed(
             now_ms,
             state=TransactionState.PREPARE_ABORT,
@@ -197,7 +190,7 @@ class Transaction:
     def prepared(
         self, *, committed: bool, bumps_epoch: bool, now_ms: int, new_producer_id: Callable[[], int]
     ) -> Transaction:
-        """Return this with the outcome decided, and if so asked the epoch raised."""
+        """Return the state with the outcome decided, and the epoch raised if requested."""
         is_open = self.state is TransactionState.ONGOING
         decided = self._changed(
             now_ms,
@@ -216,7 +209,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return this with its prepared transaction over."""
+        """Return the state with the prepared transaction complete."""
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         done = self._changed(
             now_ms,
@@ -235,7 +228,7 @@ class Transaction:
     # ------------------------------------------------------------ as a record of the log
 
     def to_record(self) -> dict[str, Any]:
-        """Return this as the value of its record, under the names of Kafka's schema."""
+        """Return the value of the log record, under the names of Kafka's schema."""
         partitions = None
         if self.state is not TransactionState.EMPTY:
             partitions = [{"topic": topic, "partitionIds": list(indexes)} for topic, indexes in self.topics]
@@ -257,10 +250,10 @@ class Transaction:
 
     @classmethod
     def from_record(cls, transactional_id: str, values: Mapping[str, Any]) -> Transaction:
-        """Read what :meth:`to_record` gave, or a broker.
+        """Parse a record of :meth:`to_record` or of a broker.
 
         Raises:
-            ValueError: it is in a state that is never written.
+            ValueError: its state is never written.
         """
         code = values["transactionStatus"]
         if not 0 <= code < len(_STATES):
