@@ -325,6 +325,7 @@ class Connection:
         return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._has_frame())
 
     def note_client_id(self) -> None:
+        """Store the client id of the current request."""
         if self._header is not None:
             self.client_id = self._header.client_id
 
@@ -349,6 +350,7 @@ class Connection:
         self._is_paused = True
 
     def resume(self) -> None:
+        """Continue after :meth:`pause`."""
         self._is_paused = False
         self._wait_for_turn()
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ManualClock
-from groupcoord.broker.broker import Broker
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import ProducerIds
@@ -44,7 +44,7 @@ class SegmentFileTarget(InProcessTarget):
         config = Config.from_properties(settings)
         data, producer_ids = TopicData(config, clock, topics), ProducerIds()
 
-        def make_broker() -> Broker:
+        def new_broker() -> Broker:
             self._store.close()
             self._store = SegmentLogStore(self._store.directory)
             return make_broker(
@@ -57,7 +57,7 @@ class SegmentFileTarget(InProcessTarget):
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
             )
 
-        return InProcessServer(make_broker, clock)
+        return InProcessServer(new_broker, clock)
 
     def close(self) -> None:
         self._store.close()

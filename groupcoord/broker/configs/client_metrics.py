@@ -103,6 +103,7 @@ class Subscription:
         )
 
     def is_for(self, client: dict[str, str]) -> bool:
+        """Return whether a client matches."""
         return all(pattern.fullmatch(client.get(selector, "")) for selector, pattern in self.patterns)
 
 

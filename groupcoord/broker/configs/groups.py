@@ -156,12 +156,15 @@ class GroupConfigs(KeptConfigs):
         return self._settings.get(group_id, self._usual)
 
     def share_settings_of(self, group_id: str) -> ShareGroupSettings:
+        """Return the settings of a share group."""
         return self._share_settings.get(group_id, self._usual_share)
 
     def streams_settings_of(self, group_id: str) -> StreamsGroupSettings:
+        """Return the settings of a streams group."""
         return self._streams_settings.get(group_id, self._usual_streams)
 
     def for_coordinator(self) -> SettingsOfGroups:
+        """Return the arguments of a group coordinator for group settings."""
         return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:

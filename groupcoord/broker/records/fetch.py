@@ -168,6 +168,7 @@ class FetchResult(NamedTuple):
 
 
 def read(plan: FetchPlan) -> Work[FetchResult]:
+    """Read the partitions of a plan."""
     left, has_read, has_failed = plan.bytes_max, False, False
     read_bytes = 0
     found: list[tuple[Target, FetchedPartitionData]] = []

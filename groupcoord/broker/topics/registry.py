@@ -318,6 +318,7 @@ class TopicRegistry:
                 edit.extend(name, partition_count)
 
     def reload(self) -> None:
+        """Read the file if another process has written it."""
         kept = self.file.read_if_changed(_parsed)
         if kept is not None:
             self._cluster_id, topics = kept
