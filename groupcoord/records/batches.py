@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.compression import Compression, DecompressionError, compress, decompressed_parts
 from groupcoord.records.legacy import MESSAGE_BYTES_MIN, Message, message_crcs, read_wrapped
@@ -545,7 +546,6 @@ def _skip_headers(payload: bytes, position: int) -> int:
 
 
 _NO_HEADERS = b"\x00"
-NO_TIMESTAMP = -1
 
 
 class RawRecord(NamedTuple):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import zlib
 from struct import Struct
 
+from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.compression import Compression, decompress, repair_lz4_header
 from groupcoord.schema.primitives import MalformedError
 
-NO_TIMESTAMP = -1
 MESSAGE_BYTES_MIN = 14
 ENTRY_OVERHEAD_BYTES = 12
 CODEC_MASK = 0x07

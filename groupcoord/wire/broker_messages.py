@@ -12,7 +12,7 @@ from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import Refusable
+from groupcoord.core.messages.request import Refusable, Request
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- Metadata
@@ -293,7 +293,7 @@ class ForgottenTopic(NamedTuple):
 
 
 @define
-class Fetch:
+class Fetch(Request["FetchResponse"]):
     """Read records (API key 1).
 
     ``session_id`` 0 with ``session_epoch`` -1 requests a full fetch without a session, epoch 0 a new session (KIP-227).
@@ -540,18 +540,6 @@ class DeleteRecordsResponse:
 
     topics: tuple[DeletedRecordsTopic, ...]
 
-
-BrokerRequest = (
-    Metadata
-    | CreateTopics
-    | CreatePartitions
-    | DeleteTopics
-    | ListOffsets
-    | Fetch
-    | Produce
-    | OffsetForLeaderEpoch
-    | DeleteRecords
-)
 
 BrokerResponse = (
     MetadataResponse

@@ -12,7 +12,7 @@ from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import Refusable
+from groupcoord.core.messages.request import Refusable, Request
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- DescribeCluster
@@ -175,7 +175,7 @@ class ElectionType(IntEnum):
 
 
 @define
-class ElectLeaders:
+class ElectLeaders(Request["ElectLeadersResponse"]):
     """Elect leaders of partitions (API key 43, KIP-183). None stands for all partitions."""
 
     topic_partitions: tuple[PartitionsOfTopic, ...] | None
@@ -231,7 +231,7 @@ class TopicToReassign(NamedTuple):
 
 
 @define
-class AlterPartitionReassignments:
+class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResponse"]):
     """Move partitions to other brokers (API key 45)."""
 
     topics: tuple[TopicToReassign, ...]
@@ -394,7 +394,7 @@ class AlterReplicaLogDir(NamedTuple):
 
 
 @define
-class AlterReplicaLogDirs:
+class AlterReplicaLogDirs(Request["AlterReplicaLogDirsResponse"]):
     """Move logs of partitions to log directories (API key 34)."""
 
     dirs: tuple[AlterReplicaLogDir, ...]
@@ -470,18 +470,6 @@ class MembershipResponse:
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
 
-
-ClusterRequest = (
-    DescribeCluster
-    | DescribeTopicPartitions
-    | DescribeLogDirs
-    | ElectLeaders
-    | AlterPartitionReassignments
-    | ListPartitionReassignments
-    | DescribeQuorum
-    | AlterReplicaLogDirs
-    | MembershipRequest
-)
 
 ClusterResponse = (
     DescribeClusterResponse
@@ -590,5 +578,4 @@ class UpdateFeaturesResponse:
     results: tuple[UpdatedFeature, ...] = ()
 
 
-FeatureRequest = ApiVersions | UpdateFeatures
 FeatureResponse = ApiVersionsResponse | UpdateFeaturesResponse

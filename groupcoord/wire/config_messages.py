@@ -201,8 +201,6 @@ class ListConfigResourcesResponse:
     config_resources: tuple[ConfigResource, ...] = ()
 
 
-ConfigRequest = DescribeConfigs | IncrementalAlterConfigs | AlterConfigs | ListConfigResources
-
 ConfigResponse = (
     DescribeConfigsResponse | IncrementalAlterConfigsResponse | AlterConfigsResponse | ListConfigResourcesResponse
 )
@@ -300,7 +298,6 @@ class AlterClientQuotasResponse:
     entries: tuple[AlteredQuotas, ...]
 
 
-QuotaRequest = DescribeClientQuotas | AlterClientQuotas
 QuotaResponse = DescribeClientQuotasResponse | AlterClientQuotasResponse
 
 

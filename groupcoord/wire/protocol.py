@@ -23,41 +23,24 @@ from groupcoord.wire.api import (
     UnknownApiError,
     UnsupportedVersionError,
 )
-from groupcoord.wire.broker_messages import BrokerRequest, BrokerResponse
+from groupcoord.wire.broker_messages import BrokerResponse, Metadata
 from groupcoord.wire.cluster_messages import (
     ApiVersions,
-    ClusterRequest,
     ClusterResponse,
-    FeatureRequest,
     FeatureResponse,
 )
 from groupcoord.wire.config_messages import (
-    ConfigRequest,
     ConfigResponse,
-    QuotaRequest,
     QuotaResponse,
     TelemetryRequest,
     TelemetryResponse,
 )
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.security_messages import AclRequest, AclResponse, LoginRequest, LoginResponse
-from groupcoord.wire.share_messages import ShareRequest, ShareResponse
-from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
+from groupcoord.wire.share_messages import ShareResponse
+from groupcoord.wire.transaction_messages import TransactionResponse
 
-WireRequest = (
-    Request
-    | AclRequest
-    | BrokerRequest
-    | ClusterRequest
-    | ConfigRequest
-    | FeatureRequest
-    | LoginRequest
-    | QuotaRequest
-    | ShareRequest
-    | TelemetryRequest
-    | TransactionRequest
-    | Answered
-)
+WireRequest = Request | ApiVersions | Metadata | AclRequest | LoginRequest | TelemetryRequest | Answered
 WireResponse = (
     Response
     | AclResponse

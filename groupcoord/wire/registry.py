@@ -118,18 +118,18 @@ _APIS = (
     by_schema(20, broker.DeleteTopics, broker.DeleteTopicsResponse, (1, 6), 4, to_request=adapt.delete_topics),
     by_schema(21, broker.DeleteRecords, broker.DeleteRecordsResponse, (0, 2), 2),
     # Version 6 (two-phase commit, KIP-939) is not listed by a 4.4 broker.
-    by_schema(22, txn.InitProducerId, txn.InitProducerIdResponse, (0, 5), 2, adapt_response=adapt.initialised_producer),
+    by_schema(22, txn.InitProducerId, txn.InitProducerIdResponse, (0, 5), 2, adapt_response=adapt.fenced_from(4)),
     by_schema(23, broker.OffsetForLeaderEpoch, broker.OffsetForLeaderEpochResponse, (2, 4), 4),
     by_schema(
         *(24, txn.AddPartitionsToTxn, txn.AddPartitionsToTxnResponse, (0, 5), 3),
         to_request=adapt.add_partitions_to_txn,
         to_values=adapt.added_partitions,
     ),
-    by_schema(25, txn.AddOffsetsToTxn, txn.AddOffsetsToTxnResponse, (0, 4), 3, adapt_response=adapt.added_offsets),
+    by_schema(25, txn.AddOffsetsToTxn, txn.AddOffsetsToTxnResponse, (0, 4), 3, adapt_response=adapt.fenced_from(2)),
     by_schema(
         *(26, txn.EndTxn, txn.EndTxnResponse, (0, 5), 3),
         true_from={"bumps_epoch": 5},
-        adapt_response=adapt.ended_txn,
+        adapt_response=adapt.fenced_from(2),
     ),
     # The transaction version (2, KIP-1228) only concerns checks of partitions that hold data; it is ignored.
     by_schema(27, txn.WriteTxnMarkers, txn.WriteTxnMarkersResponse, (1, 2), 1),
@@ -137,17 +137,17 @@ _APIS = (
     by_schema(
         *(29, security.DescribeAcls, security.DescribeAclsResponse, (1, 3), 2),
         request_names=_FILTER_NAMES,
-        adapt_request=adapt.describe_acls,
+        adapt_request=adapt.known_acls,
     ),
     by_schema(
         *(30, security.CreateAcls, security.CreateAclsResponse, (1, 3), 2),
         request_names={"resource_pattern_type": "pattern_type"},
-        adapt_request=adapt.create_acls,
+        adapt_request=adapt.known_acls,
     ),
     by_schema(
         *(31, security.DeleteAcls, security.DeleteAclsResponse, (1, 3), 2),
         request_names=_FILTER_NAMES,
-        adapt_request=adapt.delete_acls,
+        adapt_request=adapt.known_acls,
     ),
     by_schema(32, configs.DescribeConfigs, configs.DescribeConfigsResponse, (1, 4), 4, entries=Entries("results")),
     by_schema(33, configs.AlterConfigs, configs.AlterConfigsResponse, (0, 2), 2),

@@ -156,8 +156,5 @@ class ShareAcknowledgeResponse:
     node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
-ShareRequest = ShareFetch | ShareAcknowledge
-"""Requests of share consumers to the leader of partitions."""
-
 ShareResponse = ShareFetchResponse | ShareAcknowledgeResponse
 """Responses to share consumers."""

@@ -12,7 +12,7 @@ from attrs import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions
-from groupcoord.core.messages.request import Refusable
+from groupcoord.core.messages.request import Refusable, Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 
@@ -57,7 +57,7 @@ class PartitionsToAdd:
 
 
 @define
-class AddPartitionsToTxn:
+class AddPartitionsToTxn(Request["AddPartitionsToTxnResponse"]):
     """Add partitions to transactions, or verify that they were added (API key 24).
 
     ``is_from_broker``: the request has a version for brokers (from 4), which may name internal topics. Requests of
@@ -143,7 +143,7 @@ class MarkerToWrite(NamedTuple):
 
 
 @define
-class WriteTxnMarkers:
+class WriteTxnMarkers(Request["WriteTxnMarkersResponse"]):
     """Write the ends of transactions into partitions (API key 27), for brokers and administrators."""
 
     markers: tuple[MarkerToWrite, ...]
@@ -270,17 +270,6 @@ class DescribeProducersResponse:
 
     topics: tuple[DescribedPartitions, ...]
 
-
-TransactionRequest = (
-    InitProducerId
-    | AddPartitionsToTxn
-    | AddOffsetsToTxn
-    | EndTxn
-    | WriteTxnMarkers
-    | DescribeTransactions
-    | ListTransactions
-    | DescribeProducers
-)
 
 TransactionResponse = (
     InitProducerIdResponse

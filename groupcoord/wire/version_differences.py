@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TypeVar
 
 from attrs import evolve
@@ -49,6 +50,7 @@ from groupcoord.wire.transaction_messages import (
     PartitionsToAdd,
 )
 
+Acls = TypeVar("Acls", CreateAcls, DeleteAcls, DescribeAcls)
 Fenced = TypeVar("Fenced", AddOffsetsToTxnResponse, EndTxnResponse, InitProducerIdResponse)
 
 # ---------------------------------------------------------------- ApiVersions (KIP-511, KIP-584, KIP-1242)
@@ -247,28 +249,12 @@ def list_config_resources(request: ListConfigResources, header: RequestHeader) -
 _UNKNOWN = 0
 
 
-def _check_known(acl: Acl | AclFilter) -> None:
-    if _UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type):
-        raise ProtocolError("an ACL has something that is unknown")
-
-
-def create_acls(request: CreateAcls, header: RequestHeader) -> CreateAcls:
-    """Refuse, as Kafka does, a request with a number that stands for "unknown"."""
-    for acl in request.creations:
-        _check_known(acl)
-    return request
-
-
-def delete_acls(request: DeleteAcls, header: RequestHeader) -> DeleteAcls:
-    """Like :func:`create_acls`."""
-    for wanted in request.filters:
-        _check_known(wanted)
-    return request
-
-
-def describe_acls(request: DescribeAcls, header: RequestHeader) -> DescribeAcls:
-    """Like :func:`create_acls`."""
-    _check_known(request)
+def known_acls(request: Acls, header: RequestHeader) -> Acls:
+    """Return the request, which is malformed, as in Kafka, if it has a number that stands for "unknown"."""
+    acls: tuple[Acl | AclFilter, ...] = (request,) if isinstance(request, DescribeAcls) else request[0]
+    for acl in acls:
+        if _UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type):
+            raise ProtocolError("an ACL has something that is unknown")
     return request
 
 
@@ -288,24 +274,14 @@ def _fenced(error_code: ErrorCode, version: int, since: int) -> ErrorCode:
     return error_code
 
 
-def _fenced_answer(response: Fenced, header: RequestHeader, since: int) -> Fenced:
-    error_code = _fenced(response.error_code, header.api_version, since)
-    return response if error_code is response.error_code else evolve(response, error_code=error_code)
+def fenced_from(since: int) -> Callable[[Fenced, RequestHeader], Fenced]:
+    """Return a function that adapts a response; ``since``: the first version that has PRODUCER_FENCED."""
 
+    def adapt(response: Fenced, header: RequestHeader) -> Fenced:
+        error_code = _fenced(response.error_code, header.api_version, since)
+        return response if error_code is response.error_code else evolve(response, error_code=error_code)
 
-def initialised_producer(response: InitProducerIdResponse, header: RequestHeader) -> InitProducerIdResponse:
-    """Return the answer; PRODUCER_FENCED is known from version 4 on."""
-    return _fenced_answer(response, header, 4)
-
-
-def added_offsets(response: AddOffsetsToTxnResponse, header: RequestHeader) -> AddOffsetsToTxnResponse:
-    """Return the answer; PRODUCER_FENCED is known from version 2 on."""
-    return _fenced_answer(response, header, 2)
-
-
-def ended_txn(response: EndTxnResponse, header: RequestHeader) -> EndTxnResponse:
-    """Return the answer; PRODUCER_FENCED is known from version 2 on."""
-    return _fenced_answer(response, header, 2)
+    return adapt
 
 
 _CLIENTS_PREFIX = "v3_and_below_"
