@@ -65,13 +65,6 @@ def replay(
 ) -> Failure | None:
     """Replay a transcript.
 
-    Args:
-        transcript: the transcript.
-        server: the server.
-        group_id: value of ``$g``, unique on this server.
-        tolerance: allowed differences in time.
-        on_end: called with the variables after a successful last step.
-
     Returns:
         The failure, or None.
     """

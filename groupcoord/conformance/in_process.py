@@ -98,12 +98,6 @@ class InProcessTarget:
 class InProcessNodes:
     """Several brokers with common logs and topics, as in ``groupcoord serve --nodes``.
 
-    Args:
-        count: number of brokers.
-        make_broker: creates one from further arguments of a Broker.
-        data: the logs.
-        producer_ids: the producer ids.
-
     Attributes:
         brokers: brokers by node id, from 1.
     """
@@ -150,12 +144,7 @@ class InProcessNodes:
 
 
 class InProcessServer:
-    """Broker on a virtual clock.
-
-    Args:
-        make_broker: creates the broker or nodes on the same logs and topics, at the start and after each restart.
-        clock: the broker's clock.
-    """
+    """Broker on a virtual clock."""
 
     def __init__(self, make_broker: Callable[[], Broker | InProcessNodes], clock: ManualClock) -> None:
         self._make_broker = make_broker

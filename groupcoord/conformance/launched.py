@@ -223,14 +223,7 @@ class LaunchTarget:
 
 
 class LaunchedServer(SocketServer):
-    """Server process in its own process group.
-
-    Args:
-        words: the command with placeholders.
-        sets: the words of the settings.
-        running: the set of running servers.
-        nodes: number of nodes.
-    """
+    """Server process in its own process group."""
 
     def __init__(self, words: list[str], sets: list[str], running: list[LaunchedServer], nodes: int = 1) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-conformance-"))

@@ -63,7 +63,6 @@ def needed_keys(transcripts: Iterable[Transcript]) -> set[str]:
 
 
 def topics_made_by(transcript: Transcript) -> set[str]:
-    """Return the topics that a transcript requires or creates."""
     asked = (
         topic.get("name")
         for step in _sends(transcript)
@@ -74,7 +73,6 @@ def topics_made_by(transcript: Transcript) -> set[str]:
 
 
 def groups_named_by(transcript: Transcript) -> set[str]:
-    """Return the fixed group ids for which a transcript commits: the empty one."""
     ids = (step.body["group_id"] for step in _sends(transcript) if step.api == "OffsetCommit")
     return {group_id for group_id in ids if not group_id.startswith("$")}
 

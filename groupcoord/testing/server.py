@@ -120,9 +120,6 @@ class NodesUnderTest:
 
     Memory outlives a restart, as a disk would; a data directory is opened again each time.
 
-    Args:
-        make_broker: creates a node from the arguments of :class:`~groupcoord.broker.broker.Broker`.
-
     Raises:
         ValueError: ``nodes`` is out of range.
     """

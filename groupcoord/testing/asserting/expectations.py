@@ -145,11 +145,6 @@ class Attempts:
         self._deadline_s = time.monotonic() + timeout_s
 
     def count(self, wanted: Wanted[object], reason: str | None) -> None:
-        """Count a failed attempt.
-
-        Raises:
-            TimeoutError: the deadline has passed.
-        """
         if time.monotonic() >= self._deadline_s:
             waited = f" after {self._timeout_s:g} s" if self._timeout_s else ""
             space = "" if f"{reason}".startswith("\n") else " "

@@ -386,16 +386,7 @@ def report_on(
     group_ids: Collection[str] | None = None,
     tells_nodes: bool = False,
 ) -> str:
-    """Return the report: log lines, faults, groups, and the last requests of each client.
-
-    Args:
-        broker: None if the server does not run.
-        requests: the received requests.
-        log_lines: lines of its log.
-        faults: descriptions of present faults.
-        group_ids: the groups to report; None for all.
-        tells_nodes: name the node of each request.
-    """
+    """Return the report: log lines, faults, groups, and the last requests of each client."""
     lines = [*log_lines, *(f"on purpose: {fault}" for fault in faults[:FAULTS_MAX])]
     if len(faults) > FAULTS_MAX:
         lines.append(f"and {len(faults) - FAULTS_MAX} more faults")

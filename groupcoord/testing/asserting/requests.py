@@ -37,16 +37,7 @@ Place = tuple[str | UUID, int]
 
 @define(eq=False)
 class _Connection:
-    """Fetches of one connection.
-
-    Attributes:
-        client_id: of its last fetch.
-        share_member: group and member id, if it sends ShareFetch.
-        last_fetch: number of its last fetch.
-        session: partitions of its fetch session, which every fetch covers.
-        named: number of the last fetch by partition outside the session.
-        failed: partitions with an error in the last response.
-    """
+    """Fetches of one connection."""
 
     client_id: str = ""
     share_member: tuple[str, str] | None = None
@@ -465,11 +456,7 @@ def _observed(usual: type[Connection]) -> type[Connection]:
 
 
 class RequestRecorder:
-    """Interceptor that records requests and passes them to another interceptor.
-
-    Attributes:
-        following: the other interceptor, or None.
-    """
+    """Interceptor that records requests and passes them to another interceptor."""
 
     def __init__(self) -> None:
         self.following: Interceptor | None = None

@@ -74,13 +74,7 @@ def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
 
 
 class _ContractError(Exception):
-    """Broken rule of the contract.
-
-    Args:
-        kind: the rule, equal for every group.
-        text: the description.
-        answers: the assignments that show it.
-    """
+    """Broken rule of the contract."""
 
     def __init__(self, kind: str, text: str, *answers: Plain) -> None:
         super().__init__(text)

@@ -342,7 +342,6 @@ def is_like_baseline(result: Result, baseline: Result | None) -> bool:
 
 
 def _by_novelty(result: Result, baseline: Result | None) -> tuple[list[Verdict], list[Verdict]]:
-    """Return verdicts of broken laws: those that hold in the baseline, and the others."""
     other = baseline is not None and baseline.scenario.name != result.scenario.name
     known = {verdict.law for verdict in baseline.broken} if baseline is not None and other else set()
     new = [verdict for verdict in result.broken if verdict.law not in known]

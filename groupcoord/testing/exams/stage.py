@@ -75,19 +75,7 @@ def check_command(command: Sequence[str]) -> None:
 
 
 class Instance:
-    """Process of the program; it is restarted when it ends by itself, as a supervisor does.
-
-    Args:
-        name: name of the instance and of its listener.
-        command: the command with placeholders.
-        values: values of the placeholders, also in the environment as ``EXAM_BOOTSTRAP`` and so on.
-        log_path: file for its output.
-        note: called with a description of each change.
-
-    Attributes:
-        is_wanted: it should run.
-        ends: how often it ended by itself.
-    """
+    """Process of the program; it is restarted when it ends by itself, as a supervisor does."""
 
     def __init__(
         self,
@@ -309,11 +297,6 @@ class _Told:
 
 class Stage:
     """Server with three nodes, instances with a listener each, and records for them.
-
-    Args:
-        plan: the plan.
-        folder: folder for the instances' output and the authority's certificate.
-        settings: server settings of the scenario.
 
     Attributes:
         server: the server.

@@ -38,14 +38,7 @@ from groupcoord.wire.share_messages import AcknowledgementBatch, ShareAcknowledg
 
 @frozen
 class Event:
-    """Event of an exam.
-
-    Attributes:
-        at_s: seconds since the start.
-        who: instance, or empty for the exam itself.
-        text: description.
-        is_error: an instance received an error.
-    """
+    """Event of an exam."""
 
     at_s: float
     who: str
@@ -139,12 +132,6 @@ Place = tuple[int, int]
 
 class ShareTrace:
     """Records of a share group: acquired, processed, accepted.
-
-    Args:
-        topic: the topic.
-        name_of: returns the name of a topic id.
-        processed: how often each record was written to the output, kept by the caller.
-        works_late_s: time after acceptance in which another instance may finish its work on a record.
 
     Attributes:
         unreadable: records that may be rejected.
@@ -249,21 +236,7 @@ FENCED = (
 
 @define
 class Seat:
-    """Knowledge about an instance.
-
-    Attributes:
-        member_ids: its member ids.
-        owned: partitions last assigned to it.
-        lost_s: time of each partition's revocation.
-        fenced_s: time at which it was fenced; None after it rejoined.
-        fenced_by: the error.
-        has_left: it left since it last joined.
-        is_static: it has an instance id, so it need not leave.
-        has_joined: it was a member.
-        generation: last generation of a classic group.
-        positions: offset after the last record sent, by partition.
-        seeks: its last FindCoordinator found none, so it cannot leave.
-    """
+    """Knowledge about an instance."""
 
     member_ids: set[str] = field(factory=set)
     owned: frozenset[int] = frozenset()
@@ -280,13 +253,6 @@ class Seat:
 
 class Trace:
     """Observations of a server while instances of a program work; see :meth:`~groupcoord.testing.ServerThread.watch`.
-
-    Args:
-        group_id: the program's group.
-        topic: the topic that it reads.
-        output: the topic that it writes to; None counts sent records as processed.
-        name_of: returns the name of a topic id.
-        works_late_s: time after a revocation in which an instance may finish its work.
 
     Attributes:
         events: events, within a limit.
@@ -369,13 +335,7 @@ class Trace:
         self.note("", text)
 
     def unprocessed(self, partition: int, end_offset: int, written: Mapping[Place, int] | None = None) -> list[int]:
-        """Return the unprocessed offsets of a partition below ``end_offset``.
-
-        Args:
-            partition: the partition.
-            end_offset: exclusive limit.
-            written: counts of records in the output, if only some writes count.
-        """
+        """Return the unprocessed offsets of a partition below ``end_offset``."""
         with self._lock:
             counts, known = self.processed if written is None else written, self.shared.unreadable
             places = [(partition, offset) for offset in range(end_offset)]
@@ -485,7 +445,6 @@ class Trace:
             self._note_fencing(who, seat, codes)
 
     def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int, int]]:
-        """Yield partition, offset and first unprocessed offset of each commit beyond processed records."""
         for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) != self._topic or message.group_id != self._group_id:
                 continue
@@ -549,7 +508,6 @@ class Trace:
             self.shared.worked(who, (index, offset), self.now_s)
 
     def _read(self, who: str, seat: Seat, message: Fetch, answer: FetchResponse) -> None:
-        """Note the records sent to an instance, and a changed fetch position."""
         for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) == self._topic:
                 for partition in topic.partitions:

@@ -27,13 +27,7 @@ Asked = tuple[int, Step, int]
 
 
 class Done(NamedTuple):
-    """Result of a step, as a process sends it; see :class:`.Turn`.
-
-    Attributes:
-        key: fingerprint of the new coordinator state.
-        number: the process's number of that state.
-        in_flight: number of waiting appends.
-    """
+    """Result of a step, as a process sends it; see :class:`.Turn`."""
 
     key: bytes
     number: int
@@ -51,10 +45,6 @@ class Crew:
 
     A process knows the states at its start and those it created. Results are taken in the order of the requests, so
     they do not depend on the number of processes.
-
-    Args:
-        turns: receives the results.
-        jobs: number of processes.
 
     Raises:
         HistoryError: the system cannot fork processes.
@@ -329,16 +319,7 @@ class _Limits:
 
 
 class _Search:
-    """Search state.
-
-    Attributes:
-        turns: computes steps.
-        crew: worker processes, or None.
-        was_stopped: a limit was reached.
-        states: numbers by state.
-        transitions: number of steps.
-        broken: state, step, process and message by broken law.
-    """
+    """Search state."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
@@ -512,7 +493,6 @@ class _Search:
         return core, tuple(forms)
 
     def _check(self, state: State) -> None:
-        """Check the beliefs of the clients, singly and together."""
         core, forms = state
         owned: frozenset[tuple[Any, int]] = frozenset()
         for form in forms:
@@ -552,7 +532,6 @@ class _Search:
         return Violation(trace, BrokenLaw(len(steps) - 1, broken.law, broken.message))
 
     def _names_after(self, before: int, step: Step, place: int, names: list[str]) -> list[str]:
-        """Return the processes' names by place, after a step and the sorting of equal ones."""
         core, forms = self._listed[before]
         _, after = self._after(core, forms, step, place)
         names = list(names)

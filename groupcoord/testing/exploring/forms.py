@@ -43,12 +43,7 @@ class View(NamedTuple):
 
 
 class Labels(Names):
-    """Names as numbers, in the order in which ids and tokens appear.
-
-    Args:
-        issued: all member ids ever created.
-        age_max_ms: see :class:`~groupcoord.core.fingerprints.Names`.
-    """
+    """Names as numbers, in the order in which ids and tokens appear."""
 
     far_ms = FAR_MS
     epochs_max = EPOCHS_MAX
@@ -161,27 +156,14 @@ _RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingPr
 
 
 def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
-    """Return the form of a consumer.
-
-    Args:
-        consumer: the consumer.
-        token: token of its request in flight, or None.
-        view: the coordinator's names.
-    """
+    """Return the form of a consumer."""
     waits = NOBODYS if token is None or token not in view.tokens else view.tokens.index(token)
     attributes = ATTRIBUTES[type(consumer)]
     return waits, *[encode(getattr(consumer, name), view) for name, (encode, _) in attributes.items()]
 
 
 def renamed(kind: type, form: Form, before: View, after: View) -> Form:
-    """Return the form of an unaffected consumer after a change of names.
-
-    Args:
-        kind: class of the consumer.
-        form: its form.
-        before: the names before.
-        after: the names after.
-    """
+    """Return the form of an unaffected consumer after a change of names."""
     found = list(form)
     if form[0] != NOBODYS:
         token = before.tokens[form[0]]
@@ -194,15 +176,7 @@ def renamed(kind: type, form: Form, before: View, after: View) -> Form:
 def consumer_of(
     process: Process, group_id: str, form: Form, view: View, new_id: Callable[[str], str] | None
 ) -> Consumer:
-    """Return the consumer of a form.
-
-    Args:
-        process: its process.
-        group_id: its group.
-        form: the form.
-        view: the coordinator's names.
-        new_id: creates an id for a consumer without one; None if it is not needed.
-    """
+    """Return the consumer of a form."""
     waits, *values = form
     consumer = process.consumer(group_id, NOBODY)
     consumer.is_waiting = waits != NOBODYS

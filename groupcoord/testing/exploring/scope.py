@@ -51,13 +51,7 @@ REFUSALS = MappingProxyType(
 
 
 class Word(NamedTuple):
-    """Type of step.
-
-    Attributes:
-        tells: description.
-        operands: kinds of operands, optional ones in brackets: ``process``, ``number``, ``error``, ``topic``, or words
-            separated by ``|``.
-    """
+    """Type of step."""
 
     tells: str
     operands: tuple[str, ...] = ()
@@ -425,15 +419,7 @@ ALL = ("commit", "leave", "die", "time", *FAULTS)
 
 
 def scope_of(protocol: str, dynamic: int = 0, static: int = 0, words: tuple[str, ...] = ALL, **more: object) -> Scope:
-    """Return a scope with processes of one protocol, or (``mixed``) of classic and consumer protocol in turn.
-
-    Args:
-        protocol: the protocol.
-        dynamic: number of processes without an instance id.
-        static: number of processes with one.
-        words: types of steps; the log is late if it may refuse.
-        more: further attributes of the scope.
-    """
+    """Return a scope with processes of one protocol, or (``mixed``) of classic and consumer protocol in turn."""
     protocols = ("classic", "consumer") if protocol == "mixed" else (protocol,)
     processes = [Process(f"c{number + 1}", protocols[number % len(protocols)]) for number in range(dynamic)]
     for number in range(static):

@@ -31,14 +31,7 @@ GROUPS = ("ConsumerGroup", "ShareGroup", "StreamsGroup")
 
 @frozen
 class Line:
-    """Visible effect as text.
-
-    Attributes:
-        who: the process, or empty for the log and other clients.
-        what: ``sends``, ``receives``, or (of the log) ``is asked``.
-        text: the request, response or records in short.
-        is_error: a response with an error.
-    """
+    """Visible effect as text."""
 
     who: str
     what: str
@@ -48,14 +41,7 @@ class Line:
 
 @frozen
 class StepTold:
-    """Step with its effects.
-
-    Attributes:
-        step: the step as text.
-        at_ms: milliseconds since the start.
-        lines: its visible effects.
-        state: state of the group, its members and the log afterwards.
-    """
+    """Step with its effects."""
 
     step: str
     at_ms: int
@@ -90,10 +76,6 @@ class Story:
 
 def tell(trace: Trace, **options: Any) -> Story:
     """Play a history and return its story.
-
-    Args:
-        trace: the history.
-        options: further arguments of :func:`~groupcoord.testing.exploring.stage.play`.
 
     Raises:
         HistoryError: the history is invalid.

@@ -61,14 +61,7 @@ class Recipe(NamedTuple):
 
 @define(eq=False)
 class Core:
-    """Coordinator state with its log.
-
-    Attributes:
-        view: its names for clients.
-        recipe: its origin; None for the first.
-        in_flight: number of waiting appends.
-        saved: the saved state, or None.
-    """
+    """Coordinator state with its log."""
 
     view: View
     recipe: Recipe | None
@@ -143,12 +136,6 @@ class BrokenTurnError(Exception):
 
 class Turns:
     """Coordinator states, forms of clients, and results of steps.
-
-    Args:
-        scope: the scope.
-        make_log_store: creates the log store under test.
-        make_coordinator: creates the coordinator under test.
-        laws: further laws for each new coordinator state.
 
     Attributes:
         cores: the states.
@@ -348,11 +335,6 @@ class Turns:
     def turn(self, number: int, step: Step, form: int) -> Turn:
         """Return the result of a step.
 
-        Args:
-            number: the coordinator state.
-            step: the step.
-            form: form of the acting client; 0 for none or a starting one.
-
         Raises:
             BrokenTurnError: the step breaks a law.
         """
@@ -450,10 +432,6 @@ class Turns:
 
     def beside(self, turn: Turn, form: int) -> int:
         """Return the number of another client's form after a turn.
-
-        Args:
-            turn: the turn.
-            form: its form before.
 
         Raises:
             BrokenTurnError: its response breaks a law.

@@ -581,7 +581,6 @@ class RuleFollower:
         return True
 
     def _is_taken(self, call: Call) -> bool:
-        """Apply the remaining rules until one decides or the call waits; return whether that is so."""
         while True:
             if call.delay_ms:
                 due_ms, call.delay_ms = self._broker.clock.now_ms() + call.delay_ms, 0

@@ -310,7 +310,6 @@ class World:
             self._check_fenced(sent)
 
     def _check_fenced(self, sent: Sent) -> None:
-        """Check that a fenced client has a successor with its instance id."""
         consumer = sent.consumer
         if consumer is not None and consumer.is_alive and not self.fleet.successors(consumer):
             partition = self.coordinator.partition_of(consumer.group_id)
@@ -383,7 +382,6 @@ class World:
         self.fleet.deliver()
 
     def _note_taken_back(self) -> None:
-        """Remember withdrawn ids of static members, which the log may have later."""
         self._taken_back |= ids_taken_back(self.coordinator)
 
     def _answered_commits(
@@ -544,7 +542,6 @@ class World:
         self.check_acknowledged()
 
     def _what_could_come(self) -> list[ConsumerGroupHeartbeat]:
-        """Return heartbeats that members or a new client could send now."""
         members = [
             consumer.heartbeat()
             for consumer in self.fleet.consumers

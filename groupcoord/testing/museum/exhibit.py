@@ -202,15 +202,6 @@ class TaskFailedError(GroupcoordError):
 def in_a_process(task: str, shown: Exhibit, *options: str, is_planted: bool) -> Any:
     """Run one task of ``python -m groupcoord.testing.museum.hunting`` in a new process.
 
-    Args:
-        task: name of the task.
-        shown: the exhibit.
-        options: further arguments.
-        is_planted: with the bug.
-
-    Returns:
-        The result as JSON values.
-
     Raises:
         TaskFailedError: the process failed.
     """

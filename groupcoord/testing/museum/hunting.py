@@ -80,13 +80,7 @@ _ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {
 
 
 def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
-    """Explore all histories with the processes, settings and words of a history, shortest first.
-
-    Args:
-        table: the history.
-        cpu_s: CPU seconds.
-        clock: returns CPU seconds.
-    """
+    """Explore all histories with the processes, settings and words of a history, shortest first."""
     from groupcoord.testing.exploring.exploration import explore
     from groupcoord.testing.exploring.scope import WORDS_TO_EXPLORE, Trace
 
@@ -108,13 +102,7 @@ def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], fl
 
 
 def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
-    """Search for a broken law in this process, round after round.
-
-    Args:
-        searcher: a key of :data:`_ROUNDS`.
-        cpu_s: CPU seconds after which no new round starts.
-        clock: returns CPU seconds.
-    """
+    """Search for a broken law in this process, round after round."""
     look, histories = _ROUNDS[searcher]
     begun = clock()
     for number in count():

@@ -60,18 +60,7 @@ OTHER = JoinedMember("other", None, encode_subscription(Subscription((TOPIC,))))
 
 
 class MemberLife:
-    """Member of a classic group with random responses.
-
-    Args:
-        seed: determines everything.
-
-    Attributes:
-        member: the member.
-        now_ms: its clock.
-        sent: requests that may be answered, also abandoned ones.
-        events: its events.
-        owned: its partitions according to the events.
-    """
+    """Member of a classic group with random responses."""
 
     def __init__(self, seed: int) -> None:
         self._random = random = Random(seed)
