@@ -396,12 +396,9 @@ class StatePartition:
             self._go_on(append, now_ms)
 
     def append_overdue(self, number: int) -> None:
-        """Fail the request that waits for append ``number``, if it is still unanswered."""
+        """Fail the request that waits for append ``number``, which is in flight."""
         in_flight = self.writer.in_flight
-        position = number - in_flight[0].number if in_flight else -1
-        if position < 0:
-            return
-        append = in_flight[position]
+        append = in_flight[number - in_flight[0].number]
         self._refuse(append, OVERDUE)
         append.question = None
         for key in append.keys:
