@@ -89,7 +89,6 @@ class Client:
         return part
 
     def close(self) -> None:
-        """Close the connection."""
         self.socket.close()
 
 
@@ -179,7 +178,6 @@ NO_SENDER = Sender()
 def produce(
     topic: str, partition: int, values: Sequence[bytes], at_ms: int, acks: int = -1, sender: Sender = NO_SENDER
 ) -> Request:
-    """Return a Produce of one batch."""
     batch = encode_batch(
         0,
         [(None, value, at_ms) for value in values],
@@ -240,7 +238,6 @@ class Fetched(NamedTuple):
 
 
 def fetched(response: Values) -> Fetched:
-    """Return what a Fetch of one partition brought."""
     partition = only_partition(response["responses"])
     aborted = [(each["producer_id"], each["first_offset"]) for each in partition["aborted_transactions"] or ()]
     batches = list(iter_batches(bytes(partition["records"] or b"")))

@@ -50,7 +50,6 @@ def annotations(source: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]
 
 
 def mutations_of(file: Path) -> dict[tuple[str, Any, Any], list[MutationSpec]]:
-    """Return the mutations of a file by the place that they change."""
     source = file.read_text("utf-8")
     nodes, passed_over = list(ast_nodes(get_ast(source))), list(annotations(source))
     found: dict[tuple[str, Any, Any], list[MutationSpec]] = defaultdict(list)

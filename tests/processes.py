@@ -66,7 +66,6 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, expected: str) -
 
 
 def descendants(root: int) -> list[int]:
-    """Return the ids of a process and of all its descendants."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -219,7 +218,6 @@ class ServerProcess(Child):
         return f"{HOST}:{self.port}"
 
     def hear(self, line: str) -> None:
-        """See :meth:`Child.hear`."""
         super().hear(line)
         found = re.search(r"listening on \S+:(\d+)", line)
         if found:
@@ -269,7 +267,6 @@ class MemberProcess(Child):
         return max(self.started_at.get(partition, 0), self.acknowledged.get(partition, 0))
 
     def hear(self, line: str) -> None:
-        """See :meth:`Child.hear`."""
         try:
             said = json.loads(line)
             event = said["event"]
@@ -294,7 +291,6 @@ class MemberProcess(Child):
         self.say("pause")
 
     def resume(self) -> None:
-        """Let it commit again."""
         self.is_paused = False
         self.say("resume")
 

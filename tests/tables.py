@@ -124,7 +124,6 @@ def _product(tables: list[list[tuple[str, dict[str, Any]]]]) -> Iterator[tuple[s
 
 
 def _named(cases: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return cases with a number behind names that more than one has."""
     listed = list(cases)
     counts = Counter(name for name, _ in listed)
     return [(name if counts[name] == 1 else f"{name}-{number}", case) for number, (name, case) in enumerate(listed)]

@@ -39,7 +39,6 @@ def sync(joined: JoinGroupResponse) -> SyncGroup:
 
 
 def commit(offset: int, group_id: str = GROUP) -> Request[OffsetCommitResponse]:
-    """Return the commit of one offset by somebody who manages its partitions itself."""
     return OffsetCommit(group_id, (TopicToCommit(TOPIC, (OffsetToCommit(0, offset),)),))
 
 

@@ -34,7 +34,6 @@ class SlowStore:
         self.failures: list[Exception] = []
 
     async def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Append, after a while."""
         assert partition not in self.under_way, "two appends of one log partition at once"
         self.under_way.append(partition)
         try:
@@ -49,7 +48,6 @@ class SlowStore:
             self.under_way.remove(partition)
 
     async def read(self, partition: int) -> AsyncIterator[LogRecord]:
-        """Read it all, with pauses."""
         for record in self.log.read(partition):
             await asyncio.sleep(0)
             yield record

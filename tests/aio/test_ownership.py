@@ -78,7 +78,6 @@ class LateLooks(MemoryLogStore):
         return False
 
     def answer(self, error: LogStoreError | None = None) -> None:
-        """Answer what was asked."""
         assert self.coordinator is not None
         try:
             super().check_ownership()
@@ -101,7 +100,6 @@ class FailingLooks(MemoryLogStore):
 
 
 def coordinator_on(store: MemoryLogStore, clock: ManualClock) -> GroupCoordinator:
-    """Return a coordinator that serves everything of a log."""
     coordinator = GroupCoordinator(config=CONFIG, clock=clock, log_store=store)
     coordinator.observe()
     coordinator.load_all()

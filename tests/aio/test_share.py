@@ -64,7 +64,6 @@ class Program:
 
 
 async def joined(coordinator: AsyncCoordinator) -> ShareGroupHeartbeatResponse:
-    """Let a member join, and beat until it has partitions."""
     answer = await coordinator.ask(ShareGroupHeartbeat("crew", "a", 0, None, ("orders",)))
     for _ in range(1_000):
         if answer.assignment:

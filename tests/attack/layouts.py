@@ -63,7 +63,6 @@ class Layout(NamedTuple):
 
 
 def unsigned_varint(number: int) -> bytes:
-    """Return an unsigned varint, as compact lengths are."""
     parts = bytearray()
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)

@@ -92,7 +92,6 @@ def _time_limit() -> Iterator[None]:
 
 
 def check_log(log: MutableLog, folder: Path) -> str:
-    """Read a log in every way; return what came of it."""
     written = write_log(log, folder / "written")
     truth = find_truth(written)
     outcomes = {name: read_copy(written, folder / name, read) for name, read in READINGS.items()}
@@ -115,7 +114,6 @@ def check_log(log: MutableLog, folder: Path) -> str:
 
 
 def write_log(log: MutableLog, directory: Path) -> Path:
-    """Write the files of a log partition; return the directory."""
     partition = directory / FOLDER
     partition.mkdir(parents=True)
     for name, data in log.files().items():

@@ -132,7 +132,6 @@ class LogMutator:
         self._pool = pool
 
     def log(self) -> MutableLog:
-        """Return a valid log of one to four segments."""
         chance = self._random
         made = MutableLog()
         offset = chance.choice((0, 0, 7, 2**33))

@@ -78,7 +78,6 @@ class Mutator:
             self._edits += [edit] * weight
 
     def reseed(self, chance: random.Random) -> None:
-        """Let somebody else decide from now on."""
         self._random = chance
 
     def request(self, correlation_id: int, *, is_gentle: bool = False) -> bytes:

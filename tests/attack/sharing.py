@@ -55,7 +55,6 @@ class Peer:
         return self.client.ask(Request(api_key, VERSIONS[api_key], values))
 
     def topic_id(self, name: str) -> UUID:
-        """Return the id of a topic."""
         asked = {
             "topics": [{"topic_id": None, "name": name}],
             "allow_auto_topic_creation": False,
@@ -99,7 +98,6 @@ class Peer:
         }
 
     def acknowledging(self, topic_id: UUID, *batches: tuple[int, int, list[int]], index: int = 0) -> dict[str, Any]:
-        """Return the next acknowledgement of a partition."""
         named = [{"first_offset": a, "last_offset": z, "acknowledge_types": types} for a, z, types in batches]
         partitions = [{"partition_index": index, "acknowledgement_batches": named}]
         self.epoch += 1
@@ -112,7 +110,6 @@ class Peer:
         }
 
     def close(self) -> None:
-        """Close the connection."""
         self.client.close()
 
 

@@ -28,7 +28,6 @@ POOL = plausible_records()
 
 
 def valid_log(seed: int) -> MutableLog:
-    """Return a log of several segments, none of them empty."""
     chance = random.Random(seed)
     while True:
         log = LogMutator(chance, POOL).log()

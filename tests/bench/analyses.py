@@ -152,7 +152,6 @@ def _with_hashes(table: Any, columns: list[str], wanted: Hashes) -> Iterator[Any
 
 
 def _hashes(table: Any, columns: list[str]) -> Hashes:
-    """Return a hash of each row."""
     if table is None:
         return np.empty(0, np.uint64)
     found = [_row_hashes(batch, columns) for batch in table.to_batches(columns=columns)]

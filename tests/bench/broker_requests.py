@@ -49,7 +49,6 @@ def start(directory: Path) -> Broker:
 
 
 def join(broker: Broker) -> list[Member]:
-    """Let one member join each of the groups."""
     coordinator, found = broker.coordinator, []
     for number in range(GROUPS):
         group_id = f"commit0-{number}"
@@ -154,7 +153,6 @@ class Measured:
         return float(self._process.stdout.readline())
 
     def end(self) -> None:
-        """End the process."""
         self._process.communicate()
 
 

@@ -42,7 +42,6 @@ ROUNDS = 7
 
 
 def stable_group(member_count: int) -> tuple[GroupCoordinator, list[str], int]:
-    """Return a coordinator with one stable group, its member ids, and its generation."""
     clock = ManualClock(1_700_000_000_000)
     coordinator = GroupCoordinator(config=Config(group_initial_rebalance_delay_ms=0), clock=clock)
     coordinator.load_all()
@@ -65,7 +64,6 @@ def stable_group(member_count: int) -> tuple[GroupCoordinator, list[str], int]:
 
 
 def requests(member_ids: list[str], generation_id: int) -> dict[str, list[Request]]:
-    """Return what is measured: by name, one request for each member."""
     plain, noted = (
         (TopicToCommit(TOPIC, [OffsetToCommit(index, 1_000 + index, -1, metadata) for index in range(PARTITIONS)]),)
         for metadata in ("", METADATA)

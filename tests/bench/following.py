@@ -62,7 +62,6 @@ class GrowingLog:
         return written
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files:
             file.close()
 

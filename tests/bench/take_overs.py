@@ -48,12 +48,10 @@ class Node:
         assert self.process.stdout.readline(), "it has ended"
 
     def kill(self) -> None:
-        """Kill it."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
 
     def wait(self) -> None:
-        """Wait until it is gone."""
         if self.process is not None:
             self.process.communicate()
 

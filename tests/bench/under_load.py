@@ -93,7 +93,6 @@ class Server:
             raise
 
     def measured(self, loadgen: Path, arguments: Sequence[str], prefix: str) -> dict[str, Any]:
-        """Let the generator ask, and return its figures."""
         target = ["-address", f"127.0.0.1:{self.port}", "-process", str(self._process.pid), "-prefix", prefix]
         done = subprocess.run([str(loadgen), *target, *arguments], check=True, capture_output=True, timeout=300)
         figures: dict[str, Any] = json.loads(done.stdout)

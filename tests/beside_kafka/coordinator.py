@@ -247,11 +247,9 @@ class Coordinator:
         return set(self._live_timers())
 
     def share_targets(self) -> list[GroupSpec]:
-        """Return for what share groups members' targets were worked out in this step."""
         return self._share_assignor.asked
 
     def now_ms(self) -> int:
-        """Return what time it is."""
         return self._clock.now_ms()
 
     def group(self, group_id: str) -> AnyGroup | None:
@@ -259,12 +257,10 @@ class Coordinator:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     def groups(self) -> list[AnyGroup]:
-        """Return all groups."""
         partition = self._coordinator.partition(0)
         return [] if partition is None else list(partition.groups.values())
 
     def leaders(self) -> dict[str, str | None]:
-        """Return the leader of each classic group."""
         return {group.group_id: group.leader for group in self.groups() if isinstance(group, GroupMetadata)}
 
     # ------------------------------------------------------------ commands

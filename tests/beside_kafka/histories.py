@@ -302,7 +302,6 @@ def _is_refused(step: Step) -> bool:
 
 
 def _groups_of(records: list[Any]) -> set[str]:
-    """Return the ids of the consumer groups that records are about."""
     return {record["key"]["data"].get("groupId", "") for record in records}
 
 

@@ -63,7 +63,6 @@ class UsedIds:
         self._said_before, self.said = self.said, said
 
     def uuid(self) -> str:
-        """Return the next random UUID that was used."""
         return self._next_used(lambda random: str(random.uuid()))
 
     def kafka_uuid(self) -> str:

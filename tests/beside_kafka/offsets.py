@@ -121,7 +121,6 @@ def fetch_body(world: Topics, version: int, groups: list[str], member_id: str | 
 
 
 def deletion_body(world: Topics, group_id: str) -> Body:
-    """Return an OffsetDelete."""
     topics = [
         {"name": name, "partitions": [{"partition_index": partition} for partition in found]}
         for name, found in _places(world).items()

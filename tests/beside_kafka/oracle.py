@@ -103,7 +103,6 @@ class Recording:
         return events
 
     def next_timer_ms(self) -> int:
-        """Return when the next timer fires; long after everything if there is none."""
         return min(self.timers.values(), default=NEVER_MS)
 
 

@@ -86,7 +86,6 @@ def draw_share_settings(draw: random.Random) -> dict[str, str]:
 
 
 def draw_share_group_settings(draw: random.Random) -> dict[str, str]:
-    """Return settings of a share group's own."""
     return _drawn(draw, OF_SHARE_GROUPS)
 
 
@@ -96,7 +95,6 @@ def draw_streams_settings(draw: random.Random) -> dict[str, str]:
 
 
 def draw_streams_group_settings(draw: random.Random) -> dict[str, str]:
-    """Return settings of a streams group's own."""
     return _drawn(draw, OF_STREAMS_GROUPS)
 
 
@@ -106,7 +104,6 @@ def draw_settings(draw: random.Random) -> dict[str, str]:
 
 
 def draw_group_settings(draw: random.Random) -> dict[str, str]:
-    """Return settings of a group's own."""
     return _drawn(draw, OF_GROUPS)
 
 

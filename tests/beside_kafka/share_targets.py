@@ -36,7 +36,6 @@ class WitnessedAssignor:
         self.asked: list[GroupSpec] = []
 
     def assign(self, group: GroupSpec) -> GroupAssignment:
-        """See :meth:`.Assignor.assign`."""
         self.asked.append(group)
         return SimpleAssignor().assign(group)
 

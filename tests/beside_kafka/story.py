@@ -71,7 +71,6 @@ class RandomStory:
         return clients
 
     def run(self) -> dict[str, Any]:
-        """Make the history."""
         for _ in range(ACTS):
             self._let_time_pass()
             (act,) = self.draw.choices(list(self._acts), list(self._acts.values()))
@@ -91,11 +90,9 @@ class RandomStory:
         self._do({**command, "client_id": "admin" if client is None else f"c{client.number}"})
 
     def topic_id(self, name: str) -> str:
-        """Return the id of a topic."""
         return long_id(self.recording.topic_ids[name])
 
     def new_id(self) -> str:
-        """Return an id that no other member has."""
         return self._ids.kafka_uuid()
 
     def commit(self, client: RandomClient | None, group_id: str = "", **identity: Any) -> None:
@@ -111,7 +108,6 @@ class RandomStory:
         return version
 
     def commit_in_transaction(self, client: RandomClient | None, group_id: str = "", **identity: Any) -> None:
-        """Commit offsets within a transaction in the name of a client, or of nobody."""
         group_id = group_id or client.group_id if client is not None else group_id
         producer_id = 1_000 + self.draw.randrange(2)
         version = self.draw.choice([5, self.draw.randint(0, 5)])

@@ -23,7 +23,6 @@ MALFORMED: tuple[Body, ...] = (
 
 
 def topic_info(draw: random.Random, name: str, partitions: int = 0) -> Body:
-    """Return an internal topic."""
     configs = draw.choice([[], [{"key": "cleanup.policy", "value": "compact"}]])
     return {"name": name, "partitions": partitions, "replication_factor": 0, "topic_configs": configs}
 

@@ -139,7 +139,6 @@ class DataWorld:
             edit.configure(name, {key.replace("_", "."): value for key, value in configs.items()})
 
     def produce(self, records: bytes | None, name: str = "one", index: int = 0, **fields: Any) -> ProducedPartition:
-        """Produce to one partition."""
         topic = ProduceTopic(name, NO_ID, (ProducePartition(index, records),))
         produced: ProducedPartition = self.ask(Produce((topic,), **fields)).topics[0].partitions[0]
         return produced
@@ -151,7 +150,6 @@ class DataWorld:
         return fetched
 
     def delete(self, name: str) -> None:
-        """Delete a topic."""
         with self.topics.edit() as edit:
             topic = edit.delete(name)
         self.data.delete(topic)
@@ -171,7 +169,6 @@ def fetch_of(*partitions: FetchPartition, name: str | None = "two", topic_id: UU
 
 
 def partitions_of(response: FetchResponse) -> list[FetchedPartitionData]:
-    """Return all partitions of an answer."""
     return [partition for topic in response.topics for partition in topic.partitions]
 
 

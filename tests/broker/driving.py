@@ -32,7 +32,6 @@ class LateJobs:
         broker.start_job = self.waiting.append
 
     def do_next(self) -> bool:
-        """Do one; return False if there is none."""
         if not self.waiting:
             return False
         do_in_place(self.waiting.popleft())

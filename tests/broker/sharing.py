@@ -32,7 +32,6 @@ class ShareClient:
         self._sent: list[tuple[int, int]] = []
 
     def send(self, api_key: int, version: int, body: dict[str, Any]) -> None:
-        """Send a request."""
         frame = request_frame(api_key, version, body)
         self._sent.append((api_key, version))
         feed(self.connection, struct.pack(">i", len(frame)) + frame)
@@ -187,7 +186,6 @@ class SharingWorld:
         return self.data.log(self.topics.get(topic), self.index if index is None else index)  # type: ignore[arg-type]
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass."""
         self.clock.advance(duration_ms)
         self.broker.tick()
         self.broker.handle_waiting()

@@ -29,7 +29,6 @@ def broker(denied: Denied | None = None, **settings: object) -> Broker:
 
 
 def ask(broker: Broker, *names: str, allows: bool = True) -> dict[str | None, str]:
-    """Ask for topics; return the error of each."""
     connection = FakeConnection()
     request = Metadata(tuple(map(TopicReference, names)), allow_auto_topic_creation=allows)
     broker.handle(connection, request)  # type: ignore[arg-type]

@@ -47,7 +47,6 @@ def of_many_partitions(correlation_id: int, count: int) -> bytes:
 
 
 def produce_of(records: bytes, acks: int) -> bytes:
-    """Return a Produce of these records for one partition."""
     partitions = [struct.pack(">i", 0) + blob(records)]
     body = b"\xff\xff" + struct.pack(">hi", acks, 0) + array([string(TOPIC) + array(partitions)])
     return frame(0, 3, 1, body)
@@ -77,7 +76,6 @@ def log_of(broker: Broker) -> bytes:
 
 
 def never_ending(broker: Broker) -> None:
-    """Have each portion end where it may."""
     broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
 

@@ -45,7 +45,6 @@ class NotingBroker:
 
 
 def create(*names: str, config: CreatableTopicConfig = REPLICAS, validate_only: bool = False) -> CreateTopics:
-    """Return a request that creates topics with a setting."""
     topics = tuple(CreatableTopic(name, 1, configs=(config,)) for name in names)
     return CreateTopics(topics, validate_only=validate_only)
 

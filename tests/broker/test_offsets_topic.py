@@ -101,7 +101,6 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OffsetsTop
 
 
 def offsets_in(fetched: FetchedPartitionData) -> list[tuple[int, int]]:
-    """Return where each committed offset lies, and what it is."""
     assert fetched.error_code is ErrorCode.NONE
     found = []
     for batch in iter_batches(b"".join(fetched.records)):

@@ -203,8 +203,6 @@ def test_records_are_deleted_only_where_the_policy_deletes(world: DataWorld, pol
 
 
 def test_deleting_and_reading_need_permission() -> None:
-    """DELETE for DeleteRecords, READ for Fetch and DescribeProducers."""
-
     def authorize(_: object, operation: Operation, resource: object) -> bool:
         return operation is Operation.WRITE or resource[0] is not ResourceType.TOPIC  # type: ignore[index]
 

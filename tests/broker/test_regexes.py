@@ -62,7 +62,6 @@ def test_names_are_matched_as_any_text(usual_memory: int, monkeypatch: pytest.Mo
 
 
 def matches_of(regex: str, *, ascii_only: bool) -> list[str] | str:
-    """Return the names that an expression matches, or why it is none."""
     try:
         expression = Expressions().compile(regex, ascii_only=ascii_only)
     except ExpressionError as error:

@@ -231,7 +231,6 @@ def test_consumers_need_not_be_brokers() -> None:
 
 
 def unload_states(world: SharingWorld) -> Any:
-    """Let the share coordinator be out of reach, and return it."""
     coordinator = world.broker._parts.share.coordinator
     assert coordinator is not None
     for index in range(coordinator.partition_count):

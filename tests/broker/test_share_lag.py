@@ -115,7 +115,6 @@ def brokers(data: TopicData) -> list[Broker]:
 
 
 def group_of(number: int) -> str:
-    """Return a group that a node coordinates."""
     return next(name for name in "abcdefgh" if partition_for(name, 2) == number)
 
 

@@ -98,7 +98,6 @@ def fetched(connection: FakeConnection) -> FetchedPartitionData:
 
 
 def records_in(connection: FakeConnection) -> list[tuple[str | None, dict[str, Any] | None]]:
-    """Return the records that were fetched: whose they are, and what they say."""
     batches = list(iter_batches(b"".join(fetched(connection).records)))
     headers = {(batch.attributes, batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in batches}
     assert headers <= {(0, -1, -1, -1)}

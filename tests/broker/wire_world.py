@@ -126,7 +126,6 @@ class WireWorld:
         self.broker.tick()
 
     def start_producer(self, transactional_id: str = "x") -> Body:
-        """Have a producer; return the fields that name it."""
         body = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
         answer = self.ask(22, 4, body | {"producer_id": -1, "producer_epoch": -1})
         assert answer.pop("error_code") == 0

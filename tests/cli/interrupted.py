@@ -80,7 +80,6 @@ class Interrupted:
         return int.from_bytes(self._place.read_bytes(), "big")
 
     def line(self) -> str:
-        """Return the next line that it prints; nothing if it has ended."""
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S)
         assert readable, "it prints nothing"

@@ -22,7 +22,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[ServerThread]:
-    """The server that serves them."""
     with recorded_server(folder) as server:
         yield server
 

@@ -28,7 +28,6 @@ RECORDS = (
 
 
 def states(data_dir: Path, *options: str) -> tuple[int, list[Any]]:
-    """Return the exit status, and the lines."""
     done = dump(data_dir, "--topic", "__share_group_state", *options)
     return done.status, [json.loads(line) for line in done.output.splitlines()]
 

@@ -53,7 +53,6 @@ def _server() -> Iterator[ServerThread]:
 
 
 def cells(out: str) -> list[list[str]]:
-    """Return the cells of a table's rows."""
     rows = [line.strip("│").split("│") for line in out.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in row] for row in rows]
 

@@ -87,7 +87,6 @@ WORDS = ("assigned", "revoked", "lost")
 
 @cache
 def programs_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return the folder of compiled programs, which is gone when the tests are."""
     return tempfile.TemporaryDirectory()
 
 

@@ -30,7 +30,6 @@ def left_sockets() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def client_libraries() -> None:
-    """Skip the test if a client library is not installed."""
     for module in ("kafka", "aiokafka", "confluent_kafka"):
         pytest.importorskip(module)
 

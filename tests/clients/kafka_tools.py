@@ -164,7 +164,6 @@ class Tools:
         )
 
     def run(self, line: str) -> Printed:
-        """Run a command."""
         if line.startswith("send "):
             return self._send(line)
         command, _, read = line.partition(" < ")
@@ -194,7 +193,6 @@ class Tools:
 
 
 def read_commands() -> list[str]:
-    """Return the commands, in order."""
     return [line for line in COMMANDS.read_text().splitlines() if not line.startswith("#")]
 
 
@@ -241,7 +239,6 @@ def write_answers(answers: list[Printed]) -> None:
 
 
 def read_differences() -> list[Difference]:
-    """Return what may differ."""
     entries = tomllib.loads(DIFFERENCES.read_text())["difference"]
     return [Difference(**{key: _frozen(value) for key, value in entry.items()}) for entry in entries]
 

@@ -54,7 +54,6 @@ class Options:
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """Time between two heartbeats."""
         return self.session_timeout_ms // 5
 
     @property
@@ -109,21 +108,17 @@ class KafkaPythonClient:
         self._consumer.partitions_for_topic(options.topic)
 
     def poll(self) -> None:
-        """See :meth:`Client.poll`."""
         self._consumer.poll(timeout_ms=self._poll_ms)
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """See :meth:`Client.committed`."""
         named = {partition: self._kafka.TopicPartition(self._topic, partition) for partition in partitions}
         return {partition: self._consumer.committed(name) or 0 for partition, name in named.items()}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """See :meth:`Client.commit`."""
         named = {self._kafka.TopicPartition(self._topic, partition): offset for partition, offset in offsets.items()}
         self._consumer.commit({name: self._kafka.OffsetAndMetadata(offset, "", -1) for name, offset in named.items()})
 
     def close(self) -> None:
-        """See :meth:`Client.close`."""
         self._consumer.close()
 
 
@@ -156,11 +151,9 @@ class AiokafkaClient:
         await self._consumer.start()
 
     def poll(self) -> None:
-        """See :meth:`Client.poll`."""
         self._runner.run(self._consumer.getmany(timeout_ms=self._poll_ms))
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """See :meth:`Client.committed`."""
         return self._runner.run(self._committed(partitions))
 
     async def _committed(self, partitions: Iterable[int]) -> dict[int, int]:
@@ -168,12 +161,10 @@ class AiokafkaClient:
         return {partition: await self._consumer.committed(name) or 0 for partition, name in named.items()}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """See :meth:`Client.commit`."""
         named = {self._aiokafka.TopicPartition(self._topic, p): offset for p, offset in offsets.items()}
         self._runner.run(self._consumer.commit(named))
 
     def close(self) -> None:
-        """See :meth:`Client.close`."""
         self._runner.run(self._consumer.stop())
         self._runner.close()
 
@@ -209,23 +200,19 @@ class ConfluentKafkaClient:
         )
 
     def poll(self) -> None:
-        """See :meth:`Client.poll`."""
         self._consumer.poll(self._poll_ms / 1000)
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """See :meth:`Client.committed`."""
         named = [self._confluent_kafka.TopicPartition(self._topic, partition) for partition in partitions]
         return {found.partition: max(found.offset, 0) for found in self._consumer.committed(named)}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """See :meth:`Client.commit`."""
         named = [self._confluent_kafka.TopicPartition(self._topic, p, offset) for p, offset in offsets.items()]
         for done in self._consumer.commit(offsets=named, asynchronous=False):
             if done.error is not None:
                 raise self._confluent_kafka.KafkaException(done.error)
 
     def close(self) -> None:
-        """See :meth:`Client.close`."""
         self._consumer.close()
 
 

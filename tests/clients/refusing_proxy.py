@@ -135,7 +135,6 @@ class RefusingProxy(CountingProxy):
 
 
 def group_of(request: Any) -> str | None:
-    """Return the group that a request is about; None for none."""
     if isinstance(request, FindCoordinator):
         return request.keys[0]
     if isinstance(request, OffsetFetch):

@@ -30,7 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
 @pytest.fixture(scope="module")
 def jars() -> Path:
-    """The folder of the jars."""
     return fetched("pom.xml")
 
 

@@ -49,7 +49,6 @@ def describe(port: int) -> Any:
 
 
 def create_topic(client: Client) -> UUID:
-    """Create the topic, and return its id."""
     topic = {
         "name": TOPIC,
         "num_partitions": PARTITION_COUNT,

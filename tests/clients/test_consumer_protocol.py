@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("client_libraries")
 
 @contextmanager
 def consumer(bootstrap: str, group_id: str, subscription: str = TOPIC, **settings: str) -> Iterator[Any]:
-    """A consumer that has subscribed."""
     from confluent_kafka import Consumer
 
     opened = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "group.protocol": "consumer", **settings})

@@ -93,7 +93,6 @@ class Terminal:
         return True
 
     def read_to_the_end(self) -> int:
-        """Read all it shows; return its exit status."""
         self.read_until("$^")
         return self.process.wait(DEADLINE_S)
 

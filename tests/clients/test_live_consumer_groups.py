@@ -200,7 +200,6 @@ def moves(consumers: list[Consumer]) -> list[tuple[int, int, int]]:
 
 
 def longest_without_owner_ms(consumers: list[Consumer], until_ms: int) -> int:
-    """Return for how long a partition had no owner at most, from its first one on; nothing may have two."""
     longest_ms = 0
     for partition in EVERYTHING:
         owners, free_since_ms = 0, 0

@@ -82,7 +82,6 @@ class _Silent:
 
 
 def topics_of_kafka_python(bootstrap: str, mechanism: str, user: str, password: str, authority: str = "") -> set[str]:
-    """Return the topics that kafka-python sees. Whoever refuses it, it takes for somebody who can't be reached."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaTimeoutError
     from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -112,7 +111,6 @@ def topics_of_kafka_python(bootstrap: str, mechanism: str, user: str, password: 
 
 
 def topics_of_aiokafka(bootstrap: str, mechanism: str, user: str, password: str, authority: str = "") -> set[str]:
-    """Return the topics that aiokafka sees."""
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.admin import AIOKafkaAdminClient
     from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
@@ -244,7 +242,6 @@ def topics_of_java(bootstrap: str, mechanism: str, user: str, password: str, aut
 
 
 def topics_of_franz(bootstrap: str, mechanism: str, user: str, password: str, authority: str = "") -> list[str]:
-    """Return what franz-go tells."""
     secret = bearer_token(user) if mechanism == "OAUTHBEARER" else password
     command = [franz("./login") or "", bootstrap, mechanism, user, secret, *([authority] if authority else [])]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.split()

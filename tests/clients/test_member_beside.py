@@ -70,7 +70,6 @@ def live_together(kinds: tuple[str, str], bootstrap: str, port: int, group: str,
 
 
 def committed(port: int, group: str) -> dict[int, int]:
-    """Return the partitions with a committed offset."""
     return {p: offset for p, offset in committed_offsets(port, group, TOPIC).items() if offset >= 0}
 
 

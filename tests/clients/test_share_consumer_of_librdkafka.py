@@ -32,7 +32,6 @@ LOCKS = {"group.share.min.record.lock.duration.ms": 1_000, "group.share.record.l
 
 
 def consumer(port: int) -> Any:
-    """Return a consumer that says of each record what becomes of it."""
     mode = {"share.acknowledgement.mode": "explicit"}
     found = confluent_kafka.ShareConsumer(
         {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": GROUP, "log_level": 0, **mode}
@@ -93,7 +92,6 @@ def test_records_are_accepted_released_and_rejected() -> None:
 
 
 def letters_in(port: int) -> list[bytes]:
-    """Return what is in the topic of dead letters."""
     settings = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "reader", "auto.offset.reset": "earliest"}
     reader = confluent_kafka.Consumer({**settings, "log_level": 0})
     topic = reader.list_topics(LETTERS, timeout=PATIENCE_S).topics[LETTERS]

@@ -39,7 +39,6 @@ def ask(port: int, api_key: int, version: int, fields: dict[str, Any]) -> Any:
 
 
 def begin_with_the_earliest(port: int) -> None:
-    """Let the group begin at the beginning."""
     config = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUP, "configs": [config]}
     ask(port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
@@ -90,14 +89,12 @@ class Crew:
         self._mortal = self._hired()
 
     def make_jobs(self, count: int = WAVE) -> None:
-        """Make jobs, half of them in each partition."""
         for number in range(self._job_count, self._job_count + count):
             self._producer.produce("jobs", f"job-{number}".encode(), partition=number % 2)
         self._job_count += count
         assert self._producer.flush(LONGEST_S) == 0
 
     def wait_until_done(self) -> None:
-        """Wait until all jobs are done."""
         wait_until(lambda: lag(self._port) == 0, LONGEST_S, "all jobs are done")
 
     def check(self) -> None:

@@ -77,7 +77,6 @@ class Thread:
             self.runs = {kind: answer[kind] for kind in KINDS}
 
     def join(self, client: Client) -> None:
-        """Join, in a process of its own."""
         process_id = f"process-{self.member_id}"
         self.beat(client, topology=TOPOLOGY, rebalance_timeout=60_000, process_id=process_id, client_tags=[])
 
@@ -105,7 +104,6 @@ def settle(client: Client, threads: list[Thread]) -> Any:
 
 
 def tasks(threads: list[Thread]) -> Mapping[str, list[int]]:
-    """Return the partitions of all tasks of a kind, as often as somebody runs them."""
     return {
         kind: sorted(partition for thread in threads for ids in thread.runs[kind] for partition in ids["partitions"])
         for kind in KINDS
@@ -113,7 +111,6 @@ def tasks(threads: list[Thread]) -> Mapping[str, list[int]]:
 
 
 def create_topics(client: Client) -> list[UUID]:
-    """Create the topics, and return their ids."""
     wanted = [
         {"name": name, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": [], "configs": []}
         for name in TOPICS

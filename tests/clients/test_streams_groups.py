@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
 @pytest.fixture(scope="module")
 def jars() -> Path:
-    """The folder of the jars."""
     return fetched("streams.xml")
 
 
@@ -60,7 +59,6 @@ class Server:
         assert b"listening" in self._process.stdout.readline()
 
     def kill(self) -> None:
-        """Kill it."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None
@@ -69,7 +67,6 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server on a folder."""
     server = Server(tmp_path)
     yield server
     server.kill()

@@ -32,7 +32,6 @@ def nats() -> Iterator[NatsServers]:
 
 @pytest.fixture(scope="session")
 def three_nats() -> Iterator[NatsServers]:
-    """Three servers of NATS that replicate."""
     yield from started(3)
 
 

@@ -26,11 +26,9 @@ class Engine:
         self.lag_ms = lag_ms
 
     def new_name(self) -> str:
-        """Return the name of a log that isn't there yet."""
         return f"slots_{next(_numbers)}"
 
     def slot_log(self, name: str) -> Any:
-        """Return a log of that name, to be opened."""
         return slot_log_at(f"{self._url}#{name}")
 
 

@@ -31,7 +31,6 @@ class Identity:
         return name
 
     def signed(self, subject: Identity, kind: str, **claims: Any) -> str:
-        """Return a token about somebody, as servers take it."""
         nats = {"type": kind, "version": 2, **claims}
         said = {"jti": kind, "iat": int(time.time()), "iss": self.name, "sub": subject.name, "name": kind, "nats": nats}
         head = {"typ": "JWT", "alg": "ed25519-nkey"}

@@ -103,14 +103,12 @@ class NatsServers:
             time.sleep(0.05)
 
     def start(self, number: int) -> None:
-        """Start one."""
         config = self._folder / f"{number}.conf"
         config.write_text(self._configuration(number))
         with (self._folder / f"{number}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen([self._program, "-c", config], stdout=log, stderr=log)
 
     def send(self, number: int, what: signal.Signals) -> None:
-        """Send one a signal."""
         process = self._processes[number]
         assert process is not None, "it was started"
         process.send_signal(what)
@@ -123,7 +121,6 @@ class NatsServers:
             process.wait()
 
     def leader_of(self, stream: str) -> int | None:
-        """Return which server leads a stream; None: none says so."""
         for number, monitor in enumerate(self.monitors):
             with suppress(OSError), urlopen(f"{monitor}/jsz?streams=1", timeout=2) as answer:
                 told = json.load(answer)
@@ -134,7 +131,6 @@ class NatsServers:
         return None
 
     def memory_mib(self) -> list[float]:
-        """Return how much memory each takes, in MiB."""
         found = []
         for monitor in self.monitors:
             with urlopen(f"{monitor}/varz", timeout=2) as answer:

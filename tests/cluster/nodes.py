@@ -22,7 +22,6 @@ _numbers = itertools.count()
 
 
 def new_tag() -> bytes:
-    """Return a tag that nobody else has."""
     return next(_numbers).to_bytes(16, "big")
 
 
@@ -37,7 +36,6 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 def commit(group_id: str, offset: int) -> OffsetCommit:
-    """Return a commit of one offset."""
     return OffsetCommit(group_id, (TopicToCommit("t", (OffsetToCommit(0, offset),)),))
 
 
@@ -62,13 +60,11 @@ class Node:
         return self.end_beat(beats, began_ms)
 
     def begin_beat(self) -> tuple[int, list[Beat]]:
-        """Do what is due, and beat; return when that began, and the answer."""
         self.core.tick()
         self.slot_log.now_ms = self.clock.now_ms()
         return self.clock.now_ms(), at_once(self.slot_log.beat(self.name, self.sharing.announcement()))
 
     def end_beat(self, beats: list[Beat], began_ms: int) -> list[ToLoad]:
-        """Hear the answer to a beat; return what was loaded."""
         to_load = self.sharing.heard(beats, began_ms)
         for partition, epoch in to_load:
             self.core.load(partition, epoch)

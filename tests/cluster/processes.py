@@ -37,7 +37,6 @@ class Process:
                 self.store.done(partition, operation, self._finish(carry_out(self.slot_log, partition, operation)))
 
     def take_over(self, partition: int) -> list[LogRecord]:
-        """Take a log partition over, and return what is in it."""
         self.store.take_over(partition)
         self.work()
         assert [type(change) for change in self.store.take_changes()] == [Taken]

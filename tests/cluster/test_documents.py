@@ -70,7 +70,6 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(documents: SlotDocuments, name: str, text: str) -> object:
-    """Write a document as somebody who has just read it."""
     return documents.write(name, text, documents.stamp(name))
 
 

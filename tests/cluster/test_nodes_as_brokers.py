@@ -54,7 +54,6 @@ class Nodes:
         self._serving[node_id] = self._stack.enter_context(serve(*arguments))
 
     def kill(self, node_id: int) -> None:
-        """Kill a node."""
         self._serving[node_id].stop(signal.SIGKILL)
 
     def stop(self, node_id: int) -> None:
@@ -140,7 +139,6 @@ def confluent_member(protocol: str) -> Callable[[str, str], tuple[Any, Any]]:
 
 
 def kafka_python_member(bootstrap: str, group: str) -> tuple[Any, Any]:
-    """Open a consumer of kafka-python."""
     from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
     from kafka.errors import KafkaError
 

@@ -89,7 +89,6 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def commit_until_taken(one: Replica, offset: int) -> None:
-    """Commit until it is acknowledged."""
     async with asyncio.timeout(30):
         while (await one.ask(commit("g", offset))).topics[0].partitions[0].error_code is not ErrorCode.NONE:
             await asyncio.sleep(BEAT_MS / 1000)

@@ -75,7 +75,6 @@ def groups_in(node: Node, partition: int) -> Iterator[str]:
 
 
 def group_in(node: Node, partition: int) -> str:
-    """Return a group of a log partition."""
     return next(groups_in(node, partition))
 
 
@@ -363,7 +362,6 @@ class SharingMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), partition=st.integers(0, PARTITIONS - 1))
     def take_over(self, number: int, partition: int) -> None:
-        """Take over what another one may have, as somebody does who is wrong about who lives."""
         self.processes[number].node.store.take_over(partition)
 
     @rule(number=st.integers(0, 2))

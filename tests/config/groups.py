@@ -34,7 +34,6 @@ class NoTasks:
     name = "none"
 
     def assign(self, group: StreamsGroupSpec) -> dict[str, MemberTasks]:
-        """Assign nothing."""
         return {member_id: MemberTasks() for member_id in group.members}
 
 
@@ -101,7 +100,6 @@ class Node:
         return replies[0].response if replies else None
 
     def pass_ms(self, duration_ms: int) -> None:
-        """Let time pass."""
         self.clock.advance(duration_ms)
         self.coordinator.tick()
 
@@ -113,7 +111,6 @@ class Node:
 
 
 def heartbeat_of(kind: str, member_id: str = "a", epoch: int = 0, **fields: Any) -> Any:
-    """Return a heartbeat of a member of a type of group."""
     if kind == "streams":
         none: dict[str, Any] = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), ())
         new = {"topology": LINES, "process_id": member_id, "rebalance_timeout_ms": 60_000, **none} if epoch == 0 else {}
@@ -284,7 +281,6 @@ def active_tasks(**settings: Any) -> Any:
 
 
 def active_tasks_by(own: dict[str, str]) -> Any:
-    """Return the tasks of a group with settings of its own."""
     from groupcoord.broker.configs.groups import group_settings
     from groupcoord.config.group_settings import StreamsGroupSettings
 
@@ -309,7 +305,6 @@ def acceptable_recovery_lag(**settings: Any) -> Any:
 
 
 def tasks_of_who_comes_back(**settings: Any) -> Any:
-    """Return the tasks of a static member that comes back after another member has asked for its place."""
     at_once = {"group_streams_initial_rebalance_delay_ms": 0, "group_streams_assignment_interval_ms": 0}
     node = Node(**at_once, **settings)
     for heartbeat in (

@@ -37,7 +37,6 @@ def first_abort_ms(**settings: Any) -> int:
 
 
 def state_after_an_hour(**settings: Any) -> str:
-    """Return the state of an unused transactional id an hour later."""
     world = TransactionWorld()
     client = world.open(**settings)
     client.start()

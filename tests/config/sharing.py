@@ -146,7 +146,6 @@ def record_types(**settings: Any) -> list[str]:
 
 
 def records_after_a_minute(**settings: Any) -> int:
-    """Return how many records there are a minute after two snapshots, the first of which is superseded."""
     driver = Driver(share_coordinator_snapshot_update_records_per_snapshot=0, **settings)
     driver.initialize()
     driver.write((0, 0, 2, 1))

@@ -43,11 +43,9 @@ class ScriptedTarget:
         self.refuse_start = False
 
     def sets(self, key: str) -> bool:
-        """See :meth:`Target.sets`."""
         return self.own_settings is None
 
     def start(self, settings: Settings) -> ScriptedServer:
-        """Make a server."""
         if self.refuse_start:
             raise TargetError("no server today")
         server = ScriptedServer(settings, self.answers)
@@ -65,7 +63,6 @@ class ScriptedServer:
         self.is_stopped = False
 
     def connect(self) -> ScriptedStream:
-        """Open a connection."""
         return ScriptedStream(self)
 
     def now_ms(self) -> float:
@@ -81,7 +78,6 @@ class ScriptedServer:
         self.time_ms += duration_ms
 
     def restart(self) -> None:
-        """Count the restart."""
         self.restarts += 1
 
     def stop(self) -> None:

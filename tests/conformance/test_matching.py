@@ -183,7 +183,6 @@ def test_the_first_difference_is_shown(expected: Any, got: Any, difference: Diff
 
 
 def test_matching_bodies_have_no_difference() -> None:
-    """Where bodies match there is nothing to explain."""
     assert first_difference(["$m1", "$m2"], ["x", "y"], BOUND) is None
 
 

@@ -83,7 +83,6 @@ class Driver(World):
         return self.log
 
     def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
-        """Return a coordinator with nothing loaded, that knows the topics."""
         return self.coordinator_class(
             config=config,
             clock=self.clock,
@@ -99,7 +98,6 @@ class Driver(World):
         return self.make_coordinator(self.config, self.store)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, if there is one."""
         if isinstance(self.topics, Topics):
             return super().topic_name(topic_id)
         return None if self.topics is None else self.topics.topic_name(topic_id)
@@ -115,7 +113,6 @@ class Driver(World):
         check_epochs_grow(self.store, partition)
 
     def delete(self, *group_ids: str | None) -> Sent:
-        """Delete groups."""
         return self.submit(DeleteGroups(group_ids))
 
     @property
@@ -133,7 +130,6 @@ class Driver(World):
 
 
 def protocols_of(*names: str, metadata: bytes = b"metadata") -> tuple[JoinProtocol, ...]:
-    """Return protocols in this order of preference, all with the same metadata."""
     return tuple(JoinProtocol(name, metadata) for name in names)
 
 
@@ -162,13 +158,11 @@ class Group:
 
     @property
     def state(self) -> GroupState | None:
-        """The state of the group; None if there is none."""
         found = self.find()
         return None if found is None else found.state
 
     @property
     def generation(self) -> int:
-        """The generation of the group."""
         return self.inside.generation_id
 
     @property
@@ -177,7 +171,6 @@ class Group:
         return list(self.inside.members)
 
     def describe(self) -> DescribedGroup:
-        """Describe the group."""
         return self.driver.coordinator.call(DescribeGroups((self.group_id,))).groups[0]
 
     # ------------------------------------------------------------ membership

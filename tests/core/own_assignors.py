@@ -13,7 +13,6 @@ class Deal:
     name = "deal"
 
     def assign(self, group: GroupSpec) -> GroupAssignment:
-        """See :class:`groupcoord.assignors.Assignor`."""
         hands: dict[str, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in group.members}
         for topic_id in sorted({topic for member in group.members.values() for topic in member.topic_ids}):
             takers = sorted(name for name, member in group.members.items() if topic_id in member.topic_ids)

@@ -39,7 +39,6 @@ def group(driver: Driver) -> Group:
 
 
 def armed(driver: Driver) -> set[str]:
-    """Return what the armed timers are for."""
     return {timer.key.kind.value for timer in driver.coordinator._timers.armed()}
 
 

@@ -52,7 +52,6 @@ def test_the_principal_is_passed_on(coordinator: GroupCoordinator, rules: Rules)
 
 
 def errors(topics: Iterable[DescribedShareTopic | AlteredShareTopic]) -> dict[str, list[ErrorCode]]:
-    """Return the errors of the partitions of each topic."""
     return {topic.topic_name: [each.error_code for each in topic.partitions] for topic in topics}
 
 

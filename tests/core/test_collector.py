@@ -84,7 +84,6 @@ class WatchingStore(MemoryLogStore):
         self.seen: list[bool] = []
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Read nothing."""
         self.seen.append(gc.isenabled())
         yield from ()
 

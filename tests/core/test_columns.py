@@ -53,7 +53,6 @@ commits = st.lists(st.tuples(st.sampled_from(["orders", "payments"]), rows), max
 
 
 def records_one_by_one(request: OffsetCommit | TxnOffsetCommit) -> list[OffsetCommitRecord]:
-    """Return the records that a commit stands for."""
     return [
         OffsetCommitRecord(
             "group",

@@ -26,7 +26,6 @@ from tests.tables import as_one_test
 
 
 def results(*errors: ErrorCode) -> tuple[TopicResult, ...]:
-    """Return the results of a topic with these errors, one for each partition."""
     return (TopicResult("t", ZERO_UUID, tuple(PartitionResult(index, error) for index, error in enumerate(errors))),)
 
 

@@ -29,7 +29,6 @@ from tests.core.driver import Driver, Group
 
 
 def two_groups(late: bool = False) -> tuple[Driver, Group, Group]:
-    """Return groups on two log partitions."""
     driver = Driver(offsets_topic_num_partitions=2, late=late)
     first = Group(driver, "a")
     second = next(
@@ -96,12 +95,10 @@ def coordinator(store: ScriptedStore) -> GroupCoordinator:
 
 
 def commit(group_id: str = "group", offset: int = 1) -> OffsetCommit:
-    """Return a commit from outside."""
     return OffsetCommit(group_id, (TopicToCommit("orders", (OffsetToCommit(0, offset),)),))
 
 
 def errors(coordinator: GroupCoordinator) -> dict[object, ErrorCode]:
-    """Return the error of each commit that is answered, by token."""
     return {
         token: response.topics[0].partitions[0].error_code
         for token, response in coordinator.take_replies()

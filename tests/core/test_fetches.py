@@ -33,7 +33,6 @@ def group(driver: Driver) -> Group:
 
 
 def fetch(driver: Driver, *wanted: GroupToFetch, **how: bool) -> tuple[FetchedGroup, ...]:
-    """Fetch from these groups."""
     answer = driver.coordinator.call(OffsetFetch(wanted, **how))
     assert isinstance(answer, OffsetFetchResponse)
     return answer.groups

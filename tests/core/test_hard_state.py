@@ -136,23 +136,19 @@ TOPIC_ID = UUID(int=1)
 
 
 def member(member_id: str) -> ConsumerGroupMemberMetadataRecord:
-    """Return what a member tells of itself."""
     return ConsumerGroupMemberMetadataRecord("g", member_id, None, None, "client", "/127.0.0.1", ("t",))
 
 
 def target(member_id: str, *partitions: int) -> ConsumerGroupTargetAssignmentMemberRecord:
-    """Return what a member is to have."""
     return ConsumerGroupTargetAssignmentMemberRecord("g", member_id, (TopicPartitions(TOPIC_ID, partitions),))
 
 
 def current(member_id: str, epoch: int, *partitions: int) -> ConsumerGroupCurrentMemberAssignmentRecord:
-    """Return what a member has."""
     assigned = AssignedTopicPartitions(TOPIC_ID, partitions, (epoch,) * len(partitions))
     return ConsumerGroupCurrentMemberAssignmentRecord("g", member_id, epoch, epoch - 1, 0, (assigned,))
 
 
 def tombstones(*records: ConsumerGroupRecord | GroupMetadataRecord) -> list[GroupTombstone]:
-    """Return the tombstones of these records."""
     return [GroupTombstone(record.group_id, record.key) for record in records]
 
 
@@ -168,7 +164,6 @@ GROUP: list[ConsumerGroupRecord] = [
 
 
 def groups(*records: Record) -> dict[str, set[Record]]:
-    """Return what these records leave of each group."""
     facts = hard_state(at_offsets(records))
     return {group_id: {record for _, record in of.values()} for group_id, of in facts["groups"].items()}
 
@@ -192,7 +187,6 @@ def test_a_group_that_changes_its_kind() -> None:
 
 
 def broker_records() -> list[Logged]:
-    """Return the records of a real segment."""
     return [(log_offset, decode_record(key, value)) for log_offset, key, value in segment_records()]
 
 

@@ -19,7 +19,6 @@ MEMBER = MemberRecord("a-0", "a", "client", "/127.0.0.1", REBALANCE_MS, SESSION_
 
 
 def loaded(*records: Record, **settings: int) -> tuple[Driver, Group]:
-    """Return a coordinator that loaded these records."""
     driver = Driver(**settings)
     driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS) for record in records])
     driver.restart()
@@ -27,7 +26,6 @@ def loaded(*records: Record, **settings: int) -> tuple[Driver, Group]:
 
 
 def generation(*members: MemberRecord, number: int = 7, timestamp_ms: int = START_MS) -> GroupMetadataRecord:
-    """Return the record of a generation of these members."""
     leader = members[0].member_id if members else None
     name = "range" if members else None
     return GroupMetadataRecord("group", "consumer", number, name, leader, timestamp_ms, members)

@@ -31,7 +31,6 @@ def coordinator(*assignors: str, store: MemoryLogStore | None = None) -> GroupCo
 
 
 def join(made: GroupCoordinator, member_id: str, assignor: str | None = None) -> ConsumerGroupHeartbeatResponse:
-    """Let somebody join, and ask for an assignor."""
     return made.call(
         ConsumerGroupHeartbeat(
             "group",

@@ -34,7 +34,6 @@ def commit(writer: PartitionWriter, *offsets: int) -> Append:
 
 
 def offsets_of(writer: PartitionWriter) -> dict[int, tuple[int, ...]]:
-    """Return (log offset, offset) of each committed partition."""
     topics = writer.hard.offsets.of_group("group")
     logged = {index: commit.logged(index) for index, commit in topics.get("orders", {}).items()}
     return {index: (log_offset, record.offset) for index, (log_offset, record) in logged.items()}

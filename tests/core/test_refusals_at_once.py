@@ -48,7 +48,6 @@ def group(driver: Driver) -> Group:
 
 
 def refused_commit(group: Group, offset: int, error: LogStoreError | None = None) -> Sent:
-    """Commit what the store refuses at once."""
     group.driver.store.fail_next(error or RecordTooLargeError("too large"))
     return group.commit(offset)
 
@@ -60,7 +59,6 @@ def code_of(response: object) -> ErrorCode:
 
 
 def queue(driver: Driver) -> AppendQueue[object]:  # type: ignore[type-var]
-    """Return what is in flight."""
     partition = driver.coordinator.partition(0)
     assert partition is not None
     return partition.writer  # type: ignore[return-value]
@@ -154,7 +152,6 @@ def test_the_log_partition_goes_before_it_is_told(driver: Driver, group: Group, 
 def test_an_unknown_outcome_fails_the_log_partition_in_its_turn(
     driver: Driver, group: Group, error: LogStoreError
 ) -> None:
-    """What was before it is answered as it is; what is behind it fails with the log partition."""
     sents = group.commit(1), refused_commit(group, 2, error), group.commit(3), refused_commit(group, 4)
     driver.write_together()
     assert sents[0].error is NONE

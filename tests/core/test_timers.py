@@ -15,7 +15,6 @@ from .driver import Driver
 
 
 def timer(name: str = "t") -> Timer:
-    """Return a timer that is not armed."""
     return Timer(TimerKey(TimerKind.SESSION, 0, "group", name))
 
 
@@ -25,7 +24,6 @@ def queue() -> TimerQueue:
 
 
 def fired(queue: TimerQueue, now_ms: int) -> list[str]:
-    """Return who fires at a moment, in order."""
     found = []
     while (due := queue.pop_due(now_ms)) is not None:
         assert due.deadline_ms is None

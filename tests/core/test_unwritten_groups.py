@@ -42,7 +42,6 @@ def listed(driver: Driver) -> list[str]:
 
 
 def deletion_of(group: Group) -> ErrorCode:
-    """Delete a group; return what comes of it."""
     return group.driver.delete(group.group_id).answer(DeleteGroupsResponse).results[0].error_code
 
 

@@ -73,7 +73,6 @@ class Promises:
         self.assignments: dict[str, bytes] = {}
 
     def next_offset(self) -> int:
-        """Return the offset of the next commit."""
         self.sent += 1
         return self.sent
 

@@ -45,12 +45,10 @@ class OffsetsInTransactions(TransactionPromises):
         self._last_offset = -1
 
     def next_offset(self) -> int:
-        """Return an offset that was not used yet."""
         self._last_offset += 1
         return self._last_offset
 
     def ended(self, *, is_committed: bool) -> None:
-        """The transaction has ended."""
         if is_committed:
             self.committed.update(self.open)
         self.open, self.unanswered, self.ending = {}, set(), None
@@ -126,7 +124,6 @@ class Producer(TransactionalClient[OffsetsInTransactions, _Step]):
         return Request(TXN_OFFSET_COMMIT, 2, {**fields, "topics": topics})
 
     def error_of(self, step: _Step, response: Values) -> int:
-        """Return the error of the group, or the largest of the partitions."""
         error: int = response["error_code"] if step.offset is None else max(commit_errors(response))
         return error
 

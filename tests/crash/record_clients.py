@@ -147,7 +147,6 @@ class RecordsInTransactions(TransactionPromises):
         self.sequences = dict.fromkeys(partitions, 0)
 
     def ended(self, *, is_committed: bool) -> None:
-        """The transaction has ended."""
         if is_committed:
             for partition, values in self.open.items():
                 self.committed[partition] += values
@@ -221,7 +220,6 @@ class TransactionalWriter(TransactionalClient[RecordsInTransactions, _Step]):
         return produce(TOPIC, step.partition, step.values, at_ms, -1, sender)
 
     def error_of(self, step: _Step, response: Values) -> int:
-        """Return the error of the partition."""
         if step.values:
             return produced(response)[0]
         partition = only_partition(response["results_by_topic_v3_and_below"], "results_by_partition")

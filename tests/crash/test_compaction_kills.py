@@ -38,7 +38,6 @@ def put(client: Client, number: int) -> None:
 
 
 def read(client: Client) -> list[tuple[bytes, int]]:
-    """Return what a reader from the beginning finds."""
     partition: dict[str, Any] = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000_000}
     partition |= {"log_start_offset": -1, "current_leader_epoch": -1}
     topics = [{"topic": TOPIC, "partitions": [partition]}]

@@ -76,7 +76,6 @@ def settings(_: str) -> str:
 
 
 def options(command: str) -> str:
-    """Return the options of a command with their defaults and help."""
     rows = (f"| {names} | {default} | {text} |" for names, default, text in rows_of_options(command))
     return "\n".join(["| option | default | |", "|---|---|---|", *rows])
 

@@ -40,7 +40,6 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of a page's links."""
     return _LINK.findall(_FENCE.sub("", page.read_text("utf-8")))
 
 
@@ -87,7 +86,6 @@ def run_page(page: Path) -> int:
 
 
 def run_block(page: Path, block: Block, session: dict[str, object]) -> str:
-    """Run one block of Python in a session; return what it printed."""
     padded = "\n" * (block.line - 1) + block.code  # so that a traceback names the line in the page
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

@@ -53,7 +53,6 @@ def classic_reactions() -> str:
 
 
 def consumer_reactions() -> str:
-    """Return the table of members of consumer groups."""
     return _reactions(CONSUMER)
 
 
@@ -73,7 +72,6 @@ def _reactions(reactions: Reactions) -> str:
 
 
 def settings() -> str:
-    """Return a Markdown table of the settings with their defaults."""
     lines = ["| key | default |", "|---|---|"]
     for field in fields(MemberConfig):
         default = field.default

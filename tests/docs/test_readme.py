@@ -33,7 +33,6 @@ def expected_output(block: Block) -> str:
 
 
 def run_block(block: Block, tmp_path: Path, port: str = PORT) -> str:
-    """Run a block as a program of its own, in an empty folder; return what it prints."""
     program = tmp_path / "example.py"
     program.write_text(block.code.replace(PORT, port), "utf-8")
     done = subprocess.run(

@@ -29,7 +29,6 @@ TEXT = REFERENCE.read_text("utf-8")
 
 
 def is_named(name: str) -> bool:
-    """Return whether the reference names this."""
     return re.search(rf"\b{re.escape(name)}\b", TEXT) is not None
 
 

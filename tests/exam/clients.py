@@ -64,8 +64,6 @@ def in_node(name: str) -> Callable[[Path], Sequence[str]]:
 
 
 def in_go(name: str, *words: str) -> Callable[[Path], Sequence[str]]:
-    """Return what builds a program in Go, and starts it."""
-
     def command(cache: Path) -> Sequence[str]:
         folder = copied("go", cache)
         registries.need("go")

@@ -21,7 +21,6 @@ ARGUMENTS = ("{bootstrap}", "{group}", "{topic}", "{output}", "{instance}", "{pr
 
 
 def of_worker(name: str, *words: str) -> tuple[str, ...]:
-    """Return the command that starts a worker of this folder."""
     return (sys.executable, str(HERE / name), *words, *ARGUMENTS)
 
 

@@ -77,7 +77,6 @@ class Stand:
         self.say(who, SyncGroup("exam", 1, "m"), SyncGroupResponse(ErrorCode.NONE, assignment=data))
 
     def commit(self, who: str, partition: int, offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
-        """A member commits."""
         asked = OffsetCommit("exam", (TopicToCommit("in", (OffsetToCommit(partition, offset),)),), 1, "m")
         results = (TopicResult("in", None, (PartitionResult(partition, code),)),)
         self.say(who, asked, OffsetCommitResponse(results))

@@ -97,7 +97,6 @@ class Worker:
         self.producer.flush()
 
     def offsets(self) -> list[TopicPartition]:
-        """Return how far it is."""
         return [TopicPartition(topic, index, offset) for (topic, index), offset in self.done.items()]
 
     def commit(self) -> None:
@@ -114,7 +113,6 @@ class Worker:
             self.committed()
 
     def committed(self) -> None:
-        """Forget what is committed."""
         self.done.clear()
 
     def close(self) -> None:

@@ -36,7 +36,6 @@ OTHERS = ["time 5000", "ack", "ack", "ack 2", "refuse", "crash 1", "move", "mark
 
 
 def a_scope(kind: str, *, is_late: bool = True) -> Scope:
-    """Return a scope with a dynamic and a static process."""
     first, second = PROTOCOLS[kind]
     return Scope((Process("c1", first), Process("s1", second, "i1")), log_is_late=is_late)
 

@@ -194,7 +194,6 @@ def test_nodes_have_consecutive_ports() -> None:
 
 
 def wait_until_listening(port: int) -> None:
-    """Wait until somebody takes connections on a port."""
     deadline_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline_s:
         try:

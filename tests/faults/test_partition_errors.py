@@ -45,7 +45,6 @@ def errors(server: ServerThread, api: str) -> dict[int, set[str]]:
 
 
 def test_one_partition_of_a_commit_fails() -> None:
-    """The other one is committed."""
     with ServerThread(topics={"orders": 2}) as server:
         fault = server.fail_next("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", where=SECOND)
         consumer = consumer_of(server)
@@ -126,7 +125,6 @@ def test_one_partition_that_can_not_be_read_holds_up_no_other(api: str) -> None:
 
 @pytest.mark.ci
 def test_one_partition_of_a_fetch_session_fails() -> None:
-    """Fetches of a session need not name the partition: it fails all the same."""
     kafka = pytest.importorskip("kafka")
     with ServerThread(topics={"orders": 2}) as server:
         consumer = kafka.KafkaConsumer(bootstrap_servers=server.bootstrap, auto_offset_reset="earliest")

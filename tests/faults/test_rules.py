@@ -38,7 +38,6 @@ class FaultyWorld(WireWorld):
         return self.add(Rule(api, lambda call: call.fail(error), times=times, after=after))
 
     def commit(self, **fields: object) -> list[int]:
-        """Commit an offset; return the error of each partition."""
         answer = self.ask(8, 9, COMMIT | fields)
         return [partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]]
 

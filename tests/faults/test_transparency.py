@@ -165,7 +165,6 @@ def bytecodes_by_request(world: WireWorld) -> dict[str, int]:
 
 
 def ruled_world(names: Iterable[str]) -> tuple[WireWorld, Rules]:
-    """Return a world with a rule for each of some APIs that lets requests go on."""
     world, rules = WireWorld(), Rules()
     rules.follow(world.broker)
     for name in names:

@@ -52,7 +52,6 @@ class Cluster:
 
     @asynccontextmanager
     async def node(self, node_id: int, dead_ms: int = 1_500) -> AsyncIterator[ClusterNode]:
-        """Run a node."""
         documents = SlotDocuments(self.engine)
         documents.open()
         clock, topics = SystemClock(), TopicRegistry(documents)
@@ -106,7 +105,6 @@ async def found(node: ClusterNode, key: str, key_type: int = 0, listener: str = 
 
 
 async def commit(node: ClusterNode, group: str, offset: int) -> int:
-    """Return the error that a commit is answered with."""
     partition = b"\0\0\0\0" + offset.to_bytes(8, "big") + string("")
     head = string(group) + b"\xff\xff\xff\xff" + string("") + b"\xff" * 8
     answer = await ask(node, frame(8, 2, 1, head + array([string("orders") + array([partition])])))
@@ -114,7 +112,6 @@ async def commit(node: ClusterNode, group: str, offset: int) -> int:
 
 
 async def committed(node: ClusterNode, group: str) -> int:
-    """Return the offset that is committed."""
     request = frame(9, 1, 2, string(group) + array([string("orders") + array([b"\0\0\0\0"])]))
     answer = await ask(node, request)
     assert answer.endswith(string("") + b"\0\0"), answer
@@ -197,7 +194,6 @@ def test_who_is_killed_is_followed() -> None:
 
 
 def kill(node: ClusterNode) -> None:
-    """Let a node do nothing more."""
     node.server.kill()
     for task in asyncio.all_tasks():
         coroutine = task.get_coro()

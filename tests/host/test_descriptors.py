@@ -86,7 +86,6 @@ def test_a_page_leaves_the_descriptors_of_the_log_alone(
 
 
 def imports_of_functions() -> dict[str, str]:
-    """Return what functions import that may be on a request's way, with one of the places."""
     found = {}
     for room in ROOMS_OF_REQUESTS:
         for path in (FOLDER / room).rglob("*.py"):

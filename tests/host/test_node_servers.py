@@ -30,7 +30,6 @@ def known(servers: NodeServers) -> list[set[int]]:
 
 
 def test_all_crash_while_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was starting is gone with the others, and all can be started again."""
     start = Server.start
 
     async def start_later(server: Server) -> None:

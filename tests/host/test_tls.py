@@ -49,7 +49,6 @@ class Certificates:
         } | {key.replace("_", "."): value for key, value in more.items()}
 
     def client_context(self, *, has_certificate: bool = False) -> ssl.SSLContext:
-        """Return what a client begins a handshake with."""
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         if has_certificate:
@@ -66,8 +65,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def run_with_server(
     properties: dict[str, str | int | float], test: Callable[[Server], Coroutine[Any, Any, None]], **config: int
 ) -> None:
-    """Run a test against a server."""
-
     async def run() -> None:
         clock = ManualClock(1_000)
         broker = make_broker(

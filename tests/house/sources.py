@@ -73,7 +73,6 @@ def comments(text: str) -> tuple[str, ...]:
 
 
 def package_sources() -> tuple[Source, ...]:
-    """Return the files of the package alone."""
     return tuple(source for source in sources() if source.path.is_relative_to(PACKAGE))
 
 

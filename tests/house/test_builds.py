@@ -54,7 +54,6 @@ def build(source: Path, out: Path) -> Distributions:
 
 
 def unpack(sdist: Path, folder: Path) -> Path:
-    """Unpack an sdist; return its top folder."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     (top,) = folder.iterdir()

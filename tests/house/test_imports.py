@@ -314,7 +314,6 @@ def test_imports_follow_the_table() -> None:
 
 
 def imports_of_the_top(source: Source) -> Iterator[str]:
-    """Yield what a file below the top imports of it."""
     if part_of(source.module) not in TOP:
         above = TOP - {"__init__"}
         yield from (f"imports {module}" for module in inner_imports(source) if module.split(".")[0] in above)

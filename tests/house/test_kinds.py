@@ -33,7 +33,6 @@ FREE_OF_KINDS = (
 
 
 def kind_classes() -> set[str]:
-    """Return the names of the classes of groups and of their kinds, as the table has them, and of their bases."""
     coordinator = GroupCoordinator()
     coordinator.load_all()
     partition = coordinator.partition(0)

@@ -31,7 +31,6 @@ def code_lines(source: Source) -> int:
 
 
 def words(source: Source) -> int:
-    """Return the number of words in docstrings and comments."""
     texts = [node.value.value for node in source.nodes if is_docstring(node)]  # type: ignore[attr-defined]
     return sum(len(text.split()) for text in texts) + sum(len(text.split()) - 1 for text in comments(source.text))
 

@@ -84,7 +84,6 @@ def documented_names() -> frozenset[str]:
 
 @cache
 def classes_by_name() -> dict[str, list[ast.ClassDef]]:
-    """Return the classes of the package by their names."""
     classes: dict[str, list[ast.ClassDef]] = {}
     for source in package_sources():
         for node in source.nodes:

@@ -73,7 +73,6 @@ GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", 
 
 
 def picked(candidates: Sequence[T], which: int) -> T | None:
-    """Return one of the candidates, if there are any."""
     return candidates[which % len(candidates)] if candidates else None
 
 
@@ -99,7 +98,6 @@ class MemberActions(FullWorld):
         self.live_on(6, 1_000)
 
     def a_consumer_commits(self, who: int, by_id: bool) -> None:
-        """A consumer commits, whatever its group is doing."""
         consumer = picked([consumer for consumer in self.fleet.ready() if consumer.member_id], who)
         if consumer is not None:
             self.submit(consumer.commit_request(self.offsets_of(consumer, by_id=by_id)), consumer)
@@ -216,7 +214,6 @@ class OutsiderActions(MemberActions):
         self.submit(DeleteGroups((*group_ids, "gamma", group_ids[0])))
 
     def somebody_deletes_offsets(self, group_id: str, indexes: set[int]) -> None:
-        """An administrator deletes offsets."""
         doomed = (TopicToDelete("orders", tuple(sorted(indexes))), TopicToDelete("audit", (0, 1)))
         self.submit(OffsetDelete(group_id, doomed))
 
@@ -251,7 +248,6 @@ class OutsiderActions(MemberActions):
                     assert set(error_codes(self.coordinator.call(request))) == {expected}
 
     def all_statuses(self) -> list[PartitionStatus]:
-        """Return the status of every log partition."""
         return [self.coordinator.status(index) for index in range(LOG_PARTITIONS)]
 
     def an_observer_looks(self, group_id: str) -> None:

@@ -38,7 +38,6 @@ def members_of(group: AnyGroup) -> dict[str, str | None]:
 
 
 def generation_of(group: AnyGroup) -> int:
-    """Return a group's generation, or its epoch."""
     return group.state.epoch if isinstance(group, ModernGroup) else group.generation_id
 
 

@@ -44,7 +44,6 @@ def authorize(principal: str, operation: Operation, resource: Resource) -> bool:
 
 
 def commits_among(entries: Iterable[LogRecord]) -> set[Commit]:
-    """Return the commits among records."""
     return {
         (record.group_id, record.topic, record.partition, record.offset)
         for record in (entry.record for entry in entries)
@@ -60,12 +59,10 @@ class ObservedLogStore:
         self.appended: list[Record] = []
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """See :meth:`groupcoord.LogStore.append`."""
         self.appended += [entry.record for entry in records]
         return self.store.append(partition, ticket, records)
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """See :meth:`groupcoord.LogStore.read`."""
         return iter(self.store.read(partition))
 
 
@@ -102,11 +99,9 @@ class FullWorld(World):
         self.deliver()
 
     def make_topics(self) -> Topics:
-        """Return the topics that there are at first."""
         return Topics(orders=PARTITIONS, audit=2, ledger=1)
 
     def make_log_store(self) -> LogStore:
-        """Return a log in memory, which is kept at hand."""
         self.memory_log = MemoryLogStore()
         return self.memory_log
 
@@ -189,7 +184,6 @@ class FullWorld(World):
     # ------------------------------------------------------------ laws
 
     def check_laws(self) -> None:
-        """Check every law."""
         super().check_laws()
         self.event_laws.check(self.coordinator)
         written = commits_among(entry for index in range(LOG_PARTITIONS) for entry in self.store.read(index))

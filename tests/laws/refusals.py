@@ -40,7 +40,6 @@ DENIED = {
 
 
 def requests_of_every_kind(group_id: str, member_id: str) -> list[Request]:
-    """Return one request of each kind that speaks for a group."""
     return [
         JoinGroup(group_id, member_id, protocols=(JoinProtocol("range", b""),)),
         SyncGroup(group_id, 1, member_id),

@@ -147,7 +147,6 @@ class ShareWorld:
     def fetch(
         self, member_id: str, max_records: int = 500, *, is_limit: bool = False, read_max: int = 100
     ) -> list[int]:
-        """Let a member have records; return which."""
         self.partition.log_starts_at(self._log_start)
         offset = self.partition.next_fetch_offset()
         read = [batch for batch in self.log if batch.last >= offset][:read_max]
@@ -179,7 +178,6 @@ class ShareWorld:
         self._write(self.partition.release(member_id, self.settings))
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass, and locks with it."""
         self.clock.advance(duration_ms)
         self._write(self.partition.expire_locks(self.settings, self.clock.now_ms()))
         self.coordinator.tick()

@@ -20,7 +20,6 @@ SWEEP_MS = 30_000
 
 
 def group_of(world: Scenario) -> GroupMetadata:
-    """Return the classic group as its coordinator has it."""
     for partition in served_partitions(world.coordinator):
         if GROUP in partition.groups:
             group = partition.groups[GROUP]

@@ -62,11 +62,9 @@ class PlayedStore:
         return self.sql._epoch
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """See :meth:`groupcoord.LogStore.append`."""
         return self.sql.append(partition, ticket, records)
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """See :meth:`groupcoord.LogStore.read`."""
         found = list(self.sql.read(partition))
         self._laws.looked(self.number, self._clock.now_ms())
         return iter(found)

@@ -49,7 +49,6 @@ class Scenario(Actions):
         self.begin(evolve(self.make_config(delay_ms), **settings), log_is_late=late)
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
-        """Keep every answer."""
         super().on_answer(sent, response)
         self.answers.append((sent.token, response))
 
@@ -65,7 +64,6 @@ class Scenario(Actions):
         return self.submit(JoinGroup("alpha", member_id, "consumer", joins, client_id=name, **{**patience, **changes}))
 
     def stable(self, *instances: str | None) -> list[Consumer]:
-        """Return consumers of a stable group."""
         self.a_group_comes_to_be("alpha", instances, 0)
         assert self.state() is GroupState.STABLE
         return self.fleet.consumers[-len(instances) :]

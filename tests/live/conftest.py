@@ -23,7 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def server(folder: Path) -> Iterator[ServerThread]:
-    """The server."""
     with recorded_server(folder) as server:
         yield server
 

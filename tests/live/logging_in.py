@@ -38,7 +38,6 @@ ADMIN = {
 
 
 def address_with(folder: Path, bootstrap: str, properties: Mapping[str, str]) -> ClusterAddress:
-    """Return an address with a file of properties."""
     lines = [f"{name}={value}".replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()]
     path = folder / "client.properties"
     path.write_text("\n".join([*lines, "default.api.timeout.ms=500"]))
@@ -46,7 +45,6 @@ def address_with(folder: Path, bootstrap: str, properties: Mapping[str, str]) ->
 
 
 def log_in(module: str, mechanism: str, password: str = USERS["alice"], user: str = "alice") -> dict[str, str]:
-    """Return the settings with which a user logs in."""
     jaas = f'{module} required username="{user}" password="{password}";'
     return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
 

@@ -85,7 +85,6 @@ class KafkaProcess:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
 
     def wait(self) -> None:
-        """Wait until it answers."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
         def answers() -> bool:
@@ -109,7 +108,6 @@ class KafkaProcess:
             self._process.wait()
 
     def rows_on_disk(self) -> Rows:
-        """Return the rows of its files."""
         (files,) = find_segments([self.folder / "data"])
         rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut(files.segments))
         return [row for found in rows for batch in found for row in batch.to_pylist()]
@@ -151,7 +149,6 @@ class ThreeBrokers:
         wait_until(lambda: len(self._admin().list_topics(timeout=5).brokers) == len(self.nodes), "they are not three")
 
     def kill(self) -> None:
-        """Kill all of them."""
         for node in self.nodes.values():
             node.kill()
 
@@ -161,7 +158,6 @@ class ThreeBrokers:
         return partitions
 
     def lead_as_preferred(self) -> None:
-        """Wait until all replicas are in sync, and let the preferred one of each partition lead."""
         self.wait_for_sync()
         admin = self._admin()
 
@@ -173,7 +169,6 @@ class ThreeBrokers:
         wait_until(lead, "preferred leaders are not elected")
 
     def wait_for_sync(self) -> None:
-        """Wait until all replicas are in sync."""
         wait_until(self._is_in_sync, "replicas are not in sync")
 
     def _is_in_sync(self) -> bool:

@@ -89,7 +89,6 @@ class RealBroker(KafkaProcess):
         super().__init__(folder / "broker", first, settings)
 
     def address_of(self, listener: str) -> str:
-        """Return the address of a listener."""
         return f"127.0.0.1:{self._ports[listener]}"
 
     def fill(self) -> None:
@@ -130,7 +129,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBroker]:
 
 
 def rows_over(address: ClusterAddress) -> Rows:
-    """Return the rows that the cluster gives."""
     with connection(address) as (cluster, patience):
         ranges = topic_ends(cluster, patience, OFFSETS_TOPIC).whole()
         found = (rows for one in ranges for rows in rows_of_offsets(cluster, one, patience, RowSettings()))

@@ -18,7 +18,6 @@ SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 
 
 def scram(**more: str) -> dict[str, str]:
-    """Return the properties of a client that logs in by SCRAM."""
     login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": SCRAM}
     return {**login, **{key.replace("_", "."): value for key, value in more.items()}}
 

@@ -38,7 +38,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def ends_of(address: ClusterAddress) -> dict[int, int]:
-    """Connect, and return where the partitions of a topic end."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, "orders")
         check_readable(cluster, patience, ends)

@@ -48,7 +48,6 @@ def without_place(rows: Rows) -> Rows:
 
 
 def rows_of(cluster: KafkaCluster, patience: Patience, *ranges: OffsetRange) -> Rows:
-    """Return the rows of ranges."""
     found = (rows for one in ranges for rows in rows_of_offsets(cluster, one, patience, RowSettings()))
     return [row for rows in found for row in rows.to_pylist()]
 
@@ -69,7 +68,6 @@ def ranges(cluster: KafkaCluster, patience: Patience) -> list[OffsetRange]:
 
 @pytest.fixture(autouse=True)
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many fetches for a small log."""
     monkeypatch.setattr(fetching, "FETCH_BYTES", 20_000)
 
 

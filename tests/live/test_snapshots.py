@@ -63,7 +63,6 @@ class Disturbed(KafkaCluster):
         self._happens: Callable[[], object] | None = happens
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """See :class:`groupcoord.analysis.live.cluster.LiveCluster`."""
         listed = super().list_groups(broker)
         if listed.groups and self._happens is not None:
             happens, self._happens = self._happens, None
@@ -153,7 +152,6 @@ def test_a_broker_that_does_not_list_is_said() -> None:
 
 
 def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
-    """Return the rows of lag, and who has the partition."""
     lags = LagWatch(lambda row: None).take(snapshot)
     rows = (
         (one.group_id, one.topic, one.topic_partition, one.committed_offset, one.lag, one.client_id) for one in lags

@@ -145,7 +145,6 @@ _TYPES: dict[type, str] = {
 
 
 def leaders_are_members(records: Iterable[Rendered]) -> bool:
-    """Return whether each record of a group with members names one of them as the leader, and no leader otherwise."""
     return all(
         record["leader"] in ([member["member_id"] for member in record["members"]] or [None])
         for record in records

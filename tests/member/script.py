@@ -184,7 +184,6 @@ class Script:
         self.answer(JoinGroup, JoinGroupResponse(ErrorCode.NONE, **(values | fields)))
 
     def sync(self, *numbers: int, topic: str = TOPIC) -> None:
-        """Let a sync succeed with these partitions."""
         request = self.request(SyncGroup)
         data = encode_assignment(Assignment(partitions(*numbers, topic=topic)))
         self.answer(SyncGroup, SyncGroupResponse(ErrorCode.NONE, "consumer", request.protocol_name, data))
@@ -219,7 +218,6 @@ class Script:
     # ------------------------------------------------------------ getting somewhere
 
     def subscribed(self, poll_ms: int = FOREVER_MS, topics: Sequence[str] = (TOPIC,)) -> Script:
-        """Subscribe, and be in a poll."""
         self.member.subscribe(topics, self.now_ms)
         self.poll(poll_ms)
         return self

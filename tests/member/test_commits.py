@@ -335,7 +335,6 @@ def test_automatic_commits() -> None:
 
 
 def test_automatic_commits_wait_for_polls() -> None:
-    """Between polls there are none."""
     script = auto(0, poll_ms=0)
     script.wait(12_000)
     assert "OffsetCommit" not in script.kinds()
@@ -344,7 +343,6 @@ def test_automatic_commits_wait_for_polls() -> None:
 
 
 def test_partitions_without_a_position_are_not_committed() -> None:
-    """Nothing was read: there is nothing to commit. Partitions of others are not committed either."""
     script = Script(enable_auto_commit=True).stable(0)
     script.member.consumed({P1: 5})
     script.wait(20_000)

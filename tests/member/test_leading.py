@@ -237,8 +237,6 @@ def test_an_assignor_that_fails(given: object, words: str) -> None:
 
 
 def test_an_assignor_that_fails_when_told() -> None:
-    """What it raises on being told its assignment fails the member, after the assignment was told."""
-
     class Touchy(Stubborn):
         def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
             raise KeyError("what?")

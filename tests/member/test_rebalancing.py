@@ -36,7 +36,6 @@ COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
 
 def describe_rebalance(script: Script) -> None:
-    """Let the coordinator say that a rebalance is under way."""
     script.wait(script.config.heartbeat_interval_ms)
     script.answer(Heartbeat, HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS))
 
@@ -165,7 +164,6 @@ def test_cooperative_keeps_what_it_has() -> None:
 
 
 def test_cooperative_revokes_after_the_sync_and_joins_again() -> None:
-    """Revoked, then assigned, then a join that does not own what was revoked any more."""
     script = Script(**COOPERATIVE).stable(0, 1)
     describe_rebalance(script)
     script.forget()

@@ -37,7 +37,6 @@ class Command:
     environment: Mapping[str, str] = field(factory=dict)
 
     def full_environment(self) -> dict[str, str]:
-        """Return the environment that the program gets."""
         return os.environ | dict(self.environment)
 
 

@@ -17,7 +17,6 @@ from groupcoord.records.batches import iter_batches
 
 @cache
 def segment_bytes() -> bytes:
-    """Return the bytes of the segment file."""
     return lzma.decompress((Path(__file__).parent / "consumer_groups.log.xz").read_bytes())
 
 

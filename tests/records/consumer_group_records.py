@@ -179,6 +179,5 @@ def consumer_group_records(
 def consumer_group_tombstones(
     group_ids: st.SearchStrategy[str] = texts, names: st.SearchStrategy[str] = texts
 ) -> st.SearchStrategy[GroupTombstone]:
-    """Return the tombstones of such records."""
     records = consumer_group_records(group_ids, names)
     return records.map(lambda record: GroupTombstone(record.group_id, record.key))

@@ -76,7 +76,6 @@ _named_partitions = several(st.builds(NamedTopicPartitions, st.uuids(), texts, s
 
 
 def share_group_records() -> st.SearchStrategy[ShareGroupRecord]:
-    """Return records of all six kinds."""
     return st.one_of(
         st.builds(ShareGroupMemberMetadataRecord, texts, texts, st.none() | texts, texts, texts, several(texts)),
         st.builds(ShareGroupMetadataRecord, texts, int32s, int64s),

@@ -244,7 +244,6 @@ def test_unknown_types_are_kept(key: str, value: str | None) -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 9, 32_767])
 def test_unknown_value_versions_are_kept(version: int) -> None:
-    """A value of an unknown version keeps its bytes."""
     for key, value in ((OFFSET_KEY, V4_WITH_ID), (GROUP_KEY, GOLDEN_GROUPS[3])):
         changed = version.to_bytes(2, "big", signed=True) + bytes.fromhex(value)[2:]
         assert decode_record(key, changed) == OpaqueRecord(key, changed)

@@ -154,7 +154,6 @@ def found_in(batch: Batch) -> dict[int, Record] | None:
 
 
 def decoded(batch: Batch) -> dict[int, Record]:
-    """Return the same, as the codec has it."""
     decode = decode_control if batch.is_control else decode_record
     return {
         offset: decode(key or b"", value, batch.producer_id, batch.producer_epoch)

@@ -23,7 +23,6 @@ chunk_sizes = st.sampled_from([1, 20, 100, 1_000, 4_194_304])
 
 
 def reader(data: bytes) -> Callable[[int, int], bytes]:
-    """Return what reads from bytes as from a file."""
     return lambda position, size: data[position : position + size]
 
 

@@ -73,7 +73,6 @@ def test_golden(key: str, value: str, record: GroupRecord) -> None:
 
 
 def test_golden_bytes_of_every_kind() -> None:
-    """There are golden bytes of each kind of record, under its own type."""
     assert {type(record) for _, _, record in GOLDEN} == {RECORD_CLASSES[record_type] for record_type in TYPES}
     assert {(int(key[:4], 16), type(record)) for key, _, record in GOLDEN} == {
         (record.key[0], type(record)) for _, _, record in GOLDEN

@@ -113,7 +113,6 @@ def nested_messages(size: int) -> bytes:
 
 
 def headers_between_batches(size: int) -> bytes:
-    """A sound batch, a header whose batch would reach to the end, a sound batch, and so on."""
     parts: list[bytes] = []
     position = 0
     while position < size - 200:

@@ -32,7 +32,6 @@ PRODUCER = TransactionalProducer(start_ms=30_000, end_ms=90_000, producer_id=7, 
 
 
 def administrator(action: AdminAction, at_ms: int = 30_000) -> Administrator:
-    """Return an administrator who comes for this."""
     return Administrator(start_ms=at_ms, end_ms=at_ms, group="billing", action=action)
 
 

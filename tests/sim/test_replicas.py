@@ -145,7 +145,6 @@ class Wanting:
         self._is_wanting = is_wanting
 
     def wants(self, partition: int) -> bool:
-        """It wants all of them, or none."""
         return self._is_wanting
 
 

@@ -84,7 +84,6 @@ def _simulate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 @pytest.fixture(name="scenario")
 def _scenario(tmp_path: Path) -> str:
-    """A scenario file."""
     path = tmp_path / "two.toml"
     path.write_text(SCENARIO)
     return str(path)

@@ -177,7 +177,6 @@ def report(variant: str, *rebalances: int) -> FleetReport:
 
 
 def test_differences_are_paired_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What differs by one in each seed differs clearly, however much the seeds differ from each other."""
     monkeypatch.setattr("groupcoord.sim.reports.runs.MEASURES", [REBALANCES])
     first, steady, chance = report("a", 10, 200, 3_000), report("b", 11, 201, 3_002), report("c", 20, 150, 3_010)
     comparison = Comparison((first, steady, chance))

@@ -56,7 +56,6 @@ class Process:
         return self.wait()
 
     def wait(self) -> int:
-        """Wait for its end; return the exit status."""
         status = self.process.wait(LINE_TIMEOUT_S)
         self._reader.join(LINE_TIMEOUT_S)
         return status

@@ -80,7 +80,6 @@ def told_without_spark(folder: Path) -> list[str]:
 
 
 def told_by_spark(folded: DataFrame) -> list[str]:
-    """Return the same rows of a history on Spark."""
     rows = []
     for row in folded.where("kind != 'departure'").collect():
         values = row[row.kind].asDict(recursive=True)

@@ -27,12 +27,10 @@ from .programs import Process
 
 
 def rows(table: DataFrame) -> list[str]:
-    """Return all rows in a form and an order that can be compared."""
     return sorted(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True) for row in table.collect())
 
 
 def batch_tables(records: DataFrame) -> dict[str, DataFrame]:
-    """Return the tables that one reading gives."""
     history = pipeline.history(records).cache()
     return {
         "commits": pipeline.commits(records),

@@ -32,7 +32,6 @@ from ..analysis.fold.small_log import GROUP, TOPIC, Log, commit
 
 
 def rows(table: DataFrame) -> list[dict[str, Any]]:
-    """Return all rows of a small table."""
     return [row.asDict() for row in table.collect()]
 
 

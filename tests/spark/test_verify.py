@@ -24,7 +24,6 @@ SCHEMA = RECORDS
 
 
 def commit(log_offset: int, group_id: str, partition: int, offset: int, **changes: Any) -> dict[str, Any]:
-    """Return a row of a committed offset."""
     return {
         "kind": "record",
         "log_partition": 0,

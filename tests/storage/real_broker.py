@@ -79,7 +79,6 @@ def started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def connected(process: subprocess.Popen[bytes], port: int, log: Path) -> Client:
-    """Return a connection to a server as soon as it listens."""
     deadline_s = time.monotonic() + START_S
     while True:
         try:

@@ -53,7 +53,6 @@ class RollingStore(SegmentLogStore):
         self.roll_bytes = roll_bytes
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """See :class:`SegmentLogStore`."""
         settings = self._settings
         self._settings = evolve(settings, segment_bytes=self.roll_bytes)
         try:

@@ -40,7 +40,6 @@ def marker(producer_id: int, committed: bool) -> TransactionMarker:
 
 
 def open_store(directory: Path, segment_bytes: int = 1, **settings: float) -> SegmentLogStore:
-    """Open a store that gives every append a segment of its own."""
     chosen = CompactionSettings(0.0, RETENTION_MS)._replace(**settings)
     return RollingStore(directory, roll_bytes=segment_bytes, segment_bytes=10**6, compaction=chosen)
 

@@ -37,7 +37,6 @@ def compact(store: SegmentLogStore, now_ms: int = LATER_MS) -> None:
 
 
 def facts(records: Iterable[Any]) -> dict[str, Any]:
-    """Return what records make of nothing."""
     hard = HardState()
     for entry in records:
         hard.apply(entry.record, entry.offset)

@@ -23,7 +23,6 @@ def offset(value: int, partition: int = 0, producer_id: int = -1) -> OffsetCommi
 
 
 def log(*records: Record) -> list[LogRecord]:
-    """Return a log partition with these records."""
     return [LogRecord(record, 1, place) for place, record in enumerate(records)]
 
 

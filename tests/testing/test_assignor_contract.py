@@ -96,7 +96,6 @@ def twice_is_better(group: GroupSpec) -> GroupAssignment:
 
 
 def first_in_the_mapping(group: GroupSpec) -> GroupAssignment:
-    """Give each topic to the subscriber that the mapping has first."""
     taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
     for topic_id in sorted(group.topics):
         for member_id, member in group.members.items():
@@ -108,7 +107,6 @@ def first_in_the_mapping(group: GroupSpec) -> GroupAssignment:
 
 
 def topics_in_the_order_of_the_mapping(group: GroupSpec) -> GroupAssignment:
-    """Give what it should, in the order in which the mapping has the topics."""
     assignment = first_member_takes_all(group)
     return {
         member_id: {topic_id: assigned[topic_id] for topic_id in group.topics if topic_id in assigned}

@@ -27,7 +27,6 @@ class FromFunction:
         self._now = now
 
     def now_ms(self) -> int:
-        """Return what may be no time at all."""
         return self._now()  # type: ignore[return-value]
 
 
@@ -71,7 +70,6 @@ class Shared:
     time_ms = 0
 
     def now_ms(self) -> int:
-        """Return the time of all of them."""
         return Shared.time_ms
 
     def advance(self, duration_ms: int) -> None:

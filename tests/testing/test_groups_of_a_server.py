@@ -105,7 +105,6 @@ def test_groups_are_described_while_they_rebalance() -> None:
 
 
 def test_members_of_a_share_group_may_have_the_same_partition() -> None:
-    """A share group is described as others are: two members read one partition."""
     with ServerThread(topics={"jobs": 1}) as server:
         for member_id, epoch in (("a", 0), ("b", 0), ("a", 1)):
             beat = ShareGroupHeartbeat("workers", member_id, epoch, subscribed_topic_names=("jobs",))

@@ -12,7 +12,6 @@ from groupcoord.messages import JoinGroup, JoinGroupResponse, JoinProtocol, Sync
 
 
 def join(instance_id: str, member_id: str = "", metadata: bytes = b"") -> JoinGroup:
-    """Return the join of a static member."""
     protocols = (JoinProtocol("range", metadata),)
     return JoinGroup("g", member_id, protocols=protocols, group_instance_id=instance_id, rebalance_timeout_ms=20_000)
 

@@ -24,7 +24,6 @@ from tests.tables import as_one_test
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Iterator[Path]:
-    """Paths that nothing has used."""
     return (tmp_path / str(number) for number in itertools.count())
 
 
@@ -343,7 +342,6 @@ def test_a_store_that_answers_later(make_store: type[Late]) -> None:
     ],
 )
 def test_bugs_of_late_answers_are_found(make_store: type[Late], said: str) -> None:
-    """Each planted bug of a store that answers later is found."""
     with pytest.raises(AssertionError, match=said):
         check_log_store(make_store, settle=lambda store: store.settle())
 

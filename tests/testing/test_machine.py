@@ -92,8 +92,6 @@ def test_a_restart_forgets_the_rebalance_of_a_converted_group() -> None:
 
 
 def machine_over(make_log_store: Callable[[], LogStore]) -> type[CoordinatorMachine]:
-    """Return the machine over another store."""
-
     class Machine(CoordinatorMachine):
         def make_log_store(self) -> LogStore:
             return make_log_store()
@@ -137,7 +135,6 @@ class MixesPartitionsUp(MemoryLogStore):
         return super().append(0, ticket, records)
 
     def read(self, partition: int) -> list[LogRecord]:
-        """Return everything."""
         return list(super().read(0))
 
 
@@ -272,11 +269,9 @@ class SettlesItsStore(CoordinatorMachine):
     """A machine over a store that answers later."""
 
     def make_log_store(self) -> LogStore:
-        """Return one that does."""
         return LateStore()
 
     def settle_log_store(self, log_store: LateStore) -> Iterable[Answer]:
-        """Let it write."""
         return log_store.write_waiting()
 
 

@@ -135,7 +135,6 @@ def test_all_nodes_describe_the_same_cluster(server: ServerThread) -> None:
 
 
 def test_the_others_say_who_coordinates(server: ServerThread) -> None:
-    """A node that does not coordinate a group says NOT_COORDINATOR, and all of them who does."""
     coordinator = server.coordinator("g")
     answers = {node: ask(server, node, Heartbeat("g", 1, "m")).error_code for node in (1, 2, 3)}
     fetched = {node: ask(server, node, OffsetFetch((GroupToFetch("g"),))).groups[0].error_code for node in (1, 2, 3)}

@@ -89,7 +89,6 @@ READ = FetchedPartitionData(0, ErrorCode.NONE, records=(b"12", memoryview(b"3456
 
 
 def name_of(topic_id: UUID) -> str | None:
-    """Return the name of the one topic that is known."""
     return "orders" if topic_id == ORDERS_ID else None
 
 
@@ -229,7 +228,6 @@ class Conversation:
         self.clock.advance(1_000)
 
     def report(self) -> list[str]:
-        """Return the report of a server that has stopped."""
         return report_on(None, self.log.requests(), []).splitlines()
 
 

@@ -45,7 +45,6 @@ class RawClient:
 
 
 def text(content: str) -> bytes:
-    """Return text as the protocol writes it."""
     return pack(">h", len(content)) + content.encode()
 
 

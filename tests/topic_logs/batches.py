@@ -65,7 +65,6 @@ def find_time(log: PartitionLog, timestamp_ms: int) -> FoundRecord | None:
 
 
 def gzipped(data: bytes) -> bytes:
-    """Return a batch with its records compressed by gzip."""
     head, records = bytearray(data[:BATCH_HEADER_BYTES]), gzip.compress(data[BATCH_HEADER_BYTES:])
     head[8:12] = (BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(records)).to_bytes(4, "big")
     head[22] |= Compression.GZIP

@@ -111,7 +111,6 @@ class Story:
         self._produce(producer)
 
     def end_transactions(self) -> None:
-        """Let all transactions end."""
         for producer in self._producers:
             if producer.transactional_id in self._open:
                 self._end(producer)

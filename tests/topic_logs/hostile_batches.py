@@ -22,7 +22,6 @@ def _filled(piece: bytes) -> bytes:
 
 
 def _zeros() -> bytes:
-    """Return one record with a value of many zeros."""
     body = bytes(3) + b"\x02k" + write_varint(BOMB_BYTES) + bytes(BOMB_BYTES + 1)
     return write_varint(len(body)) + body
 

@@ -29,7 +29,6 @@ KEPT = ("*-*/*.log", "*-*/leader-epoch-checkpoint", "*-*/partition.metadata", "*
 
 
 def value(life: int, number: int) -> bytes:
-    """Return the value of a record."""
     return f"life {life} record {number}".encode()
 
 
@@ -53,7 +52,6 @@ def write_directory(directory: Path) -> dict[str, Any]:
 
 
 def epoch_answers(client: Client) -> dict[str, Any]:
-    """Return what a server says of the leaders' epochs, and by them."""
     (topic,) = metadata(client)["topics"]
     current = {partition["partition_index"]: partition["leader_epoch"] for partition in topic["partitions"]}
     found: dict[str, Any] = {f"leader epoch {index}": epoch for index, epoch in current.items()}
@@ -80,7 +78,6 @@ def metadata(client: Client) -> Any:
 
 
 def end_of_epoch(client: Client, index: int, epoch: int, told: int) -> Any:
-    """Return where a leader's epoch ends."""
     partition = {"partition": index, "current_leader_epoch": told, "leader_epoch": epoch}
     body = {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [partition]}]}
     (answer,) = ask(client, "OffsetForLeaderEpoch", 4, body)["topics"][0]["partitions"]
@@ -88,7 +85,6 @@ def end_of_epoch(client: Client, index: int, epoch: int, told: int) -> Any:
 
 
 def list_offset(client: Client, index: int, timestamp: int, told: int) -> Any:
-    """Return the offset of a time."""
     partition = {"partition_index": index, "current_leader_epoch": told, "timestamp": timestamp}
     body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": TOPIC, "partitions": [partition]}]}
     (answer,) = ask(client, "ListOffsets", 8, body)["topics"][0]["partitions"]

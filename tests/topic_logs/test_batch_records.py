@@ -43,7 +43,6 @@ class Watched(bytes):
 
 
 def records(*sizes: int) -> list[bytes]:
-    """Return records that are so large behind their sizes."""
     return [write_varint(size) + bytes(size) for size in sizes]
 
 

@@ -82,7 +82,6 @@ class CompactedLog:
         return -1 if producer_id < 0 else known.get(producer_id, -1) + 1
 
     def end(self, producer_id: int, *, committed: bool) -> None:
-        """End a transaction."""
         begin = {producer.producer_id: producer.first_offset for producer in self.log.producers.active()}[producer_id]
         if not committed:
             self.aborted |= {

@@ -22,7 +22,6 @@ Open = Callable[[], PartitionLog]
 
 @pytest.fixture(params=["memory", "disk"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> PartitionLog:
-    """An empty log."""
     return PartitionLog(LogMemory(MEMORY_BYTES)) if request.param == "memory" else Disk(tmp_path).log()
 
 

@@ -114,7 +114,6 @@ def _in_version(field: Field, value: Any, every: Field | None) -> Any:
 
 
 def with_error(struct: Struct, values: Values, error_code: int) -> Values:
-    """Return values in which every error code is this."""
     result = {}
     for name, field in struct.items():
         value = error_code if field.kafka_type == "error_code" else values[name]

@@ -169,7 +169,6 @@ def written(schema: type, value: Any) -> bytes:
 
 
 def read_response(api_key: int, version: int, frame: bytes, correlation_id: int = CORRELATION_ID) -> dict[str, Any]:
-    """Read a response to its last byte."""
     (length,) = struct.unpack_from(">i", frame)
     assert length == len(frame) - 4
     schema = response_schema(api_key, version)

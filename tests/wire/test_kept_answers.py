@@ -20,7 +20,6 @@ class Writer:
         self.count = 0
 
     def write(self, response: Response, header: RequestHeader) -> bytes:
-        """Write an answer."""
         self.count += 1
         return self.body
 

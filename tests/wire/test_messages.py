@@ -148,7 +148,6 @@ def renamed(names: dict[str, str], times: frozenset[str], value: Any, left_out: 
 
 
 def times_in(struct: Struct) -> frozenset[str]:
-    """Return the names of fields that hold times."""
     kinds = ("timedelta_i32", "timedelta_i64", "datetime_i64")
     own = {name for name, field in struct.items() if field.kafka_type in kinds}
     return frozenset(own).union(*[times_in(field.struct) for field in struct.values() if field.struct is not None])
@@ -259,14 +258,12 @@ changes = st.lists(
 
 
 def changed(body: bytes, kind: str, place: int, content: bytes) -> bytes:
-    """Return a body with one change."""
     position = place % (len(body) + 1)
     tail = position if kind == "insert" else position + len(content)
     return body[:position] + (b"" if kind == "delete" else content) + body[tail:]
 
 
 def read_by_schema(schema: type, body: bytes) -> Values:
-    """Return the fields of a message, as the reader of schemas reads them."""
     values, _ = struct_reader(schema)(body, 0)
     return as_in_kio(struct_of(schema), values)
 
@@ -335,12 +332,10 @@ SHARED_RESPONSES = {
 
 
 def response_class(name: str) -> Any:
-    """Return the response of an API."""
     return RESPONSE_CLASSES[SHARED_RESPONSES.get(name, f"{name}Response")]
 
 
 def defaulted(struct: Struct, values: Values, names: Collection[str]) -> Values:
-    """Return values with the defaults of some fields."""
     result = {}
     for name, field in struct.items():
         value = values[name]

@@ -46,7 +46,6 @@ def wide_answer(count: int) -> OffsetFetchResponse:
 @as_one_test
 @pytest.mark.parametrize("version", [1, 4, 5, 6, 8, 10])
 def test_an_answer_in_parts_is_the_same(version: int) -> None:
-    """Joined, the parts of an answer are the answer."""
     header, response = RequestHeader(9, version, 77), wide_answer(3 if version >= 8 else 1)
     assert b"".join(encode_response_parts(header, response)) == encode_response(header, response)
 

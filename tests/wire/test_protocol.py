@@ -159,7 +159,6 @@ def test_heartbeat_endings(end: str) -> None:
 
 
 def test_tagged_fields_of_the_header() -> None:
-    """Tagged fields of a header are passed over."""
     frame = header(12, 4) + bytes.fromhex("01 07 02 7a7a") + HEARTBEAT_4
     assert decode_request(frame, HOST)[1] == Heartbeat("g", 1, "m", None)
 
@@ -170,7 +169,6 @@ def test_overlong_varint() -> None:
 
 
 def test_negative_client_id_length() -> None:
-    """Any negative length of the client id is null."""
     frame = struct.pack(">hhih", 12, 0, 7, -5) + b"\x00\x01g\x00\x00\x00\x01\x00\x01m"
     assert decode_request(frame, HOST) == (RequestHeader(12, 0, 7, ""), Heartbeat("g", 1, "m", None))
 
@@ -305,7 +303,6 @@ def test_offset_fetch_of_version_1_keeps_what_was_asked() -> None:
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_null_client_id(version: int) -> None:
-    """A null client id is read as the empty one."""
     header, request = decode_request(request_frame(12, version, BODIES[12], client_id=None), HOST)
     assert header == RequestHeader(12, version, CORRELATION_ID, "")
     assert isinstance(request, Heartbeat)

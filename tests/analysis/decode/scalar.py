@@ -61,7 +61,6 @@ def scalar_row(key: bytes | None, value: bytes | None, *, is_control: bool = Fal
 
 
 def control_fields(key: bytes, value: bytes | None) -> Row:
-    """Return the type of a control record, if it is sound."""
     marker = decode_control(key, value, 7, 7)
     if isinstance(marker, TransactionMarker):
         return {"control_type": int(marker.committed)}

@@ -20,7 +20,6 @@ LONG_AGO_NS = 1_700_000_000_000_000_000
 
 
 def segment(folder: Path, base_offset: int, size_bytes: int = 10) -> Path:
-    """Make a segment of some size, and an index beside it."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{base_offset:020d}.log"
     path.write_bytes(bytes(size_bytes))

@@ -18,7 +18,6 @@ ORDER = [(name, "ascending") for name in ("log_partition", "group_id", "log_offs
 
 
 def all_records(folder: Path) -> pa.Table:
-    """Return the table of records of the logs in a folder."""
     batches = [batch for task in LogSource([folder]).tasks() for batch in task.rows(RowSettings())]
     return pa.Table.from_batches(batches, RECORDS)
 

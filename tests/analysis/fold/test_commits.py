@@ -73,7 +73,6 @@ def rewinds_of(rows: list[Row]) -> Row | None:
 
 
 def minutes_of(rows: list[Row]) -> list[tuple[Any, ...]]:
-    """Return the busy minutes of groups, counted one by one."""
     found = defaultdict(list)
     for row in rows:
         if not row["tombstone"]:

@@ -34,7 +34,6 @@ def told_by_batches(folder: Path) -> list[str]:
 
 
 def told_by_columns(folder: Path, out: Path) -> list[str]:
-    """Return the same rows out of columns."""
     results = ResultDirectory(out)
     decoded = decode_records(LogSource([folder]).tasks(), results, lambda done, total: None)
     told = []
@@ -51,7 +50,6 @@ def told_by_columns(folder: Path, out: Path) -> list[str]:
 
 
 def told_by_groups(folder: Path) -> list[str]:
-    """Return the same rows out of columns that are sorted by group."""
     rows = grouped(all_records(folder))
     parts = [rows.slice(start, FEW_ROWS) for start in range(0, rows.num_rows, FEW_ROWS)]
     return sorted(repr((kind, {"group_id": key[1], **row})) for key, kind, row in folded_histories(parts, None))

@@ -32,5 +32,4 @@ class Growing:
         return {name: draw.uniform((least or {}).get(name, 0.0), 1.0) for name in self._logs}
 
     def finish(self) -> None:
-        """Let all of it be there."""
         self.grow(dict.fromkeys(self._logs, 1.0))

@@ -27,15 +27,12 @@ def written_columns(name: str) -> dict[str, pa.DataType]:
 
 
 def columns_of(table: pa.Table) -> dict[str, pa.DataType]:
-    """Return the columns of a table that was read."""
     return {column.name: column.type for column in table.schema}
 
 
 def table_names(out: Path) -> set[str]:
-    """Return which tables there are."""
     return {path.name for path in (out / "tables").iterdir()}
 
 
 def sorted_rows(table: pa.Table) -> list[str]:
-    """Return rows in a form and an order in which they can be compared."""
     return sorted(repr(sorted(row.items())) for row in table.to_pylist())

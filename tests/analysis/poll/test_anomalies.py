@@ -27,7 +27,6 @@ class Poll:
         self._anomalies = PolledAnomalies()
 
     def __call__(self, one: Snapshot) -> list[dict[str, Any]]:
-        """Return what is wrong then."""
         ends = pa.Table.from_pylist([end._asdict() for end in one.ends], arrow_schema(LIVE_END_OFFSETS))
         changes = self._groups.take(one)
         self._watch.take(one)

@@ -86,7 +86,6 @@ def snapshot(
 
 
 def rebalances(*snapshots: Snapshot) -> list[Row]:
-    """Return the rebalances that some snapshots show, in order."""
     groups = PolledGroups()
     return [row for one in snapshots for row in groups.take(one).rebalances]
 

@@ -42,7 +42,6 @@ def snapshot(at_s: int, end_offset: int, *groups: GroupSnapshot, start_offset: i
 
 
 def statuses(lags: list[PartitionLag]) -> dict[tuple[str, int], str]:
-    """Return statuses by group and partition."""
     return {(one.group_id, one.topic_partition): one.status for one in lags}
 
 

@@ -70,7 +70,6 @@ class Clients:
         client.commit(message=message, asynchronous=False)
 
     def leave(self) -> None:
-        """The last one leaves."""
         self._clients.pop().close()
         self._settle()
 

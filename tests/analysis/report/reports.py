@@ -26,7 +26,6 @@ MINUTE_MS = 60_000
 
 
 def bins(*names: str, length: int = 30, width_ms: int = MINUTE_MS) -> model.Bins:
-    """Counts that differ from bin to bin."""
     series = {
         name: tuple((place * (7 + number) + 3 * number) % (5 + number) for place in range(length))
         for number, name in enumerate(names)
@@ -102,12 +101,10 @@ def epochs(length: int) -> tuple[model.EpochPoint, ...]:
 
 
 def consumer_group(group_id: str) -> model.ConsumerGroupRow:
-    """A consumer group in which a member was slow, and one was fenced."""
     return model.ConsumerGroupRow(group_id, 17, 16, 8, 1, 30, 4, 1_500, 11, 1_000, 31_000)
 
 
 def slow_member(group_id: str) -> model.SlowMemberRow:
-    """A client that was slow."""
     return model.SlowMemberRow(group_id, f"client of {group_id}", 4, 1_000, 31_000, START_MS, 300_000, 0)
 
 

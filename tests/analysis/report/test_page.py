@@ -183,7 +183,6 @@ def test_statuses_and_retention_are_told() -> None:
 
 
 def words_of(section: str, report: model.Report) -> str:
-    """Return the words of a section, with single blanks between them."""
     found = report_page(report).split(f'<section id="{section}">')[1].split("</section>")[0]
     return " ".join(" ".join(Page(found).words).split())
 

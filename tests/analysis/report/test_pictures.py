@@ -35,7 +35,6 @@ from ..report import reports
 
 
 def rects(picture: str, style: str) -> list[dict[str, float]]:
-    """Return the rectangles of a style."""
     found = re.findall(
         rf'<rect class="{style}" x="([\d.]+)" y="([\d.-]+)" width="([\d.]+)" height="([\d.]+)"/>', picture
     )

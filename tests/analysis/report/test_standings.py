@@ -18,7 +18,6 @@ MINUTE_MS = 60_000
 
 
 def anomaly(kind: str, evidence: str, value: int = 0, partition: int | None = None) -> dict[str, Any]:
-    """Return a row of the table of anomalies."""
     topic = None if partition is None else "orders"
     status = STOP if kind == COMMITS_STOPPED else None
     return {
@@ -33,7 +32,6 @@ def anomaly(kind: str, evidence: str, value: int = 0, partition: int | None = No
 
 
 def lag(partition: int, records: int, status: str | None, lag_ms: int | None = None) -> dict[str, Any]:
-    """Return a row of the table of lag."""
     return {
         "group_id": "g",
         "topic": "orders",

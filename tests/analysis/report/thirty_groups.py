@@ -67,7 +67,6 @@ class ThirtyGroups:
 
     @property
     def end_offset(self) -> int:
-        """Where each partition ends."""
         return self._steps * RECORDS_PER_STEP
 
     def step(self) -> None:
@@ -85,7 +84,6 @@ class ThirtyGroups:
         self._coordinator.call(member.leave_request())
 
     def commit(self, member: Kip848Consumer, behind: int = 5) -> None:
-        """Let a member commit all but the last records of what it has."""
         offset = max(self.end_offset - behind, 0)
         topics = tuple(
             TopicToCommit(self._names[topic_id], tuple(OffsetToCommit(index, offset) for index in indexes), topic_id)

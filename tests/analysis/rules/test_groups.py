@@ -45,7 +45,6 @@ def troubled(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Known:
 
 
 def ends(*rows: tuple[str, int, int]) -> Ends:
-    """Return where topics end, as a file tells it."""
     schema = arrow_schema(END_OFFSETS)
     return Ends(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
 

@@ -115,7 +115,6 @@ class Log:
 
 
 def write_troubled(folder: Path) -> None:
-    """Write a log of groups with every trouble."""
     log = Log(folder)
     log.generation(0, "stormy", 1, a1=[0], b1=[1])
     for number in range(2, 9):

@@ -28,14 +28,12 @@ FIRST, SECOND = (generate_private_key(SECP256R1()) for _ in range(2))
 
 
 def write_keys(path: Path, **keys: EllipticCurvePrivateKey) -> str:
-    """Write the public parts of keys, by their ids; return the URL."""
     sets = [ECAlgorithm.to_jwk(key.public_key(), as_dict=True) | {"kid": name} for name, key in keys.items()]
     path.write_text(json.dumps({"keys": sets}))
     return path.as_uri()
 
 
 def signed(key: Any = FIRST, key_id: str | None = "first", algorithm: str = "ES256", **changed: Any) -> str:
-    """Return a token."""
     claims = {name: value for name, value in (GOOD | changed).items() if value is not None}
     return jwt.encode(claims, key, algorithm, headers={"kid": key_id} if key_id else None)
 
@@ -51,7 +49,6 @@ class Validator:
         self.validate = signed_validator(self.keys, checks, ("kafka", "other"), "https://issuer")
 
     def wait_for_keys(self) -> None:
-        """Wait until keys that are being fetched are there."""
         assert self.keys._fetching is not None
         self.keys._fetching.join()
 

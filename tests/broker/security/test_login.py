@@ -54,7 +54,6 @@ def test_an_unknown_user_fails_like_a_wrong_password() -> None:
 
 
 def shown_to(world: LoginWorld, user: str) -> tuple[bytes, int]:
-    """Return the salt and the iterations that somebody is shown who calls himself this."""
     client = world.connect()
     client.shake_hands("SCRAM-SHA-256")
     answer = client.show(f"n,,n={user},r=abcdef".encode())

@@ -93,7 +93,6 @@ JAVA_ONLY = (r"RULE:CN=(\p{L}+)/$1/", "RULE:CN=([a-z&&[^b]]+)/$1/", r"RULE:CN=\Q
 
 
 def mapped(rules: str, name: str) -> str | None:
-    """Return what rules make of a name; None if none is for it."""
     try:
         return map_name(parse_rules(rules), name)
     except UnmappedNameError:

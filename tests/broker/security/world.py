@@ -70,11 +70,9 @@ class LoginWorld:
         )
 
     def connect(self, listener: str = "SASL", host: str = "/127.0.0.1") -> LoginClient:
-        """Return a client that has connected."""
         return LoginClient(self, self.broker.connect(host, listener))
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass, and have done what is due."""
         self.clock.advance(duration_ms)
         self.broker.tick()
 
@@ -103,7 +101,6 @@ class LoginClient:
         return self.connection.closing is not None
 
     def send(self, api: str, version: int, body: Values) -> None:
-        """Send a request."""
         self.send_frame(request_frame(KEYS[api], version, body))
 
     def send_frame(self, frame: bytes) -> None:
@@ -147,7 +144,6 @@ class LoginClient:
         return answer
 
     def log_in_plain(self, user: str, password: str) -> Values:
-        """Log in by PLAIN."""
         self.shake_hands("PLAIN")
         return self.show(f"\0{user}\0{password}".encode())
 
@@ -173,6 +169,5 @@ def from_json(value: Any) -> Any:
 
 
 def conversations(name: str) -> list[Values]:
-    """Return the conversations of a file beside this."""
     found: list[Values] = json.loads((Path(__file__).parent / name).read_text("utf-8"))
     return found

@@ -25,7 +25,6 @@ def tell(word: str, partitions: Iterable[Any]) -> None:
 
 
 def commit(consumer: Any, offset: int) -> bool:
-    """Commit an offset for all that it has; return whether that was done."""
     offsets = [confluent_kafka.TopicPartition(held.topic, held.partition, offset) for held in consumer.assignment()]
     if not offsets:
         return True

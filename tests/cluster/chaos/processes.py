@@ -40,12 +40,10 @@ class Program:
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command, stderr=log)
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
         assert self._process is not None, "it was started"
         self._process.send_signal(number)
 

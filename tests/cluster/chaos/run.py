@@ -155,7 +155,6 @@ class Chaos:
         return f"{seconds} s"
 
     async def server_killed(self, server: Server) -> str:
-        """Kill one of the engine's servers, and start it again."""
         async with server.lock:
             await asyncio.to_thread(server.kill)
             told = await self._wait()
@@ -167,7 +166,6 @@ class Chaos:
         return Happened(await happens(self.chance.choice(self.fleet.nodes)))
 
     async def to_clients(self, happens: Callable[[Clients], Awaitable[str]]) -> Happened:
-        """Let something happen to one of the processes of clients."""
         clients = self.chance.choice(self.fleet.clients)
         return Happened(await happens(clients), clients.groups)
 

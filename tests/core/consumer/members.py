@@ -74,10 +74,8 @@ class Members:
 
 
 def answered(sent: Sent) -> ConsumerGroupHeartbeatResponse:
-    """Return the answer of a heartbeat."""
     return sent.answer(ConsumerGroupHeartbeatResponse)
 
 
 def waiting_appends(driver: Driver) -> int:
-    """Return how many appends the log has not answered."""
     return len(driver.store.waiting())

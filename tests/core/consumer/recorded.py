@@ -75,5 +75,4 @@ def shape_of(record: Record, assignment: GroupAssignment) -> Shape:
 
 
 def without_order(shape: Shape) -> dict[str, dict[str, list[int]]]:
-    """Return an answer in which topics and partitions have no order."""
     return {member_id: {name: sorted(numbers) for name, numbers in topics} for member_id, topics in shape.items()}

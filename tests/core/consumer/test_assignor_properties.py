@@ -38,7 +38,6 @@ def topic(topic_id: UUID, partition_count: int) -> Topic:
 
 
 def group_of(members: Mapping[str, MemberSpec], topics: Mapping[UUID, Topic]) -> GroupSpec:
-    """Return the group of these members."""
     are_equal = len({frozenset(member.topic_ids) for member in members.values()}) <= 1
     kind = SubscriptionType.HOMOGENEOUS if are_equal else SubscriptionType.HETEROGENEOUS
     return GroupSpec(members, kind, topics, tuple(hash_map_order(sorted(members))))
@@ -183,7 +182,6 @@ def test_how_mappings_were_made_does_not_show(assignor: Assignor, group: GroupSp
 
 @both
 def test_a_group_without_members_or_topics_has_nothing(assignor: Assignor) -> None:
-    """No members or no topics, no partitions."""
     topics = {UUID(int=1): topic(UUID(int=1), 3)}
     assert not assignor.assign(group_of({}, topics))
     for members in ({"m": MemberSpec(())}, {"m": MemberSpec(()), "n": MemberSpec(())}):

@@ -50,12 +50,10 @@ def group(driver: Driver) -> Group:
 
 
 def refuse_next(driver: Driver) -> None:
-    """The log refuses the next append."""
     driver.store.fail_next(NotEnoughReplicasError())
 
 
 def epoch_of(sent: Sent) -> int:
-    """Return the member's epoch by an answer."""
     return sent.answer(ConsumerGroupHeartbeatResponse).member_epoch
 
 

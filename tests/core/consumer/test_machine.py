@@ -51,7 +51,6 @@ class BadDay(ObservedDriver):
     # ------------------------------------------------------------ what consumers do
 
     def consumer(self, number: int) -> Kip848Consumer:
-        """One of the consumers that there are now."""
         living = [c for c in self.fleet.living(GROUP) if isinstance(c, Kip848Consumer)]
         return living[number % len(living)]
 
@@ -73,7 +72,6 @@ class BadDay(ObservedDriver):
         consumer.topics = ("orders",) if "payments" in consumer.topics else BOTH
 
     def join_classic(self, number: int) -> None:
-        """Somebody joins with the classic protocol, and is not heard of again."""
         classic = ClassicConsumer("old", GROUP, asks_for_id=False)
         self.submit(classic.join_request())
 

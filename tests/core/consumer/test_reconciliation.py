@@ -27,7 +27,6 @@ A, B, C = (UUID(int=number) for number in (1, 2, 3))
 
 
 def id_of(name: str) -> UUID:
-    """Return an id for the topic of this name."""
     return UUID(bytes=name.encode().ljust(16, b"\0"))
 
 
@@ -143,7 +142,6 @@ class Group:
         self.owned[index] = {topic_id: list(partitions) for topic_id, partitions in found.assigned.items()}
 
     def check_step(self, before: MemberAssignment, after: MemberAssignment, index: int) -> None:
-        """Check that the step is one towards the target, and that nothing is had by two."""
         if after is not before:
             assert after.previous_member_epoch == before.member_epoch
             assert after.member_epoch in (before.member_epoch, self.target_epoch)

@@ -44,7 +44,6 @@ epochs = st.integers(2, 9)
 
 
 def by_topic(partitions: set[tuple[UUID, int]]) -> Held:
-    """Return partitions by topic."""
     return {
         topic_id: indexes
         for topic_id in (ORDERS, PAYMENTS)
@@ -87,7 +86,6 @@ keys = st.one_of(
 
 @st.composite
 def assignment_records(draw: st.DrawFn, others: set[tuple[UUID, int]], member_id: str) -> Entry:
-    """Return what a member has, which is nothing of what others have."""
     held = draw(st.sets(st.sampled_from(PARTITIONS))) - others
     pending = draw(st.sets(st.sampled_from(PARTITIONS))) & held
     epoch = draw(epochs)
@@ -216,7 +214,6 @@ def test_the_tombstones_of_a_group_leave_nothing(entries: list[Entry]) -> None:
 
 
 def subscriber(member_id: str, *names: str, regex: str = "") -> ConsumerGroupMemberMetadataRecord:
-    """Return the record of a member with a subscription."""
     return ConsumerGroupMemberMetadataRecord(GROUP, member_id, None, None, "client", "/127.0.0.1", names, regex)
 
 

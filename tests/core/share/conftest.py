@@ -20,7 +20,6 @@ class ShareDriver(Driver):
     share_assignors: tuple[Assignor, ...] = ()
 
     def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
-        """Return a coordinator with nothing loaded. The share coordinator lives on."""
         if not hasattr(self, "host"):
             self.host = SlowShareHost(config)
         return GroupCoordinator(
@@ -35,7 +34,6 @@ class ShareDriver(Driver):
 
 @pytest.fixture
 def topics() -> Topics:
-    """Two topics."""
     return Topics(orders=2, payments=1)
 
 
@@ -53,5 +51,4 @@ def late_driver(topics: Topics) -> ShareDriver:
 
 @pytest.fixture
 def members(driver: ShareDriver) -> Members:
-    """The members of a group."""
     return Members(driver)

@@ -46,7 +46,6 @@ class SlowShareHost(LoneShareHost):
 
     @property
     def asked(self) -> list[AskShareCoordinator]:
-        """What was asked."""
         return self.__dict__.setdefault("_asked", [])  # type: ignore[no-any-return]
 
     def answer(self, coordinator: GroupCoordinator, *, reachable: bool = True) -> None:
@@ -86,7 +85,6 @@ class Members:
         return self.heartbeat(member_id, 0, *(names or ("orders",)))
 
     def leave(self, member_id: str) -> Sent:
-        """A member leaves."""
         return self.heartbeat(member_id, -1)
 
     def alter(self, topic: str, **offsets: int) -> Sent:
@@ -99,7 +97,6 @@ class Members:
         return self.driver.submit(DeleteShareGroupOffsets(self.group_id, tuple(map(ShareTopicToForget, topics))))
 
     def ask_where(self, topic: str, *partitions: int) -> Sent:
-        """Somebody asks where the group stands in partitions."""
         wanted = ShareGroupToDescribe(self.group_id, (ShareTopicToDescribe(topic, partitions),))
         return self.driver.submit(DescribeShareGroupOffsets((wanted,)))
 
@@ -116,7 +113,6 @@ class Members:
 
 
 def answered(sent: Sent) -> ShareGroupHeartbeatResponse:
-    """Return the answer of a heartbeat."""
     return sent.answer(ShareGroupHeartbeatResponse)
 
 

@@ -46,7 +46,6 @@ def codes(sent: Sent) -> list[ErrorCode]:
 
 
 def state_records(driver: ShareDriver) -> list[ShareGroupStatePartitionMetadataRecord]:
-    """Return what was written of the states of partitions."""
     return [record for record in driver.written() if isinstance(record, ShareGroupStatePartitionMetadataRecord)]
 
 
@@ -84,7 +83,6 @@ class AllToFirst:
     name = "all-to-first"
 
     def assign(self, group: GroupSpec) -> GroupAssignment:
-        """See :class:`groupcoord.assignors.Assignor`."""
         if len(group.members) > 2:
             raise RuntimeError("too many")
         first = min(group.members)

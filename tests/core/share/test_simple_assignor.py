@@ -17,7 +17,6 @@ TOPICS = [UUID(int=number << 64 | 0x5EED) for number in range(1, 4)]
 
 
 def group_of(member_count: int, *partition_counts: int) -> GroupSpec:
-    """Return a group of members that all subscribe to all topics, and have nothing yet."""
     topic_ids = tuple(TOPICS[: len(partition_counts)])
     member_ids = tuple(f"m{number}" for number in range(member_count))
     return GroupSpec(

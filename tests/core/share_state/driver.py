@@ -26,7 +26,6 @@ class Driver:
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> ShareCoordinator:
-        """Return another coordinator that has loaded the same log."""
         coordinator = ShareCoordinator(config=self.config, clock=self.clock, log_store=self.store)
         coordinator.load_all()
         return coordinator
@@ -40,7 +39,6 @@ class Driver:
         self.coordinator.submit(request, token)
 
     def initialize(self, state_epoch: int = 0, start_offset: int = 0, partition: int = 0) -> Any:
-        """Initialize, and return the result."""
         entry = messages.StateToInitialize(partition, state_epoch, start_offset)
         topic = messages.StateTopicToInitialize(TOPIC, (entry,))
         return self._result(messages.InitializeShareGroupState("g", (topic,)))
@@ -54,7 +52,6 @@ class Driver:
         count: int = 0,
         partition: int = 0,
     ) -> Any:
-        """Write, and return the result."""
         return self._result(
             written(
                 *batches,
@@ -67,17 +64,14 @@ class Driver:
         )
 
     def read(self, leader_epoch: int = 0, partition: int = 0) -> Any:
-        """Read, and return the state."""
         topic = messages.StateTopicToRead(TOPIC, (messages.StateToRead(partition, leader_epoch),))
         return self._result(messages.ReadShareGroupState("g", (topic,)))
 
     def summarize(self, partition: int = 0) -> Any:
-        """Return the summary."""
         topic = messages.StateTopicToRead(TOPIC, (messages.StateToRead(partition, 0),))
         return self._result(messages.ReadShareGroupStateSummary("g", (topic,)))
 
     def delete(self, partition: int = 0) -> Any:
-        """Delete, and return the result."""
         topic = messages.StateTopicToDelete(TOPIC, (messages.StateToDelete(partition),))
         return self._result(messages.DeleteShareGroupState("g", (topic,)))
 
@@ -87,7 +81,6 @@ class Driver:
         return result
 
     def values(self) -> list[str | None]:
-        """Return the values in the log, in hexadecimal digits."""
         return [None if record.value is None else record.value.hex() for record in self.store.read(0)]
 
 
@@ -106,6 +99,5 @@ def written(
 
 
 def code(result: Any) -> ErrorCode:
-    """Return the error code of a result."""
     error_code: ErrorCode = result.error_code
     return error_code

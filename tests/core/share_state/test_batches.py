@@ -23,7 +23,6 @@ BATCHES = st.lists(
 
 
 def offsets_of(batches: list[StateBatch]) -> dict[int, tuple[int, int]]:
-    """Return for each offset the largest count and state."""
     found: dict[int, tuple[int, int]] = {}
     for first, last, state, count in batches:
         for offset in range(first, last + 1):

@@ -46,7 +46,6 @@ WORD_COUNT = Topology(
 
 
 def tasks(given: Mapping[str, tuple[int, ...]]) -> tuple[TaskIds, ...]:
-    """Return tasks as a heartbeat names them."""
     return tuple(TaskIds(name, partitions) for name, partitions in given.items())
 
 
@@ -59,7 +58,6 @@ class OwnSettings(Driver):
         super().__init__(topics=topics, **config)
 
     def coordinator_class(self, **given: Any) -> GroupCoordinator:  # type: ignore[override]
-        """Return a coordinator whose groups have these settings."""
         return GroupCoordinator(**given, streams_group_settings=lambda group_id: self.settings)
 
 
@@ -76,7 +74,6 @@ class Threads:
         return self.driver.coordinator.call(StreamsGroupDescribe(("group",))).groups[0]
 
     def join(self, member_id: str, **what: Any) -> Sent:
-        """Somebody joins, in a process of its own."""
         fields = {
             "rebalance_timeout_ms": 60_000,
             "topology": self.topology,
@@ -94,7 +91,6 @@ class Threads:
 
 
 def answered(sent: Sent) -> StreamsGroupHeartbeatResponse:
-    """Return the answer of a heartbeat."""
     return sent.answer(StreamsGroupHeartbeatResponse)
 
 

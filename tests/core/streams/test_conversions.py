@@ -20,7 +20,6 @@ COMMIT = OffsetCommit("group", (TopicToCommit("lines", (OffsetToCommit(0, 5),)),
 
 
 def started(*, late: bool = False, **settings: Any) -> Threads:
-    """Return a group that is none yet."""
     return Threads(Driver(late=late, topics=Topics(lines=4), **{**SETTINGS, **settings}))
 
 

@@ -95,7 +95,6 @@ class AllToFirst:
     name = "all-to-first"
 
     def assign(self, group: StreamsGroupSpec) -> dict[str, MemberTasks]:
-        """See :class:`groupcoord.assignors.TaskAssignor`."""
         if len(group.members) > 2:
             raise RuntimeError("too many")
         everything = {name: tuple(range(part.task_count)) for name, part in group.subtopologies.items()}

@@ -8,7 +8,6 @@ from tests.core.streams.members import SETTINGS, Threads
 
 
 def started(**settings: int) -> Threads:
-    """Return a group that is none yet."""
     return Threads(Driver(topics=Topics(lines=4), **{**SETTINGS, **settings}))
 
 

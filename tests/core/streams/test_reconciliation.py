@@ -40,7 +40,6 @@ class Processes:
         return self.standby.get(task, "")
 
     def warmup_at(self, task: Task) -> str:
-        """Return the processes that make a copy."""
         return self.warmup.get(task, "")
 
 

@@ -50,7 +50,6 @@ def tasks_of(recorded: Mapping[str, dict[str, list[int]]]) -> MemberTasks:
 
 
 def sorted_tasks(recorded: dict[str, list[int]]) -> Tasks:
-    """Return tasks with their partitions ascending."""
     return {name: tuple(sorted(partitions)) for name, partitions in recorded.items() if partitions}
 
 

@@ -45,7 +45,6 @@ def groups(draw: st.DrawFn, *, are_new: bool = False) -> StreamsGroupSpec:
 
 
 def pairs(assigned: Tasks) -> list[tuple[str, int]]:
-    """Return tasks one by one."""
     return [(name, partition) for name, partitions in assigned.items() for partition in partitions]
 
 

@@ -15,7 +15,6 @@ from groupcoord.member.assignors.base import ClusterTopic
 
 
 def balancer_of(assigned: list[list[int]], partition_count: int) -> Balancer:
-    """Return a balancer for members that all want the one topic there is."""
     topics = {"t": ClusterTopic(partition_count)}
     members = list(range(len(assigned)))
     group = StickyGroup(

@@ -54,7 +54,6 @@ def groups(
 
 
 def assign(assignor: str, cluster: Cluster, subscriptions: Subscriptions) -> dict[str, Assignment]:
-    """Assign with a new assignor."""
     return ASSIGNORS[assignor]().assign(cluster, subscriptions)
 
 

@@ -82,7 +82,6 @@ def test_what_hangs_on_hash_order_is_sound(assignor: str) -> None:
 
 
 def partitions_in(shape: Shape) -> Counter[TopicPartition]:
-    """Return how often each partition is given."""
     return Counter(
         TopicPartition(topic, number) for topics in shape.values() for topic, numbers in topics for number in numbers
     )

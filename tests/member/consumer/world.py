@@ -147,7 +147,6 @@ class ConsumerWorld:
         del self.hosts[name]
 
     def epochs(self) -> dict[str, int]:
-        """Return the members that the coordinator counts in, with their epochs."""
         (group,) = self.coordinator.call(ConsumerGroupDescribe((GROUP,))).groups
         return {member.member_id: member.member_epoch for member in group.members}
 

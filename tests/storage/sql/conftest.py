@@ -43,7 +43,6 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.ci)])
 def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> OpenLog:
-    """What opens logs of this test, in one of the databases."""
     if request.param == "sqlite":
 
         def open_sqlite(number: int = 0, **options: Any) -> SqlLogStore:

@@ -63,7 +63,6 @@ class Replica:
             return {"error": "NOT_COORDINATOR"}
 
     def wait_until_it_coordinates(self, epoch: int = 0, owned: list[int] | None = None) -> dict[str, Any]:
-        """Beat until it answers as a coordinator, and return that."""
         deadline_s = time.monotonic() + WAIT_S
         while (told := self.beat("ann", epoch, owned))["error"] == "NOT_COORDINATOR":
             assert time.monotonic() < deadline_s, "nobody coordinates"
@@ -72,7 +71,6 @@ class Replica:
         return told
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal."""
         self.process.send_signal(number)
 
     def close(self) -> str:

@@ -43,7 +43,6 @@ class HeldStore(SqliteLogStore):
 
 
 def records(*values: Record) -> list[LogRecord]:
-    """Return an append of them."""
     return [LogRecord(value, 1) for value in values]
 
 

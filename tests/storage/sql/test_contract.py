@@ -29,7 +29,6 @@ class Logs:
         self._replaced: list[SqlLogStore] = []
 
     def new(self) -> SqlLogStore:
-        """Return an empty one."""
         return self._open(next(self._numbers))
 
     def close_and_open(self, store: SqlLogStore) -> SqlLogStore:
@@ -44,7 +43,6 @@ class Logs:
         return self._open(self._opened[id(store)])
 
     def close(self) -> None:
-        """Close what was taken over."""
         while self._replaced:
             self._replaced.pop().close()
 
@@ -86,7 +84,6 @@ class SqliteMachine(CoordinatorMachine):
     """Random lives over a store that batches; a killed process leaves the file as it is."""
 
     def make_log_store(self) -> LogStore:
-        """Return a store on a new file."""
         self._folder = tempfile.TemporaryDirectory()
         self._path = Path(self._folder.name, "groups.sqlite")
         return AnsweredStore(SqliteLogStore(self._path, lease_ms=1))

@@ -170,7 +170,6 @@ def test_an_owner_that_looks_in_the_last_moment(open_log: OpenLog, monkeypatch: 
 
 
 def test_a_lease_is_some_time(open_log: OpenLog) -> None:
-    """A lease of nothing is none."""
     with pytest.raises(ValueError, match="a lease takes a millisecond at least, not 0"):
         open_log(lease_ms=0)
 

@@ -85,7 +85,6 @@ class Story:
         regex: str | None = None,
         rebalance_timeout_ms: int = REBALANCE_MS,
     ) -> None:
-        """Let a consumer join the crew."""
         consumer = self.clients[member_id] = SlowConsumer(
             f"client-{member_id}",
             CREW,
@@ -144,7 +143,6 @@ class Story:
             self.coordinator.tick()
 
     def commit(self, group_id: str, topic: str, *numbers: int, member_id: str = "", epoch: int = -1) -> None:
-        """A member commits."""
         offsets = tuple(OffsetToCommit(number, self.clock.now_ms()) for number in numbers)
         told = TopicToCommit(topic, offsets, topic_id=self.topics.ids[topic])
         answer = self.coordinator.call(OffsetCommit(group_id, (told,), epoch, member_id))

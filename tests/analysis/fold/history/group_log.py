@@ -139,10 +139,8 @@ class Log:
         return self
 
     def rows(self, kind: str = REBALANCE) -> list[Row]:
-        """End the log, and return its rows of a kind."""
         self.fold.finish()
         return [row for found, row in self.fold.take_rows() if found == kind]
 
     def last(self) -> Row:
-        """End the log, and return its last rebalance."""
         return self.rows()[-1]

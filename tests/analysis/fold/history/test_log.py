@@ -70,7 +70,6 @@ class Log:
         self.leader_epoch = 0
 
     def add(self, at_ms: int, *records: Record | TypedRecord, producer_id: int = -1) -> Log:
-        """Add one batch."""
         made = [build_record(one) if isinstance(one, TypedRecord) else encode_record(one) for one in records]
         data = encode_batch(
             self.offset,
@@ -88,11 +87,9 @@ class Log:
         return self
 
     def rows(self, kind: str, group_id: str = "g") -> list[HistoryRow]:
-        """Return the rows of a kind and a group."""
         return [row for row in self.history.rows() if (row.kind, row.group_id) == (kind, group_id)]
 
     def last_rebalance(self) -> dict[str, Any]:
-        """Return the columns of the last one."""
         return self.rows(REBALANCE)[-1].values
 
 
