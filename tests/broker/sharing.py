@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 from uuid import UUID
 
@@ -13,41 +12,25 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch
-from tests.broker.driving import drain, feed
-from tests.wire.kio_client import read_response, request_frame
+from tests.broker.driving import KioClient
 
 START_MS = 1_700_000_000_000
 PRODUCE, SHARE_FETCH, SHARE_ACKNOWLEDGE, INITIALIZE, WRITE = 0, 78, 79, 83, 85
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
-class ShareClient:
-    """One connection, on which a member of the group speaks."""
+class ShareClient(KioClient):
+    """Connection of a member of the group."""
 
     def __init__(self, world: SharingWorld, member_id: str) -> None:
+        super().__init__(world.broker.connect("/127.0.0.1"))
         self.world = world
         self.member_id = member_id
-        self.connection = world.broker.connect("/127.0.0.1")
         self.epoch = 0
-        self._sent: list[tuple[int, int]] = []
-
-    def send(self, api_key: int, version: int, body: dict[str, Any]) -> None:
-        frame = request_frame(api_key, version, body)
-        self._sent.append((api_key, version))
-        feed(self.connection, struct.pack(">i", len(frame)) + frame)
 
     def receive(self) -> Any:
-        """Return the oldest answer that was not taken yet; None: there is none."""
         self.world.broker.handle_waiting()
-        data = drain(self.connection)
-        if not data:
-            return None
-        return read_response(*self._sent.pop(0), data)
-
-    def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        """Send a request, and return its answer."""
-        self.send(api_key, version, body)
-        return self.receive()
+        return super().receive()
 
     def fetch(self, max_wait_ms: int = 0, acknowledged: Any = (), **changes: Any) -> Any:
         """Ask for records; return those of the partition as (first, last, count), or what else is answered."""

@@ -21,10 +21,9 @@ from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
 from groupcoord.core.router.authorization import CLUSTER, Permissions
 from groupcoord.wire.config_messages import AlterClientQuotas, DescribeClientQuotas
-from tests.broker.driving import drain, feed
+from tests.broker.driving import KioClient
 from tests.broker.rules import Rules
-from tests.broker.wire_world import WireWorld, wire_frame
-from tests.wire.kio_client import read_response
+from tests.broker.wire_world import WireWorld
 
 BROKER, CLIENT_METRICS, TOPIC, GROUP = 4, 16, 2, 32
 ZERO_ID = None
@@ -40,11 +39,11 @@ class Asked:
             config=Config(), clock=self.clock, log_store=MemoryLogStore(), administered=administered or Administered()
         )
         self.broker.topics.ensure("orders", 1)
-        self._connection = self.broker.connect("/127.0.0.1")
+        self._client = KioClient(self.broker.connect("/127.0.0.1"))
 
     def ask(self, api_key: int, version: int, **body: Any) -> dict[str, Any]:
-        feed(self._connection, wire_frame(api_key, version, body))
-        return read_response(api_key, version, drain(self._connection))
+        answer: dict[str, Any] = self._client.ask(api_key, version, body)
+        return answer
 
     # ------------------------------------------------------------ quotas
 

@@ -142,7 +142,7 @@ def test_a_failed_sync_is_told_to_all() -> None:
         "assignment": b"",
     }
     assert world.ask(14, 5, SYNC) == refused
-    assert waiting.answer() == refused
+    assert waiting.receive() == refused
     assert world.ask(12, 4, SYNC)["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
 
 

@@ -26,9 +26,9 @@ from groupcoord.messages import (
     TopicToCommit,
     TopicToDelete,
 )
-from tests.broker.driving import LateJobs, drain, feed
+from tests.broker.driving import LateJobs, drain, feed, wire_frame
 from tests.broker.kafka_bytes import correlation_ids, heartbeat
-from tests.broker.wire_world import COMMIT, OTHER_ID, TOPIC_ID, Body, WireWorld, offset, wire_frame
+from tests.broker.wire_world import COMMIT, OTHER_ID, TOPIC_ID, Body, WireWorld, offset
 from tests.wire.kio_client import read_response
 
 MANY = 300

@@ -122,8 +122,8 @@ def fetch_body(*topics: str | object, replica_id: int = -1, max_wait: int = 0) -
 def test_a_fetch_that_is_refused_does_not_wait(world: WireWorld, rules: Rules) -> None:
     """Only partitions that can be read are worth waiting for."""
     rules.deny("READ", TOPIC, "t")
-    assert world.send(1, 12, fetch_body("t", max_wait=500)).answer() is not None
-    assert world.send(1, 12, fetch_body("t", "u", max_wait=500)).answer() is None
+    assert world.send(1, 12, fetch_body("t", max_wait=500)).receive() is not None
+    assert world.send(1, 12, fetch_body("t", "u", max_wait=500)).receive() is None
 
 
 def test_fetch_of_a_follower(world: WireWorld, rules: Rules) -> None:

@@ -10,9 +10,8 @@ from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
-from tests.broker.driving import drain, feed
+from tests.broker.driving import KioClient
 from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld, names
-from tests.wire.kio_client import read_response, request_frame
 
 
 @pytest.fixture
@@ -236,8 +235,5 @@ def test_the_version_decides_whether_the_group_is_added(client: ProducerClient, 
         "group_instance_id": None,
         "topics": [{"name": "t", "partitions": [partition]}],
     }
-    request = request_frame(28, version, body)
-    connection = client.broker.connect("/127.0.0.1")
-    feed(connection, len(request).to_bytes(4, "big") + request)
-    (topic,) = read_response(28, version, drain(connection))["topics"]
+    (topic,) = KioClient(client.broker.connect("/127.0.0.1")).ask(28, version, body)["topics"]
     assert [ErrorCode(result["error_code"]).name for result in topic["partitions"]] == [error]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,8 @@ from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
 from tests.broker.data_world import FakeConnection
-from tests.broker.driving import drain, feed
+from tests.broker.driving import KioClient
 from tests.broker.transaction_world import CHECK_INTERVAL_MS, ProducerClient, TransactionWorld
-from tests.wire.kio_client import read_response, request_frame
 
 WRITE_TXN_MARKERS = 27
 
@@ -191,14 +189,12 @@ def test_markers_wait_for_the_log(world: TransactionWorld, client: ProducerClien
     index = client.broker.coordinator.partition_of("g")
     topics = [{"name": "__consumer_offsets", "partition_indexes": [index]}]
     marker = {"producer_id": producer_id, "producer_epoch": epoch, "transaction_result": True, "coordinator_epoch": 0}
-    frame = request_frame(WRITE_TXN_MARKERS, 1, {"markers": [marker | {"topics": topics}]})
-    connection = client.broker.connect("/127.0.0.1")
+    kio_client = KioClient(client.broker.connect("/127.0.0.1"))
     world.store.is_late = True
-    feed(connection, struct.pack(">i", len(frame)) + frame)
-    assert drain(connection) == b""
+    assert kio_client.ask(WRITE_TXN_MARKERS, 1, {"markers": [marker | {"topics": topics}]}) is None
     world.acknowledge(client)
     client.broker.handle_waiting()
-    (written,) = read_response(WRITE_TXN_MARKERS, 1, drain(connection))["markers"]
+    (written,) = kio_client.receive()["markers"]
     assert written["topics"][0]["partitions"] == [{"partition_index": index, "error_code": 0}]
 
 

@@ -7,7 +7,6 @@ below is reached by requests alone, and the answers on the way are checked.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +14,9 @@ from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import anonymous, make_broker
-from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.router.authorization import Authorize
-from tests.broker.driving import drain, feed
-from tests.wire.kio_client import read_response, request_frame
+from tests.broker.driving import KioClient
 
 LEADER, FOLLOWER, STATIC, NEWCOMER = "client-1", "client-2", "i-3", "client-4"
 TOPIC_ID, U_ID, OTHER_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=99), UUID(int=0)
@@ -69,12 +66,6 @@ COMMIT: Body = {
 }
 
 
-def wire_frame(api_key: int, version: int, body: Body) -> bytes:
-    """Return a request with the length in front."""
-    data = request_frame(api_key, version, body)
-    return struct.pack(">i", len(data)) + data
-
-
 class WireWorld:
     """One broker, asked over a new connection each time.
 
@@ -109,15 +100,15 @@ class WireWorld:
         self._ids["all"] += 1
         return f"{prefix}-{self._ids['all']}"
 
-    def send(self, api_key: int, version: int, body: Body) -> Sent:
-        """Send a request, whose answer may come later."""
-        connection = self.broker.connect("/127.0.0.1")
-        feed(connection, wire_frame(api_key, version, body))
-        return Sent(connection, api_key, version)
+    def send(self, api_key: int, version: int, body: Body) -> KioClient:
+        """Send a request on a new connection; return its client."""
+        client = KioClient(self.broker.connect("/127.0.0.1"))
+        client.send(api_key, version, body)
+        return client
 
     def ask(self, api_key: int, version: int, body: Body) -> Body:
         """Return the answer, without its throttle time, of a request that is answered at once."""
-        answer = self.send(api_key, version, body).answer()
+        answer: Body | None = self.send(api_key, version, body).receive()
         assert answer is not None, "it is not answered at once"
         return answer
 
@@ -163,7 +154,7 @@ class WireWorld:
             joining.append(self.send(11, 9, JOIN | {"member_id": member_id}))
         joining.append(self.send(11, 9, JOIN | {"group_instance_id": "i"}))
         self.tick()
-        answers = [sent.answer() or {} for sent in joining]
+        answers = [sent.receive() or {} for sent in joining]
         assert [answer["member_id"] for answer in answers] == [LEADER, FOLLOWER, STATIC]
         assert {(answer["error_code"], answer["generation_id"], answer["leader"]) for answer in answers} == {
             (0, 1, LEADER)
@@ -177,7 +168,7 @@ class WireWorld:
     def _newcomer_joins(self) -> None:
         self._sync_all()
         assert self.ask(11, 9, JOIN)["member_id"] == NEWCOMER
-        assert self.send(11, 9, JOIN | {"member_id": NEWCOMER}).answer() is None
+        assert self.send(11, 9, JOIN | {"member_id": NEWCOMER}).receive() is None
 
     def _leave_all(self) -> None:
         self._sync_all()
@@ -189,7 +180,7 @@ class WireWorld:
         self._hand_out_an_id()
         joining = self.send(11, 9, JOIN | {"member_id": LEADER, "protocol_type": protocol_type})
         self.tick()
-        assert (joining.answer() or {})["error_code"] == 0
+        assert (joining.receive() or {})["error_code"] == 0
         assert self.ask(14, 5, SYNC | {"protocol_type": protocol_type})["error_code"] == 0
 
     def _unload(self) -> None:
@@ -201,21 +192,3 @@ class WireWorld:
         for partition in range(self.broker.config.offsets_topic_num_partitions):
             assert self.broker.coordinator.begin_load(partition, leader_epoch=1)
             assert not finish or self.broker.coordinator.continue_load(partition)
-
-
-class Sent:
-    """A request on its way."""
-
-    def __init__(self, connection: Connection, api_key: int, version: int) -> None:
-        self.connection = connection
-        self._api = api_key, version
-
-    def answer(self) -> Body | None:
-        """Return the answer without its throttle time; None if there is none yet."""
-        assert self.connection.closing is None
-        output = drain(self.connection)
-        if not output:
-            return None
-        values = read_response(*self._api, output)
-        values.pop("throttle_time", None)
-        return values

@@ -24,7 +24,8 @@ from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 from groupcoord.testing.faults import control_server
 from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, QUESTIONS, TYPES, WORDS, ControlServer
 from groupcoord.testing.server import NodesUnderTest
-from tests.broker.wire_world import HEARTBEAT, wire_frame
+from tests.broker.driving import wire_frame
+from tests.broker.wire_world import HEARTBEAT
 from tests.host.serving import DEADLINE_S, serve
 from tests.tables import as_one_test
 

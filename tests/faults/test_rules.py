@@ -9,9 +9,9 @@ from groupcoord.core.messages import HeartbeatResponse, JoinGroupResponse, Offse
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.faults import Call, FaultFunctionError, Rule, Rules, UnknownNameError
 from groupcoord.testing.faults.rules import error_named
-from tests.broker.driving import drain, feed
+from tests.broker.driving import drain, feed, wire_frame
 from tests.broker.kafka_bytes import api_versions, produce
-from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, WireWorld, wire_frame
+from tests.broker.wire_world import COMMIT, HEARTBEAT, LEADER, Body, WireWorld
 
 METADATA_BODY: Body = {
     "topics": ({"name": "t", "topic_id": None}, {"name": "new", "topic_id": None}),
@@ -212,9 +212,9 @@ def test_delay_and_error_go_together(world: FaultyWorld) -> None:
     world.add(Rule("OffsetCommit", lambda call: call.delay(500)))
     world.fail_next("OffsetCommit", ErrorCode.NOT_COORDINATOR)
     sent = world.send(8, 9, COMMIT)
-    assert sent.answer() is None
+    assert sent.receive() is None
     world.tick(500)
-    answer = sent.answer()
+    answer = sent.receive()
 
     assert answer is not None
     assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.NOT_COORDINATOR
@@ -226,11 +226,11 @@ def test_what_is_held_goes_on_when_the_rule_is_removed(world: FaultyWorld, after
     """A request that is held waits, and so does an answer."""
     rule = world.add(Rule("OffsetCommit", lambda call: rule.hold(call), after=after))
     sent = world.send(8, 9, COMMIT)
-    assert sent.answer() is None
+    assert sent.receive() is None
     assert world.committed() == ([7] if after else [])
     world.rules.remove(rule)
 
-    assert sent.answer() is not None
+    assert sent.receive() is not None
     assert world.committed() == [7]
 
 

@@ -21,9 +21,9 @@ from groupcoord.testing.faults import Rule, Rules
 from groupcoord.testing.faults.log_faults import LogFaults
 from groupcoord.wire.registry import APIS
 from tests.broker.data_world import batch
-from tests.broker.driving import drain, feed
+from tests.broker.driving import drain, feed, wire_frame
 from tests.broker.test_permissions_through_the_wire import metadata_body
-from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, WireWorld, wire_frame
+from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, WireWorld
 from tests.wire.kio_client import read_response
 
 OFFSETS: Body = {

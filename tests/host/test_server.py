@@ -22,8 +22,9 @@ from groupcoord.core.messages import Node
 from groupcoord.host import process
 from groupcoord.host import server as server_module
 from groupcoord.host.server import Server, kafka_host
+from tests.broker.driving import wire_frame
 from tests.broker.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
-from tests.broker.wire_world import COMMIT, offset, wire_frame
+from tests.broker.wire_world import COMMIT, offset
 from tests.tables import as_one_test
 
 DEADLINE_S = 10.0
