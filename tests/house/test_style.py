@@ -143,18 +143,6 @@ def test_docstrings_of_the_public_api() -> None:
     check_sources(package_sources(), undocumented)
 
 
-def silent_tests(source: Source) -> Iterator[str]:
-    """Yield the tests of a file that say nothing about themselves."""
-    if source.path.name.startswith("test_"):
-        functions = [node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        yield from (f.name for f in functions if f.name.startswith("test_") and ast.get_docstring(f) is None)
-
-
-def test_tests_say_what_they_expect() -> None:
-    """Every test has a docstring."""
-    check_sources(sources(), silent_tests)
-
-
 def wrong_exports(source: Source) -> Iterator[str]:
     """Yield the names in a module's ``__all__`` that stand there twice, or for nothing."""
     assigned = [node for node in source.tree.body if isinstance(node, ast.Assign)]
