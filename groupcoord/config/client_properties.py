@@ -56,7 +56,7 @@ _WITHOUT_EFFECT = re.compile(
     r"sasl\.(kerberos|login|oauthbearer)\..*"
     r"|ssl\.(protocol|cipher\.suites|(key|trust)manager\.algorithm|secure\.random\.implementation|truststore\.password)"
 )
-"""Keys that tune what is done otherwise here, or what belongs to mechanisms that aren't here."""
+"""Accepted keys without effect, also of unsupported mechanisms."""
 
 _JAAS = re.compile(r"(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);", re.S)
 _JAAS_OPTION = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
@@ -145,11 +145,11 @@ class ClientProperties:
 
     @classmethod
     def from_mapping(cls, properties: Mapping[str, str]) -> ClientProperties:
-        """Take keys and values as they stand in a properties file.
+        """Return the properties of keys and values as in a properties file.
 
         Raises:
-            ConfigError: a key of ``sasl.*``, ``ssl.*`` or ``security.*`` is unknown or can't be followed here, one is
-                given in two spellings, or a value is not allowed.
+            ConfigError: a key of ``sasl.*``, ``ssl.*`` or ``security.*`` is unknown or unsupported, has two spellings,
+                or a value is not allowed.
         """
         known = {attribute.name for attribute in fields(cls) if attribute.metadata.get("is_setting")}
         values: dict[str, str] = {}
@@ -185,10 +185,10 @@ class ClientProperties:
 
     @property
     def credentials(self) -> Credentials:
-        """The user and what proves it.
+        """User and secret.
 
         Raises:
-            ConfigError: they are missing, or are for another mechanism.
+            ConfigError: they are missing, or belong to another mechanism.
         """
         if self.sasl_jaas_config:
             return _read_jaas(self.sasl_jaas_config, self.sasl_mechanism)
@@ -202,10 +202,10 @@ class ClientProperties:
         return self.ssl_endpoint_identification_algorithm.lower() == "https"
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return what handshakes begin with.
+        """Return the context for TLS handshakes.
 
         Raises:
-            ConfigError: certificates or keys can't be read, or don't belong together.
+            ConfigError: certificates or keys can't be read, or do not match.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.checks_host_name
@@ -268,7 +268,7 @@ class Credentials:
         Args:
             now_s: the time, in seconds since the epoch.
         """
-        issued_at_s = int(now_s)  # of a moment that is to come a server would believe nothing
+        issued_at_s = int(now_s)  # servers reject a time in the future
         claims = {**self.claims, "iat": issued_at_s, "exp": issued_at_s + self.lifetime_s}
         return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}."
 
@@ -306,10 +306,10 @@ def by_names_of_kafka(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_address(text: str) -> Address:
-    """Read ``HOST:PORT``; without a port it is 9092.
+    """Parse ``HOST:PORT``, by default with port 9092.
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: invalid address.
     """
     host, colon, port = text.rpartition(":")
     if not colon or port.endswith("]"):

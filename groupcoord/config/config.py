@@ -26,7 +26,7 @@ ASSIGNOR_CLASSES = MappingProxyType(
         "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
     }
 )
-"""A broker's configuration may name assignors by class; here they go by the names that members ask for."""
+"""Names of assignors by the class name that a broker's configuration may have."""
 
 
 SHARE_ASSIGNOR_CLASSES = MappingProxyType({"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"})
@@ -81,12 +81,12 @@ def key_of(attribute_name: str) -> str:
 
 @frozen
 class Config:
-    """The settings of a coordinator and of the host around it.
+    """Settings of a coordinator and its host.
 
-    The settings without a docstring are bounds of what groups may set: ``group.share.min.….ms`` and ``max``.
+    Settings without a docstring are bounds for overrides of groups: ``group.share.min.….ms`` and ``max``.
 
     Raises:
-        ConfigError: a value has the wrong type or is out of bounds, or two don't go together.
+        ConfigError: a value has the wrong type or is out of bounds, or two conflict.
     """
 
     # classic groups
@@ -332,7 +332,7 @@ class Config:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | int | float]) -> Config:
-        """Make a configuration from keys and values as they stand in ``server.properties``.
+        """Return a configuration from keys and values as in ``server.properties``.
 
         Args:
             properties: keys dotted as Kafka spells them, or with underscores; values as text or numbers.
@@ -343,7 +343,7 @@ class Config:
         return cls(**read_properties(properties, {name: setting.kind.parse for name, setting in SETTINGS.items()}))
 
     def to_properties(self) -> dict[str, str | int | float]:
-        """Return every setting under Kafka's key: numbers as they are, all else as text."""
+        """Return all settings under Kafka's keys, as numbers or text."""
         properties: dict[str, str | int | float] = {}
         for name, setting in SETTINGS.items():
             value = getattr(self, name)
@@ -353,19 +353,19 @@ class Config:
 
 @frozen
 class Setting:
-    """The declaration of one setting, as its field of :class:`Config` has it.
+    """Declaration of one setting, a field of :class:`Config`.
 
     Attributes:
         name: the attribute of :class:`Config`.
-        key: the same as Kafka spells it.
-        kind: the values that it may have, with their bounds.
-        default: its value where none is given.
-        group_type: groups of this type may have a value of their own; None: no group.
-        lowest: the setting below which such a value of a group may not be; None if there is none.
-        highest: the setting above which it may not be; None if there is none.
-        is_internal: DescribeConfigs returns it only where it was set, as in Kafka.
-        is_kafkas: Kafka has it; False if it is groupcoord's own.
-        has_effect: False if it is kept and described, and changes nothing.
+        key: Kafka's spelling.
+        kind: type and bounds of its values.
+        default: the default value.
+        group_type: groups of this type may override it; None: none.
+        lowest: the setting with the minimum of an override, or None.
+        highest: the setting with its maximum, or None.
+        is_internal: DescribeConfigs returns it only if it was set, as in Kafka.
+        is_kafkas: Kafka has it; False for a setting of groupcoord.
+        has_effect: False if it is only kept and described.
     """
 
     name: str
@@ -396,7 +396,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         for each in fields(Config)
     }
 )
-"""The settings of :class:`Config` by attribute: what DescribeConfigs, groups' own settings and the reference go by."""
+"""Settings by attribute, from which DescribeConfigs, overrides of groups and the reference are derived."""
 
 
 def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def open_file(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return what a file holds.
+    """Return the bytes of a file.
 
     Raises:
         OSError: it can't be read.
@@ -40,7 +40,7 @@ def read_file(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Return the text that a file holds, with one kind of line ends.
+    """Return the text of a file with uniform line ends.
 
     Raises:
         OSError: it can't be read.
@@ -70,7 +70,7 @@ def parse_json(text: str) -> Any:
     """Return the value of a text in JSON.
 
     Raises:
-        ValueError: it is none, or nested too deeply.
+        ValueError: invalid, or nested too deeply.
     """
     try:
         return json.loads(text)
@@ -82,7 +82,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return the table of a text in TOML.
 
     Raises:
-        ValueError: it is none, or nested too deeply.
+        ValueError: invalid, or nested too deeply.
     """
     try:
         return tomllib.loads(text)

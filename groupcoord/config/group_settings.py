@@ -107,7 +107,7 @@ class ConsumerGroupSettings(GroupSettings):
 
 
 SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
-"""Returns what holds for a consumer group, by its id. Called at each heartbeat: it should be quick."""
+"""Returns the settings of a consumer group by its id; called for each heartbeat."""
 
 
 _DURATION = re.compile(
@@ -142,7 +142,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def _whole(digits: str) -> int:
-    """Return the value of digits with or without a sign; those of large numbers are not all looked at."""
+    """Return the value of digits with or without a sign, truncated for very long numbers."""
     significant = digits.lstrip("+-").lstrip("0")
     value = int(significant or "0") if len(significant) <= _INT64_DIGITS else INT64_MAX + 1
     return -value if digits.startswith("-") else value
@@ -168,10 +168,10 @@ class AutoOffsetReset:
 
     @classmethod
     def parse(cls, text: str) -> AutoOffsetReset:
-        """Return the value that a text stands for, by the rules of Kafka's ``ShareGroupAutoOffsetResetStrategy``.
+        """Return the value of a text, by the rules of Kafka's ``ShareGroupAutoOffsetResetStrategy``.
 
         Raises:
-            ValueError: it stands for none.
+            ValueError: invalid value.
         """
         if text in ("earliest", "latest"):
             return cls(text)
@@ -189,7 +189,7 @@ LATEST = AutoOffsetReset("latest")
 
 
 class OffsetReset(Text):
-    """Start of a share group that has no start offset: a kind of setting."""
+    """Type of a setting: start of a share group without a start offset."""
 
     def parse(self, key: str, raw: Any) -> Any:
         try:
@@ -209,7 +209,7 @@ class OffsetReset(Text):
 
 
 class FirstName(Text):
-    """One name, by default the first of the broker's list: a kind of setting."""
+    """Type of a setting: one name, by default the first of the broker's list."""
 
     def parse(self, key: str, raw: Any) -> Any:
         return trim(raw) if isinstance(raw, str) else raw
@@ -271,4 +271,4 @@ class StreamsGroupSettings(GroupSettings):
 
 
 SettingsOfStreamsGroup = Callable[[str], StreamsGroupSettings]
-"""Returns what holds for a streams group, by its id. Called at each heartbeat: it should be quick."""
+"""Returns the settings of a streams group by its id; called for each heartbeat."""

@@ -1,4 +1,4 @@
-"""Certificates and keys that are given as text in the PEM format (KIP-651)."""
+"""Certificates and keys as text in PEM format (KIP-651)."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ INT64_MAX = 2**63 - 1
 
 
 class Kind(Protocol):
-    """One kind of setting; each method raises :class:`ConfigError` for what is no value of it."""
+    """Type of a setting; each method raises :class:`ConfigError` for an invalid value."""
 
     def parse(self, key: str, raw: Any) -> Any:
-        """Return the value that text stands for; what isn't text is returned as it is, or nearly."""
+        """Return the value of a text; other values are returned unchanged, or nearly."""
 
     def check(self, key: str, value: object) -> None:
         """Refuse a value that is not allowed."""
@@ -77,7 +77,7 @@ class Number(Kind):
 
 @frozen
 class Text(Kind):
-    """Any text: a kind of setting."""
+    """Type of a setting: any text."""
 
     def parse(self, key: str, raw: Any) -> Any:
         return raw
@@ -134,12 +134,12 @@ class Choice(Kind):
 
 @frozen
 class Names(Kind):
-    """A list of names, in text with commas between them. As in Kafka, a name that is listed twice there counts once.
+    """Type of a setting: names, comma-separated in text. As in Kafka, a repeated name counts once.
 
     Attributes:
-        choices: the names that there are; None: any.
-        aliases: what other names stand for, in text.
-        may_be_empty: there need be no name.
+        choices: the allowed names; None: any.
+        aliases: other spellings of names in text.
+        may_be_empty: no name is required.
     """
 
     choices: tuple[str, ...] | None = None

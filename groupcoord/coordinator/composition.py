@@ -40,22 +40,22 @@ LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 
 
 class Composition:
-    """The parts of one coordinator, made of the arguments of ``GroupCoordinator``.
+    """Parts of one coordinator, from the arguments of ``GroupCoordinator``.
 
     Attributes:
-        host: answers what groups ask of the host.
-        environments: what groups of each type depend on: topics, assignors, settings.
-        effects: appends, questions and replies that the coordinator passes on.
+        host: answers host queries.
+        environments: dependencies of groups by type.
+        effects: appends, queries and replies.
         timers: the timers of all groups.
         observer: events and counters.
         partitions: the log partitions.
-        split_requests: requests that several log partitions answer.
-        cluster: which node coordinates a group.
-        router: the way of a request to its log partition.
-        make_partition: makes a log partition, by its number and that of its first append.
+        split_requests: requests to several log partitions.
+        cluster: nodes of coordinators.
+        router: the request router.
+        make_partition: creates a log partition from its number and that of its first append.
 
     Raises:
-        ConfigError: a setting names what is no assignor, or two of one name.
+        ConfigError: a setting names an unknown assignor, or two of one name.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ TOMBSTONE_BYTES_MIN = 16
 
 
 class Administration:
-    """Handles what administrators ask of one context."""
+    """Handles administrative requests of one log partition."""
 
     __slots__ = ("_context", "_delete_external_state")
 
@@ -50,7 +50,7 @@ class Administration:
             self._delete_rest(deletion)
 
     def _delete_rest(self, deletion: Deletion) -> None:
-        """Delete those groups that are empty, with their offsets: one append for all of them."""
+        """Delete the empty ones of these groups with their offsets, in one append."""
         results, groups = deletion.results, []
         for group_id in deletion.group_ids:
             group = self._context.groups.get(group_id)
@@ -70,7 +70,7 @@ class Administration:
             self._context.writer.begin(records, written, (held,))
 
     def _tombstone_bytes_min(self, group: Group) -> int:
-        """Return how many bytes the tombstones of a group's committed offsets take at least."""
+        """Return the minimum size of the tombstones of a group's committed offsets."""
         group_id = group.group_id
         return sum(
             len(partitions) * (TOMBSTONE_BYTES_MIN + len(group_id) + len(topic))

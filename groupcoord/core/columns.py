@@ -1,4 +1,4 @@
-"""Offsets of many partitions as columns, from the request to the log, to what is remembered and to the answer."""
+"""Offsets of many partitions as columns: in requests, log, memory and responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OffsetColumns(NamedTuple):
     metadata: Sequence[str] | None = None
 
     def texts(self) -> Sequence[str]:
-        """Return the metadata of each, "" where there is none."""
+        """Return the metadata of each offset, by default ""."""
         return ("",) * len(self.offsets) if self.metadata is None else self.metadata
 
     def select(self, places: Sequence[int]) -> OffsetColumns:
@@ -69,7 +69,7 @@ class Rows(Sequence[T]):
 
     @abstractmethod
     def __iter__(self) -> Iterator[T]:
-        """Make the items, one after the other."""
+        """Create the rows."""
 
     @overload
     def __getitem__(self, index: int) -> T: ...

@@ -26,7 +26,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 NEWEST_VERSION = 3
 
 UNKNOWN_GENERATION_ID = -1
-"""The generation of who has none."""
+"""Generation of a member without one."""
 
 Fields = dict[str, Any]
 """By name, in the order of the bytes: text is ``str``, bytes are ``bytes``, an array is a list."""
@@ -227,10 +227,10 @@ def write_assignment(fields: Mapping[str, Any], version: int = NEWEST_VERSION) -
 
 
 def read_partitions(data: bytes, position: int) -> tuple[list[Fields], int]:
-    """Return partitions by topic, as they stand in both and in the user data of the sticky assignor.
+    """Return partitions by topic, as in assignments, subscriptions and the sticky assignor's user data.
 
     Raises:
-        ValueError: the bytes are malformed; in place of it, ``struct.error``: they are cut short.
+        ValueError: the bytes are malformed, or (``struct.error``) cut short.
     """
     count, position = _read_count(data, position)
     topics = []

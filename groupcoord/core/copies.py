@@ -25,7 +25,7 @@ from sortedcontainers import SortedDict
 from groupcoord.core.timers import Timer
 
 Memo = dict[int, Any]
-"""By ``id()`` of what was copied, its copy; and by that of a part of a coordinator, the same part of another one."""
+"""Copies by ``id()`` of the original; for a part of a coordinator, the same part of another one."""
 
 PARTS = 0
 """In a memo, in the place of an id: the parts of one coordinator, and the same of another, if none was copied yet."""
@@ -46,7 +46,7 @@ def declared(kind: type, name: str) -> frozenset[str]:
 
 
 def places_of(root: Any) -> tuple[list[tuple[Any, str]], list[Any]]:
-    """Return where a coordinator keeps what can change, and its parts, in the same order for each coordinator."""
+    """Return the places of state and the parts of a coordinator, in an order that is equal for all coordinators."""
     places: list[tuple[Any, str]] = []
     parts: list[Any] = []
     seen: set[int] = set()
@@ -121,7 +121,7 @@ def _method(value: Any, memo: Memo) -> Any:
 
 
 def _tuple(value: Any, memo: Memo) -> Any:
-    if type(value) is tuple and set(map(type, value)) == {int}:  # where a timer stands, as a rule
+    if type(value) is tuple and set(map(type, value)) == {int}:  # the position of a timer, usually
         return value
     found = [copied(each, memo) for each in value]
     if all(map(_is, found, value)):
@@ -165,12 +165,12 @@ def _counter(value: Any, memo: Memo) -> Any:
 
 
 def _sorted_mapping(value: Any, memo: Memo) -> Any:
-    """Copy a mapping that will be put in order when it is put where it belongs."""
+    """Copy a mapping without its order, which the target restores."""
     return {key: copied(each, memo) for key, each in value.items()}
 
 
 def _timer(value: Any, memo: Memo) -> Any:
-    """Copy a timer, of which there are many."""
+    """Copy a timer; a fast path, since there are many."""
     made = memo.get(id(value))
     if made is None:
         made = memo[id(value)] = Timer(value.key)
@@ -186,21 +186,21 @@ def _set(value: Any, memo: Memo) -> Any:
 
 
 def attributes_of(kind: type) -> tuple[str, ...]:
-    """Return the attributes of instances of a class that has slots, those of its parents first."""
+    """Return the slots of a class, those of its parents first."""
     slots = [getattr(each, "__slots__", ()) for each in reversed(kind.__mro__)]
     names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
     return tuple(name for name in dict.fromkeys(names) if name not in ("__weakref__", "__dict__"))
 
 
 def values_of(names: Sequence[str]) -> Callable[[Any], Iterable[Any]]:
-    """Return what gets the values of these attributes, in order."""
+    """Return a getter of these attributes' values."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: [getattr(value, name) for name in names]
 
 
 def _instance_with(kind: type) -> How:
-    """Return what copies instances of a class that has slots."""
+    """Return a function that copies instances of a class with slots."""
     names = attributes_of(kind)
     found_in = values_of(names)
     put = object.__setattr__ if "__setattr__" in vars(kind) else setattr
@@ -254,7 +254,7 @@ def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tu
 
 
 def _learn(kind: type) -> How:
-    """Work out how instances of a class are copied."""
+    """Derive and register how instances of a class are copied."""
     how: How = _same  # a token of the embedding program, a number, text
     if kind.__module__.startswith(PACKAGES) and not issubclass(kind, (Enum, MappingProxyType)):
         if never_changes(kind):

@@ -13,24 +13,24 @@ NEVER_CHANGES = True  # all of its classes: see core/copies.py
 
 
 class Cause(Enum):
-    """Why a rebalance started, or why a member is gone."""
+    """Cause of a rebalance, or of a removal."""
 
     JOIN = "join"
     LEAVE = "leave"
     SESSION_EXPIRY = "session expiry"
     REBALANCE_TIMEOUT = "rebalance time-out"
-    """The member did not join in time; in a consumer group it may also have kept what it had to give back."""
+    """The member did not join in time, or in a consumer group did not revoke in time."""
     SYNC_TIMEOUT = "sync time-out"
     """The member did not sync in time (KAFKA-12890)."""
     METADATA_CHANGE = "metadata change"
     TOPIC_CHANGE = "topic change"
-    """Topics to which a consumer group subscribes came, grew or went (KIP-848)."""
+    """Subscribed topics of a consumer group were created, extended or deleted (KIP-848)."""
     REGEX_CHANGE = "regular expression change"
-    """Regular expressions of a consumer group were matched, and stand for other topics than before (KIP-848)."""
+    """Regular expressions of a consumer group match other topics (KIP-848)."""
     LEADER_REJOIN = "leader rejoin"
     """The leader joined again with nothing changed, as it does when partitions of a topic changed."""
     STATIC_REPLACE = "static replace"
-    """A static member came back under a new id (KIP-345)."""
+    """A static member returned under a new id (KIP-345)."""
     ASSIGNMENT_FAILED = "assignment failed"
     """The leader's assignments could not be written to the log."""
     GROUP_FULL = "group full"
@@ -38,7 +38,7 @@ class Cause(Enum):
     LOAD = "load"
     """A load brought back more members than ``group.max.size`` allows."""
     CONVERSION = "conversion"
-    """The group is of the other kind now, or it was empty and made room for one of the other kind (KIP-848)."""
+    """The group has another type, or it was empty and replaced by one of another type (KIP-848)."""
     CREATION_FAILED = "creation failed"
     """The first record of the group could not be written, so the group never existed."""
     UNLOAD = "unload"
@@ -84,7 +84,7 @@ class MemberAdded(Event):
 
 @frozen
 class MemberRemoved(Event):
-    """A member is gone."""
+    """A member left or was removed."""
 
     member_id: str
     group_instance_id: str | None
@@ -93,7 +93,7 @@ class MemberRemoved(Event):
 
 @frozen
 class MemberReplaced(Event):
-    """A static member came back: the new id stands for the old one."""
+    """A static member returned under a new id."""
 
     old_member_id: str
     member_id: str
@@ -219,7 +219,7 @@ class Counters:
     """Members removed because their session expired."""
 
     def count_rebalance(self, group_type: str) -> None:
-        """Count an epoch of a group of a kind."""
+        """Count an epoch of a group by its type."""
         name = f"{group_type}_group_rebalances"
         setattr(self, name, getattr(self, name) + 1)
 

@@ -40,7 +40,7 @@ EPOCHS = frozenset(
     }
 )
 EPOCHS_INSIDE = frozenset({"assigned", "pending_revocation"})
-"""Of what a member has: since which epoch, by partition."""
+"""Assignments with epochs by partition."""
 
 NUMBERS = frozenset({"first_append", "number", "_found_at"})
 ASSIGNMENTS = frozenset({"assignment", "assignments"})
@@ -79,22 +79,22 @@ class Names:
     epochs_max = 2**62
 
     def text(self, text: str) -> Any:
-        """Return what stands for a text: the id of a member or a group, the name of a topic, or any other."""
+        """Return the representation of an id of a member or group, a topic name, or any other text."""
         return text
 
     def token(self, token: Any) -> Any:
-        """Return what stands for a token: itself if it is a number or text, else what it is an instance of."""
+        """Return the representation of a token: itself if it is a number or text, otherwise its type."""
         return token if type(token) in PLAIN or isinstance(token, str | bytes) else type(token).__name__
 
     def assignment(self, data: bytes, epoch: int) -> Any:
-        """Return what stands for an assignment that the leader of a classic group has made."""
+        """Return the representation of an assignment by the leader of a classic group."""
         return data
 
 
 def fingerprint_of(
     partitions: Sequence[Partition], others: Sequence[tuple[Any, str]], now_ms: int, names: Names
 ) -> bytes:
-    """Return what stands for the state of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
+    """Return the fingerprint of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
     found = [_Walk(partition, now_ms, names).of_partition() for partition in partitions]
     if others and partitions:
         walk = _Walk(partitions[0], now_ms, names)
@@ -103,7 +103,7 @@ def fingerprint_of(
 
 
 def newest_epoch(partition: Partition, group_id: str) -> int:
-    """Return the epoch or generation of a group from which its others count; 0 if there is no group."""
+    """Return the epoch or generation of a group that others are relative to; 0 without a group."""
     group = partition.groups.get(group_id)
     modern = as_modern_group(group)
     if modern is not None:
@@ -124,10 +124,10 @@ class _Walk:
         self._epoch = 0
         self._group_id: str | None = None
         self._group: Any = None
-        self._walked: dict[int, int] = {}  # by id of what is being walked, or was
+        self._walked: dict[int, int] = {}  # by id of what was walked
 
     def of_partition(self) -> tuple[Any, ...]:
-        """Return what stands for all of it."""
+        """Return the representation of the partition."""
         partition = self._partition
         context, writer = partition._context, partition.writer
         group_ids = list(context.groups)
@@ -163,7 +163,7 @@ class _Walk:
         return self._instance(self._group)
 
     def _of_known_group(self, group: Any) -> Any:
-        """Return what stands for a group that something refers to: its id, if it is the one of that id."""
+        """Return the representation of a reference to a group: its id, if it is the current one."""
         group_id = group.group_id
         is_there = self._partition._context.groups.get(group_id) is group
         return self._text(group_id) if is_there else self.of(group)
@@ -249,7 +249,7 @@ class _Walk:
         return self._attributes(kind, names, values_of(value))
 
     def _attributes(self, kind: type, names: tuple[str, ...], values: Iterable[Any]) -> Any:
-        """Return what stands for attributes: most are plain, and stand for themselves."""
+        """Return the representation of attributes, most of which are plain values."""
         found = list(values)
         key = kind, names, tuple(map(type, found))
         for place, rule in _WALKED.get(key) or _learn_walked(key):
@@ -329,7 +329,7 @@ Walked = tuple[type, tuple[str, ...], tuple[type, ...]]
 """Class, names of attributes, and classes of their values."""
 
 _WALKED: dict[Walked, tuple[tuple[int, Rule], ...]] = {}
-"""The places of the attributes that don't stand for themselves, and how each is walked."""
+"""Positions and rules of attributes that are not plain values."""
 
 _CALLED: dict[tuple[str, ...], bytes] = {}
 """Digests of attribute names."""
@@ -339,7 +339,7 @@ _ATTRIBUTES: dict[type, tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]] 
 
 
 def left_out(kind: type) -> frozenset[str]:
-    """Return the attributes of a class that don't count."""
+    """Return the attributes of a class that are not counted."""
     return declared(kind, "NOT_COUNTED") | declared(kind, "NOT_STATE")
 
 
@@ -371,7 +371,7 @@ def _is_commit(what: Any) -> bool:
 
 
 def _learn(kind: type) -> Rule:
-    """Work out how instances of a class are walked."""
+    """Derive and register how instances of a class are walked."""
     rule: Rule = _Walk._instance
     if kind in PART_CLASSES or issubclass(kind, (Config, FunctionType, MethodType)):
         rule = _Walk._nothing

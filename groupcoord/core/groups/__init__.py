@@ -1,1 +1,1 @@
-"""Groups of every kind: each kind has a folder, and ``base`` holds what three of them share."""
+"""Groups: a folder for each type, and ``base`` for what types with logged state share."""

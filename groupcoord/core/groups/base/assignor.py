@@ -76,10 +76,10 @@ class GroupSpec:
     assignable: Mapping[UUID, Collection[int]] | None = None
 
     def assignable_partitions(self, topic_id: UUID) -> Iterable[int]:
-        """Return the partitions of a topic that may be given to members, in ascending order.
+        """Return the assignable partitions of a topic in ascending order.
 
         Raises:
-            PartitionAssignorError: there is no such topic.
+            PartitionAssignorError: the topic does not exist.
         """
         every = range(self.partition_count(topic_id))
         if self.assignable is None:
@@ -88,10 +88,10 @@ class GroupSpec:
         return [index for index in every if index in chosen]
 
     def partition_count(self, topic_id: UUID) -> int:
-        """Return how many partitions a topic has.
+        """Return a topic's partition count.
 
         Raises:
-            PartitionAssignorError: there is no such topic.
+            PartitionAssignorError: the topic does not exist.
         """
         topic = self.topics.get(topic_id)
         if topic is None:
@@ -116,10 +116,10 @@ class Assignor(Protocol):
         """Return each member's partitions.
 
         Args:
-            group: the members, with what they had so far, and the topics.
+            group: the members with their last assignment, and the topics.
 
         Raises:
-            PartitionAssignorError: there is no assignment.
+            PartitionAssignorError: no assignment is possible.
         """
 
 
@@ -197,7 +197,7 @@ def changed_targets(
     Raises:
         PartitionAssignorError: the assignor finds no assignment, and nothing changes.
     """
-    # Kafka fills the map that the assignor gets from the group's own, and at last with who has just come.
+    # Kafka copies the map of known members, and adds the newcomer last.
     known = timeline_map_order(arrivals)
     visiting_order = hash_map_order(known if newcomer_id is None else [*known, newcomer_id])
     specs: dict[str, MemberSpec] = {}

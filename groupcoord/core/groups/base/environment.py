@@ -42,7 +42,7 @@ def topic_hash(topic: Topic) -> int:
 
 
 def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
-    """Return the hash of a group's topics, a signed number of 64 bits; 0 if there are none."""
+    """Return a signed 64-bit hash of a group's topics; 0 without any."""
     if not topic_hashes:
         return NO_TOPICS_HASH
     names = sorted(topic_hashes, key=string_sort_key) if len(topic_hashes) > 1 else topic_hashes
@@ -57,11 +57,11 @@ def _string(text: str) -> bytes:
 
 @define(eq=False)
 class KnownTopics:
-    """The topics of the cluster, with what is worth keeping of each. All kinds of groups share it.
+    """Topics of the cluster with cached hashes, shared by all groups.
 
     Attributes:
-        resolver: knows them.
-        version: grows when topics are created.
+        resolver: the host's topics.
+        version: increases when topics are created.
     """
 
     NOT_STATE = ("_hashes", "_known")
@@ -73,15 +73,15 @@ class KnownTopics:
     _hashes: dict[str, tuple[Topic, int]] = field(factory=dict)
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return a topic's id; None if there is no such topic."""
+        """Return a topic's id, or None."""
         return self.resolver.topic_id(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id; None if there is no such topic."""
+        """Return the name of a topic id, or None."""
         return self.resolver.topic_name(topic_id)
 
     def existing(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of these topics that exist and have an id, by name."""
+        """Return the existing ones of these topics by name, if they have an id."""
         found = {}
         for name in names:
             topic_id = self.resolver.topic_id(name)
@@ -97,7 +97,7 @@ class KnownTopics:
         return found
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """Return what stands for these topics as they are now."""
+        """Return the current hash of these topics."""
         hashes = {}
         for name, topic in self.existing(names).items():
             known = self._hashes.get(name)

@@ -37,16 +37,16 @@ BEFORE_ALL_APPENDS = -1
 
 @frozen(eq=False)
 class SteadyHeartbeat:
-    """A heartbeat that changed nothing, and what it was answered: the next one like it is answered the same.
+    """Heartbeat that changed nothing, with its response for the next equal one.
 
     Attributes:
         request: the heartbeat.
-        response: its answer.
-        writes: how often something had been written for the group.
-        settings: what held for the group's members.
-        session_timeout_ms: how long the member's session was then.
-        topics_version: of the topics that there were.
-        until_ms: when time alone makes a difference.
+        response: its response.
+        writes: the group's number of writes.
+        settings: the settings of its members.
+        session_timeout_ms: the member's session timeout.
+        topics_version: the version of the topics.
+        until_ms: end of its validity.
         session_timer: of the member.
     """
 
@@ -91,7 +91,7 @@ class ModernGroup(ABC, Generic[StateT]):
     REVOCATION: ClassVar[TimerKind | None] = None
     """Timer that removes a member that revokes too late; None for types without revocation."""
     MEMBER_TIMERS: ClassVar[tuple[TimerKind, ...]]
-    """The kinds of timers that a member can have."""
+    """Types of timers of a member."""
 
     may_expire: ClassVar[bool] = True
 
@@ -129,7 +129,7 @@ class ModernGroup(ABC, Generic[StateT]):
     @property
     @abstractmethod
     def is_rebalancing(self) -> bool:
-        """True as long as members have not got what they are to have."""
+        """True until all members have their target assignment."""
 
     # ------------------------------------------------------------ what waits for a write
 
@@ -158,7 +158,7 @@ class ModernGroup(ABC, Generic[StateT]):
         return self._timers.get((kind, member_id))
 
     def drop_timers(self, member_id: str) -> Iterator[Timer]:
-        """Forget the timers of a member that is gone, and return them to be cancelled."""
+        """Remove and return the timers of a member that is gone."""
         self.revoking_epochs.pop(member_id, None)
         self.steady.pop(member_id, None)
         for kind in self.MEMBER_TIMERS:
@@ -176,11 +176,11 @@ class ModernGroup(ABC, Generic[StateT]):
         return not self.state.members and self.writing is None
 
     def uses_topic(self, topic: str) -> bool:
-        """Return whether members subscribe to a topic, or will if the log takes what is on its way."""
+        """Return whether members subscribe to a topic, now or with the draft in flight."""
         return self.state.has_subscribers(topic) or self.newest_state.has_subscribers(topic)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, grew or went: if members subscribe to one of them, the next heartbeat looks at all."""
+        """Make the next heartbeat compare the topics, if one of these is subscribed."""
         if any(map(self.newest_state.has_subscribers, names)):
             self.is_topics_look_due = True
 
@@ -214,7 +214,7 @@ class ModernGroup(ABC, Generic[StateT]):
                 raise InvariantError(f"group {self.group_id!r} in {self.group_state.value}: {rule}")
 
     def _invariants(self) -> dict[str, bool]:
-        """Return what must hold in each kind of group, and whether it does."""
+        """Return the invariants of all types, and whether they hold."""
         state = self.state
         epochs = [member.member_epoch for member in state.members.values()]
         fenced = {key.member_id for key in self.fencing}
@@ -247,7 +247,7 @@ class ModernGroup(ABC, Generic[StateT]):
 def described_partitions(
     partitions: Iterable[tuple[UUID, int]], topics: KnownTopics
 ) -> tuple[DescribedPartitions, ...]:
-    """Return partitions by topic, as administrators see them; topics that are gone are left out."""
+    """Return existing partitions by topic, as in descriptions."""
     by_topic: dict[UUID, list[int]] = {}
     for topic_id, partition in partitions:
         by_topic.setdefault(topic_id, []).append(partition)
@@ -307,7 +307,7 @@ class CommittingGroup(ModernGroup[StateT]):
             return NO_ERROR
         if epoch > member_epoch:
             return self._stale(member)
-        # An older epoch is good for what the member has had since (KIP-1251, KAFKA-20066), checked per partition.
+        # An older epoch is valid for partitions that the member has had since (KIP-1251, KAFKA-20066).
         limit = self._environment.config.offset_metadata_max_bytes
         for topic in topics:
             held_since = self.held_since(member, topic)
@@ -377,13 +377,13 @@ class MemberTimers(Generic[GroupT, MemberT]):
         """Set the revocation timer of a member, for types with revocation."""
 
     def await_revocation(self, group: GroupT, member: MemberT, timeout_ms: int, now_ms: int) -> None:
-        """A member has to give something back."""
+        """Start the revocation timer of a member."""
         assert group.REVOCATION is not None
         group.revoking_epochs[member.member_id] = member.member_epoch
         self._timers.arm(group.timer(group.REVOCATION, member.member_id), now_ms + timeout_ms)
 
     def end_revocation(self, group: GroupT, member_id: str) -> None:
-        """A member need not give anything back, or not any more."""
+        """Cancel the revocation timer of a member."""
         assert group.REVOCATION is not None
         known = group.known_timer(group.REVOCATION, member_id)
         if known is not None:

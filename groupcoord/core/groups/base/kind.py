@@ -48,7 +48,7 @@ DraftT = TypeVar("DraftT", bound=Draft[Any])
 
 @define(eq=False)
 class WhenDrafted(Continuation):
-    """Makes what was drafted for a group its state."""
+    """Makes a draft the group's state."""
 
     group: Any
 
@@ -99,15 +99,15 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     # ------------------------------------------------------------ what is a kind's own
 
-    # Functions of group, draft and request; methods below are what needs a kind's timers, conversion or host queries.
+    # Functions of group, draft and request; the methods below need timers, conversion or host queries of a type.
 
     remove_members: ClassVar[Callable[..., None]]
-    """Writes to a draft that members are gone, of the draft, their ids, the cause, the environment and the time."""
+    """Writes to a draft that members are gone: (draft, member ids, cause, environment, time)."""
     steady_until_ms: ClassVar[Callable[..., int | None]]
     """Returns until when a heartbeat without changes stays without, of the group and the environment; None: unknown."""
 
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
-        """Refuse a request that meets no group of this kind; a kind that converts classic groups overrides it."""
+        """Fail a request without a group of this type; types that convert classic groups override it."""
         self.refuse_without_group(request, token)
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
@@ -128,7 +128,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
 
     def looked_at_topics(self, group: GroupT) -> None:
-        """Note that a group's topics were compared with what it knew of them."""
+        """Note that the group's topics were compared."""
         # Not for the request that creates a group: Kafka makes the group of its records, which looks again.
         if self._groups.get(group.group_id) is group:
             group.is_topics_look_due = False
@@ -164,7 +164,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         return True
 
     def heartbeat(self, request: Any, token: Token, now_ms: int) -> None:
-        """Take a heartbeat: answer it, or let its answer wait for the log."""
+        """Handle a heartbeat; its response may wait for the log."""
         group: Any = self._groups.get(request.group_id)
         if type(group) is self.group_class:
             self.take_or_wait(group, request, token, now_ms)
@@ -176,7 +176,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.meet_no_group(request, token, now_ms)
 
     def take_or_wait(self, group: GroupT, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
-        """Judge a request now, or as soon as the group's write in flight has its answer."""
+        """Handle a request now, or after the write in flight."""
         if group.writing is not None:
             # A slow log must not cost a live member its place.
             self._renew_waiting_session(group, request, now_ms)
@@ -187,7 +187,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.write(group, draft, now_ms)
 
     def _take(self, group: GroupT, draft: DraftT, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
-        """Judge one request on top of what is drafted, and answer it now or with the draft."""
+        """Handle one request in a draft; respond now or with the draft."""
         draft.mark()
         try:
             response = self.rules[type(request)](group, draft, request, now_ms)
@@ -205,7 +205,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self._note_steady(group, request, response)
 
     def _note_steady(self, group: GroupT, request: Any, response: Any) -> None:
-        """Remember a heartbeat that changed nothing, unless time alone makes the next one like it change something."""
+        """Cache a heartbeat that changed nothing, unless the next one may change something with time."""
         state = group.state
         # A join repeats the assignment, and a due target depends on the time.
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
@@ -254,7 +254,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Make a durable draft the group's state."""
         group: GroupT = written.group
         draft, group.writing = cast(DraftT, group.writing), None
-        self.announce(draft, now_ms)  # while the state before and the one after can both be read
+        self.announce(draft, now_ms)  # the states before and after are readable here only
         draft.state.settle()  # the state before is not readable from here on
         group.state = draft.state
         group.writes += 1
@@ -268,7 +268,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Discard a draft that the log has refused."""
         group: GroupT = written.group
         group.writing = None
-        group.is_topics_look_due = True  # what the refused heartbeat saw of the topics is lost with it
+        group.is_topics_look_due = True  # the refused heartbeat's comparison of topics is lost
         self._timers.retry_fencing(group, now_ms)
         self._go_on(group, now_ms)
 
@@ -279,7 +279,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.refuse(request, token, RefusedError(error_code))
 
     def _go_on(self, group: GroupT, now_ms: int) -> None:
-        """Handle what came in the meantime: as many as share a write, the others after it."""
+        """Handle what waited: as much as shares a write, the rest after it."""
         if not (group.waiting or group.overdue or group.answers):
             return
         overdue, group.overdue = group.overdue, []
@@ -302,7 +302,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 break
             self._take(group, draft, request, token, now_ms)
         self.write(group, draft, now_ms)
-        while group.waiting and group.writing is None:  # who shares no write with the others, if they wrote nothing
+        while group.waiting and group.writing is None:  # requests that share no write, if there was none
             request, token = group.waiting.pop(0)
             self._context.handle(request, token, now_ms)
 
@@ -325,7 +325,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 self._timers.start_session(group, member, now_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        """A member was silent for too long, or has not done in time what it had to."""
+        """Remove a member that is silent for too long, or did not act in time."""
         group = self._groups.get(key.group_id)
         if group is None or type(group) is not self.group_class:
             return
