@@ -64,7 +64,7 @@ class GroupKind:
     timers: dict[TimerKind, Callable[[TimerKey, int], None]]
 
     def load(self, group_id: str, now_ms: int) -> None:
-        """Make a group of what the log has of it when a load is over, and start its timers."""
+        """Create a group from its records after a load, and start its timers."""
         raise NotImplementedError
 
     def describe(self, group_id: str) -> Any:
@@ -80,10 +80,10 @@ class GroupKind:
         return False
 
     def found_out(self, answer: Any, now_ms: int) -> None:
-        """Take the host's answer to a query of this kind."""
+        """Apply the host's answer to a query."""
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """Forget a deleted topic of which a group knows more than committed offsets."""
+        """Delete state of a deleted topic other than committed offsets."""
 
     def append_refused(self) -> None:
         """Revert soft state that belongs to no durable append of the log partition, after the log refused one."""
@@ -131,7 +131,7 @@ class HandlerContext:
     writer: PartitionWriter
     groups: dict[str, Group] = field(factory=dict)
     has_modern_groups: bool = False
-    kinds: dict[type, Any] = field(factory=dict)  # each with what its continuations need
+    kinds: dict[type, Any] = field(factory=dict)  # with what its continuations need
     writings: dict[str, Writing] = field(factory=dict)
     handle: Handler = field(init=False)
     wake_retention: Callable[[int], None] = field(init=False)

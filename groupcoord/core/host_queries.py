@@ -69,12 +69,12 @@ class ResolvedRegexes:
 
 @frozen
 class InternalTopic:
-    """A topic that an application of Kafka Streams keeps for itself: a changelog, or one that it repartitions by.
+    """Internal topic of an application of Kafka Streams: a changelog or repartition topic.
 
     Attributes:
         name: its name.
-        partition_count: how many partitions it is to have.
-        replication_factor: how many replicas; -1 for the broker's default.
+        partition_count: number of partitions.
+        replication_factor: number of replicas; -1 for the broker's default.
         configs: its settings, as pairs of key and value.
     """
 
@@ -190,7 +190,7 @@ class ShareHost(Protocol):
     """The surroundings of share groups."""
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """Return what holds for a share group. It is called at each heartbeat."""
+        """Return the settings of a share group; called for each heartbeat."""
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         """Return the share coordinator's response with latest offsets, or None if ``GroupCoordinator.found_out`` gets
@@ -199,11 +199,11 @@ class ShareHost(Protocol):
 
 
 LatestOffset = Callable[[str, int], int | None]
-"""Returns the offset behind the last record of a topic's partition; None if that isn't known."""
+"""Returns the end offset of a partition, or None if unknown."""
 
 
 def known_ends(partitions: Iterable[TopicPartition], latest_offset: LatestOffset) -> dict[TopicPartition, int]:
-    """Return the latest offsets of those of some partitions of which they are known."""
+    """Return the known end offsets of some partitions."""
     found = ((partition, latest_offset(*partition)) for partition in partitions)
     return {partition: offset for partition, offset in found if offset is not None}
 
@@ -226,13 +226,13 @@ class AwaitedAnswer:
         self._is_late = False
 
     def found_out(self, found: ShareCoordinatorAnswered) -> None:
-        """Take what is found out."""
+        """Set the answer."""
         self._found = found
         if self._is_late:
             self._take(found)
 
     def now_or_late(self) -> ShareCoordinatorAnswered | None:
-        """Return what is found out; None: it comes late."""
+        """Return the answer, or None if it comes later."""
         self._is_late = self._found is None
         return self._found
 
@@ -255,7 +255,7 @@ class LoneShareHost:
         return self._settings
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Agree at once. Where partitions end isn't known."""
+        """Return success at once; end offsets are unknown."""
         return ShareCoordinatorAnswered(question, self._answer(question.request))
 
     def _answer(

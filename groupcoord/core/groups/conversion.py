@@ -61,7 +61,7 @@ class WhenConverted(Continuation):
 
 
 class Conversion(Generic[GroupT]):
-    """Lets groups of one log partition change between the classic kind and another one."""
+    """Converts groups of one log partition between classic and another type."""
 
     WHEN_CONVERTED: ClassVar[type[WhenConverted]]
 
@@ -86,7 +86,7 @@ class Conversion(Generic[GroupT]):
         self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
 
     def begin(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
-        """Write what makes another group of one; requests for it wait, those too that have waited before."""
+        """Write a conversion; requests for the group wait, also those that waited before."""
         group = written.group
         writing = Writing(group, [], [])
         if isinstance(group, ModernGroup):
@@ -99,7 +99,7 @@ class Conversion(Generic[GroupT]):
     # ------------------------------------------------------------ what the log says of it
 
     def on_durable(self, written: WhenConverted, now_ms: int) -> None:
-        """A group is of another kind, or gone."""
+        """Replace the group."""
         # The old group ends before the new one is built from its records, as in a load.
         self.end(written, now_ms)
         records = self._context.writer.hard.groups.get(written.group.group_id)
@@ -126,12 +126,12 @@ class Conversion(Generic[GroupT]):
             self._classic.join(request, token, now_ms)
 
     def go_on_as_modern_group(self, written: Any, group: GroupT, now_ms: int) -> None:
-        """The group is no classic one any more."""
+        """Continue as a group with logged state."""
         self._context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
 
     def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
-        """A group stays what it was."""
+        """Keep the group as it was."""
         if written.joiner is not None:
             self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
         if isinstance(written.group, ModernGroup):

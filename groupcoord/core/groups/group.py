@@ -1,4 +1,4 @@
-"""Questions that a group of any kind answers, deletions of groups, and limits of requests for groups."""
+"""Interface of a group of any type, deletion of groups, and limits of requests."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from groupcoord.errors import ErrorCode
 
 
 class Group(Protocol):
-    """The questions that a group of any kind answers: of commits, retention, administration, and checks.
+    """Interface of a group of any type: commits, retention, administration, checks.
 
-    What there is once for all groups of a kind is in :class:`~groupcoord.core.groups.group_types.GroupKind`.
+    :class:`~groupcoord.core.groups.group_types.GroupKind` has the handlers of a type.
 
     Attributes:
         group_id: its id.
@@ -39,7 +39,7 @@ class Group(Protocol):
 
     @property
     def may_expire(self) -> bool:
-        """True if the group is deleted when it is empty and no offset keeps it; False if it stays."""
+        """True if an empty group without offsets is deleted."""
 
     @property
     def is_empty(self) -> bool:
@@ -81,15 +81,13 @@ class Group(Protocol):
     # ------------------------------------------------------------ what waits in it
 
     def take_waiting(self) -> list[Waiting]:
-        """Return the requests that wait for a write of the group; nothing follows it any more but its own outcome."""
+        """Remove and return the requests that wait for a write of the group."""
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return the refusals of all requests that wait in the group for its members, which won't
-        answer them any more.
-        """
+        """Return error responses for all requests that wait for members of the group."""
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, grew or went: if members subscribe to one of them, the group has to look at them."""
+        """Note that topics were created, extended or deleted."""
 
     # ------------------------------------------------------------ looking inside
 
@@ -103,13 +101,13 @@ class Group(Protocol):
         """Return the ids of all members."""
 
     def counted_size(self) -> int:
-        """Return how many members count for the limit of the group's size."""
+        """Return the number of members that count for the size limit."""
 
     def max_size(self, config: Config) -> int:
-        """Return how many members a group of this kind may have."""
+        """Return the size limit."""
 
     def check(self) -> None:
-        """Prove the group's invariants.
+        """Check the group's invariants.
 
         Raises:
             InvariantError: one does not hold.
@@ -173,7 +171,7 @@ def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> 
 
 
 def says_more(value: tuple[Any, ...], limit: int) -> bool:
-    """Return whether there are more values than this in a tuple and in all tuples in it."""
+    """Return whether a tuple with all tuples in it has more values than this."""
     left = limit
     tuples: list[tuple[Any, ...]] = [value]
     while tuples and (left := left - sum(map(len, tuples))) >= 0:

@@ -42,11 +42,11 @@ class Environments(NamedTuple):
 
 
 class GroupKinds:
-    """The table of kinds of one log partition, and what is read off all its rows together.
+    """Table of group types of one log partition.
 
     Attributes:
-        rows: one for each kind.
-        create_for_commit: makes the group of a commit that finds none. Kafka makes a classic one.
+        rows: the handlers of each type.
+        create_for_commit: creates the group of a commit to an unknown group id: a classic one, as in Kafka.
     """
 
     __slots__ = ("create_for_commit", "rows")
@@ -72,7 +72,7 @@ class GroupKinds:
 
 
 def as_classic_group(group: Group | None) -> GroupMetadata | None:
-    """Return a group for those who look into classic ones; None if it is none."""
+    """Return a classic group, or None for another one."""
     return group if isinstance(group, GroupMetadata) else None
 
 
@@ -82,5 +82,5 @@ def as_modern_group(group: Group | None) -> ModernGroup[Any] | None:
 
 
 def as_consumer_group(group: Group | ModernGroup[Any] | None) -> ConsumerGroup | None:
-    """Return a group for those who look into consumer groups; None if it is none."""
+    """Return a consumer group, or None for another one."""
     return group if isinstance(group, ConsumerGroup) else None

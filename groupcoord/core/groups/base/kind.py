@@ -392,19 +392,19 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         return group
 
     def convert(self, group_id: str, now_ms: int) -> GroupT:
-        """Return the group of which the log has just made one of this kind."""
+        """Return the group that the log has just made one of this type."""
         group = self.make_of_records(group_id)
         self.revive(group, now_ms)
         return group
 
     @abstractmethod
     def revive(self, group: GroupT, now_ms: int) -> None:
-        """Set the timers of a group that was made of its records: every member's session starts now."""
+        """Set the timers of a group from its records: all sessions start now."""
 
     # ------------------------------------------------------------ requests of the classic protocol
 
     def join_as_guest(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a JoinGroup that meets a group of this kind. Kafka checks the session time-out before all else."""
+        """Handle a JoinGroup for a group of this type. Kafka checks the session timeout first."""
         if allows_session_timeout(self._context.config, request.session_timeout_ms):
             self.join(self._groups[request.group_id], request, token, now_ms)
         else:
@@ -416,7 +416,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Handle a JoinGroup whose session timeout is allowed."""
 
     def refuse_classic_members(self) -> dict[type, Handler]:
-        """Return guest handlers for a kind without members of the classic protocol: all are UNKNOWN_MEMBER_ID."""
+        """Return guest handlers for a type without classic members: all fail with UNKNOWN_MEMBER_ID."""
         reply = self._context.effects.reply
 
         def heartbeat(request: Heartbeat, token: Token, now_ms: int) -> None:

@@ -51,7 +51,7 @@ def find_member(state: StateOfMembers[MemberT], member_id: str) -> MemberT:
 
 
 def find_static_member(state: StateOfMembers[MemberT], instance_id: str, member_id: str) -> MemberT:
-    """Return the static member with an instance id, if it is known under this member id.
+    """Return the static member with these ids.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID for an unknown instance, FENCED_INSTANCE_ID if another member has taken it.

@@ -43,7 +43,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         self._length = len(below)
 
     def merge(self) -> MutableMapping[KeyT, ValueT]:
-        """Make the changes to the mapping below, and return it. This overlay must not be used any more."""
+        """Apply the changes to the mapping below and return it. The overlay must not be used afterwards."""
         for key in self._gone:
             del self.below[key]
         self.below.update(self._changes)
@@ -144,7 +144,7 @@ class ModernMember:
 
     @property
     def has_left(self) -> bool:
-        """True for a static member that has left and may come back."""
+        """True for a static member that left temporarily."""
         return bool(self.assignment.member_epoch == LEFT_MEMBER_EPOCH)
 
 
@@ -216,7 +216,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         """Return the state of these records, one for each key, in any order."""
         state = cls(group_id)
         for record in records:
-            if type(record) in cls.APPLY:  # a damaged log may have those of another kind
+            if type(record) in cls.APPLY:  # a damaged log may have records of another type
                 state.apply(record)
         return state
 
@@ -236,19 +236,19 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         return copy
 
     def _copy_to(self, copy: Self) -> None:
-        """Copy the attributes that only this kind has: what is large as it is, other mappings by their entries."""
+        """Copy the attributes of a type: large mappings by reference, others by entry."""
 
     def _own(self, name: str) -> None:
-        """Make sure that what is to be changed is this state's alone."""
+        """Make sure that a large mapping belongs to this state alone."""
         if name in self.shared:
             setattr(self, name, Overlay(getattr(self, name)))
             self.shared -= {name}
 
     def settle(self) -> None:
-        """Make the changes that are kept apart where they belong: the states of which this is a copy are no more."""
+        """Merge all changes into the mappings of the states below, which are no longer used."""
         for name in self.LARGE:
             mapping = getattr(self, name)
-            while type(mapping) is Overlay:  # quicker than to ask whether it is any kind of one, as mappings do that
+            while type(mapping) is Overlay:  # faster than isinstance, which is slow for mappings
                 mapping = mapping.merge()
                 setattr(self, name, mapping)
 
@@ -262,7 +262,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     # ------------------------------------------------------------ records
 
     def apply(self, record: Any) -> None:
-        """Take over a record of this kind of group, or the tombstone of one."""
+        """Apply a record of this type of group, or a tombstone."""
         if isinstance(record, GroupTombstone):
             kind, name = record.key
             self.FORGET[kind](self, name)
@@ -318,12 +318,12 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         """Return a placeholder for a missing metadata record."""
 
     def _target_of(self, record: Any) -> Any:
-        """Return what a member is to have by its record."""
+        """Return the target assignment of a record."""
         return dict(record.topic_partitions)
 
     @abstractmethod
     def _assignment_of(self, record: Any) -> Any:
-        """Return what a member has by its record."""
+        """Return the assignment of a record."""
 
     @abstractmethod
     def tombstones(self) -> list[GroupTombstone]:
@@ -336,7 +336,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     # ------------------------------------------------------------ what follows from them
 
     def _put(self, before: MemberT | None, after: MemberT | None) -> None:
-        """Put a member in the place of what was known of it; None stands for nothing."""
+        """Replace a member; None stands for no member."""
         if "members" in self.shared:
             self._own("members")
         if after is not None:
@@ -363,7 +363,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
             del self.static_members[instance_id]
 
     def _reassign(self, before: MemberT | None, after: MemberT | None) -> None:
-        """A member has what it has after a change, instead of what it had before."""
+        """Update what depends on a member's assignment."""
 
     # ------------------------------------------------------------ questions
 
@@ -385,7 +385,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
 
 def count(counts: dict[str, int], key: str, change: int) -> None:
-    """Count something in or out; what is not there any more is not counted with 0."""
+    """Add to a count; a count of 0 is removed."""
     total = counts.get(key, 0) + change
     if total:
         counts[key] = total
@@ -441,13 +441,13 @@ class Draft(ABC, Generic[StateT]):
         self._marked = (len(self.records), len(self.events))
 
     def roll_back(self) -> None:
-        """Forget what was drafted since the mark."""
+        """Discard the changes since the mark."""
         record_count, event_count = self._marked
         del self.records[record_count:], self.events[event_count:]
         self.state = self.base
 
     def write(self, *records: Record) -> None:
-        """Add records of this kind of group, or tombstones of them."""
+        """Add records or tombstones."""
         if self.state is self.base:
             self.state = self.base.copy()
         state, apply = self.state, self.state.APPLY
@@ -471,4 +471,4 @@ class Draft(ABC, Generic[StateT]):
 
     @abstractmethod
     def epoch_record(self, epoch: int, metadata_hash: int) -> Record:
-        """Return the record of an epoch of the group; each kind has its own."""
+        """Return the record of an epoch of the group."""

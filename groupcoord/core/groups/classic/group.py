@@ -134,7 +134,7 @@ class GroupMetadata:
 
     @property
     def all_joined(self) -> bool:
-        """True if every member's join waits and no handed-out id is still awaited."""
+        """True if every member's join waits, and no pending id is awaited."""
         return len(self.members) == self.waiting_joins and not self.pending_members
 
     @property
@@ -171,7 +171,7 @@ class GroupMetadata:
         return ErrorCode.NONE if is_counted or count < max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
 
     def add(self, member: MemberMetadata) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one leads."""
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -214,7 +214,7 @@ class GroupMetadata:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over what a rejoin brings."""
+        """Apply the protocols and timeouts of a rejoin."""
         if protocols != member.protocols:  # a rejoin rarely changes them
             self._forget_protocols(member)
             member.protocols = protocols
@@ -301,7 +301,7 @@ class GroupMetadata:
         return tuple(member.joined(self.protocol_name) for member in self.members.values())
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
-        """Return what becomes durable of the group, with these assignments (empty for members not named)."""
+        """Return the record of the group with these assignments (empty for other members)."""
         timestamp = self.state_timestamp_ms
         return GroupMetadataRecord(
             self.group_id,
@@ -363,7 +363,7 @@ class GroupMetadata:
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE if offsets may be deleted on request: what members of an unknown type use cannot be known."""
+        """Return NONE if offsets may be deleted on request; the topics of members of an unknown type can't be known."""
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
@@ -494,7 +494,7 @@ class GroupMetadata:
 
 
 def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
-    """Return the groups, for those who only meet classic ones: what concerns another kind does not get to them."""
+    """Return the groups typed as classic ones, for handlers that only get those."""
     return cast(dict[str, GroupMetadata], groups)
 
 

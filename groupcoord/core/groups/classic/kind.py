@@ -1,4 +1,4 @@
-"""Classic groups as a kind of group: who takes what for them, and how a load makes them."""
+"""Row of classic groups in the table of group types: handlers, descriptions, loads."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ClassicGroups(GroupKind):
             self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
-        """Make the group of what the log has of it. Every member's session starts now."""
+        """Create a group from its record; all sessions start now."""
         record = self._context.writer.hard.classic_record(group_id)
         if record is None:
             group = GroupMetadata(group_id, self._context.partition, None)
@@ -100,7 +100,7 @@ class ClassicGroups(GroupKind):
         trigger: Trigger | None,
         now_ms: int,
     ) -> None:
-        """Go on with a group that was of another kind before."""
+        """Continue with a converted group."""
         for member_id, supported in protocols.items():
             member = group.members[member_id]
             group.update(member, supported, member.rebalance_timeout_ms, member.session_timeout_ms)

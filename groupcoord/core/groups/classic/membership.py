@@ -188,7 +188,7 @@ class ClassicMembership:
         self._static_members = static_members
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
-        """Make an empty group."""
+        """Create an empty group."""
         group = GroupMetadata(group_id, self._context.partition, now_ms)
         self._context.add_group(group, now_ms)
         return group
@@ -196,7 +196,7 @@ class ClassicMembership:
     # ------------------------------------------------------------ JoinGroup
 
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Take a join: refuse it, hand out a member id, answer at once, or let it wait for the next generation."""
+        """Handle a join: fail, return a member id, respond at once, or park it for the next generation."""
         # Kafka's order: group id (KAFKA-2648), session time-out, group, size, protocols, member id.
         if not request.group_id:
             self._refuse_join(token, ErrorCode.INVALID_GROUP_ID, request.member_id)
@@ -208,19 +208,19 @@ class ClassicMembership:
         if group is not None:
             self._join_group(group, request, token, now_ms)
         elif request.member_id:
-            # A member id of a group that is gone does not create another one.
+            # A member id does not create a group.
             self._refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         else:
             group = self.create(request.group_id, now_ms)
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
-            # Made before the join changes the group, written after it: what the join answers does not wait for it.
+            # Made before the join changes the group, written after it: the join's response does not wait for it.
             self._context.writer.begin([record], WhenGroupWritten(group))
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id
-        # The size comes before the protocols, and those who rejoin last are the ones without room (KAFKA-9844).
+        # The size comes before the protocols, and the last to rejoin find no room (KAFKA-9844).
         size_error = group.join_error(member_id, self._config.group_max_size)
         if size_error is not ErrorCode.NONE:
             self._forget(group, member_id, now_ms)
@@ -230,7 +230,7 @@ class ClassicMembership:
         elif not member_id:
             self._join_new(group, request, token, now_ms)
         elif member_id in group.pending_members:
-            if request.group_instance_id is not None:  # only dynamic members are given an id first (KIP-394)
+            if request.group_instance_id is not None:  # only dynamic members get an id first (KIP-394)
                 self._refuse_join(token, ErrorCode.UNKNOWN_SERVER_ERROR)
             else:
                 self._add_member(group, member_id, request, token, now_ms)
@@ -315,7 +315,7 @@ class ClassicMembership:
     # ------------------------------------------------------------ SyncGroup
 
     def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
-        """Take a sync: refuse it, answer it from a stable generation, or let it wait for the leader's assignments."""
+        """Handle a sync: fail, respond from a stable generation, or park it until the assignments are durable."""
         if not request.group_id:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.INVALID_GROUP_ID))
             return

@@ -57,7 +57,7 @@ class FormerMember:
 
 @define(eq=False)
 class WhenReplaced(WhenGroupWritten):
-    """A restarted static member's new id is durable: answer its join; or make it what it was (KIP-345)."""
+    """New id of a static member in flight: then its join is answered, or the replacement is undone (KIP-345)."""
 
     former: FormerMember
     new_member_id: str
@@ -113,7 +113,7 @@ class Rebalance:
             group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             self._timers.arm(group.join_timer, now_ms + delay_ms)
             return None
-        if group.all_joined:  # also counts ids that were handed out and have not joined yet (KAFKA-7909)
+        if group.all_joined:  # also counts pending ids (KAFKA-7909)
             return self.complete_join(group, now_ms)
         self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
@@ -245,7 +245,7 @@ class Rebalance:
         self._timers.cancel(group.sync_timer)
 
     def synced(self, group: GroupMetadata, member: MemberMetadata) -> None:
-        """A member's sync has come."""
+        """Note a member's sync."""
         group.pending_sync.pop(member.member_id, None)
         if not group.pending_sync:
             self._timers.cancel(group.sync_timer)
@@ -266,7 +266,7 @@ class Rebalance:
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
 
     def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
-        """A member, or an id that was handed out, was silent for too long."""
+        """Remove a silent member or pending id."""
         group, member_id = self._groups[key.group_id], key.member_id
         # A pending id that expires may complete the join phase like a member (KAFKA-7909).
         if group.pending_members.pop(member_id, None) is None:

@@ -15,7 +15,7 @@ from groupcoord.errors import IllegalTransitionError
 
 @plain_members
 class GroupState(Enum):
-    """States as Kafka names them on the wire, each with what is answered there and the ways out."""
+    """States by Kafka's names, with their responses and exits."""
 
     EMPTY = "Empty"
     """No members; perhaps offsets, and pending ids that have not joined yet.
@@ -46,7 +46,7 @@ class GroupState(Enum):
     """
 
     DEAD = "Dead"
-    """The group is gone from this coordinator: deleted, expired, or its log partition moved away. Final."""
+    """The group was deleted, has expired, or its log partition was unloaded. Final."""
 
 
 LEGAL_TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
@@ -165,7 +165,7 @@ class MemberMetadata:
         )
 
     def to_record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
-        """Return what becomes durable of the member in a generation that uses ``protocol_name``."""
+        """Return the member's part of the group's record."""
         return MemberRecord(
             self.member_id,
             self.group_instance_id,

@@ -53,12 +53,12 @@ class AssignmentDraft:
         return HashTable(uuid_hash, self._assigned).in_order() if self._assigned else []
 
     def drop_topic(self, topic_id: UUID) -> None:
-        """Take all partitions of a topic away."""
+        """Remove all partitions of a topic."""
         self._copied().discard(topic_id)
         del self._partitions[topic_id]
 
     def remove(self, topic_id: UUID, partition: int) -> None:
-        """Take a partition away that the member has."""
+        """Remove a partition."""
         topics, partitions = self._copied(), self._partitions[topic_id]
         partitions.discard(partition)
         if not partitions:
@@ -83,7 +83,7 @@ class AssignmentDraft:
             partitions.put(partition)
 
     def result(self) -> Partitions:
-        """Return what the member has now."""
+        """Return the assignment."""
         if self._topics is None:
             return self._assigned
         return {topic_id: tuple(self._partitions[topic_id].in_order()) for topic_id in self._topics.in_order()}
@@ -109,7 +109,7 @@ class RangeAssignor:
         """Return each member's partitions.
 
         Raises:
-            PartitionAssignorError: a member subscribes to a topic that doesn't exist.
+            PartitionAssignorError: a subscribed topic does not exist.
         """
         if not group.members:
             return {}
@@ -133,7 +133,7 @@ def _place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
 
 
 def _map_order(topic_ids: tuple[UUID, ...]) -> list[UUID]:
-    """Return topics in the order of the Java map that holds what a member gets of them."""
+    """Return topics in the order of the Java map of a member's assignment."""
     return list(HashTable(uuid_hash, topic_ids, buckets_of_copy(len(topic_ids))))
 
 
@@ -143,7 +143,7 @@ def _next_runs(topic_ids: list[UUID], runs: dict[UUID, _Runs]) -> Partitions:
 
 
 class _Runs:
-    """The partitions of one topic, handed out in order to its subscribers."""
+    """Consecutive partitions of one topic for its subscribers in order."""
 
     def __init__(self, partition_count: int, subscribers: int) -> None:
         self._quota, self._larger = divmod(partition_count, subscribers)
@@ -192,7 +192,7 @@ class HeterogeneousAssignment:
         return {member_id: draft.result() for member_id, draft in drafts}
 
     def _urgency(self, topic_id: UUID) -> tuple[float, int, tuple[int, int]]:
-        """Return where a topic comes: first those with the most partitions for each subscriber."""
+        """Return the sort key of a topic: most partitions for each subscriber first."""
         subscribers = len(self._subscribers[topic_id])
         return -len(self._owners[topic_id]) / subscribers, subscribers, uuid_sort_key(topic_id)
 
@@ -219,7 +219,7 @@ class HeterogeneousAssignment:
                 self._move(topic_id, partition, levels.next_least_loaded())
 
     def _balance(self, topics: list[UUID]) -> None:
-        """Look at all topics again and again until, for a whole round, nothing moves."""
+        """Balance topics in turn until a whole round moves nothing."""
         last_changed: UUID | None = None
         for _ in range(PASSES_MAX):
             for topic_id in topics:
@@ -287,7 +287,7 @@ class _Levels:
         return self._high_level - self._low_level <= 1
 
     def next_least_loaded(self) -> int:
-        """Return who takes next."""
+        """Return the member that takes next."""
         if self._next_taker == self._low_end:
             self._low_level += 1
             while self._low_end < len(self._members) and self._load_at(self._low_end) == self._low_level:
@@ -336,8 +336,7 @@ class UniformAssignor:
         """Return each member's partitions.
 
         Raises:
-            PartitionAssignorError: a member subscribes to a topic that doesn't exist, or what the members had before
-                doesn't fit the topics there are.
+            PartitionAssignorError: a subscribed topic does not exist, or former assignments do not fit the topics.
         """
         if not group.members:
             return {}
@@ -367,7 +366,7 @@ class _HomogeneousAssignment:
         """Return the assignment.
 
         Raises:
-            PartitionAssignorError: a topic doesn't exist, or more is left over than the quotas have room for.
+            PartitionAssignorError: a topic does not exist, or the quotas are too small.
         """
         if not self._topics:
             return {}
@@ -379,7 +378,7 @@ class _HomogeneousAssignment:
         return self._assignment
 
     def _find_unassigned(self) -> int:
-        """Collect the partitions that no member has, and return how many partitions there are."""
+        """Collect the free partitions, and return the total number of partitions."""
         taken: dict[UUID, set[int]] = {}
         for topic_id in self._topics:
             taken[topic_id] = set()
@@ -419,7 +418,7 @@ class _HomogeneousAssignment:
             members_left -= 1
 
     def _trim(self, member_id: str, room: int) -> int:
-        """Take away what is not wanted or beyond the quota, and return how much room is left."""
+        """Remove unsubscribed partitions and those beyond the quota; return the remaining room."""
         assigned = self._assignment[member_id]
         draft = self._drafts[member_id] = AssignmentDraft(assigned)
         for topic_id in draft.topics_in_order():

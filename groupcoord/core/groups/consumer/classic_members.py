@@ -150,7 +150,7 @@ def _update(
 def owned_partitions(
     partitions: Iterable[TopicPartition], environment: ConsumerGroupEnvironment
 ) -> dict[UUID, set[int]]:
-    """Return partitions by topic id; those of topics that don't exist are left out."""
+    """Return the partitions of existing topics by topic id."""
     owned: dict[UUID, set[int]] = {}
     for topic, partition in partitions:
         topic_id = environment.topics.topic_id(topic)
@@ -186,7 +186,7 @@ def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> C
 
 
 def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heartbeat) -> Judgement:
-    """Return whether a member may go on: not while it has partitions to give back or to fetch."""
+    """Return whether a member may continue: not with partitions to revoke or to fetch."""
     assignment = member.assignment
     if request.generation_id != assignment.member_epoch:
         return Judgement(ErrorCode.ILLEGAL_GENERATION)
@@ -260,7 +260,7 @@ class ClassicRequests:
         self._timers = timers
 
     def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
-        """Take a sync: a member fetches its assignment."""
+        """Return a member's assignment."""
         group, effects = self._groups[request.group_id], self._context.effects
         member = self._identified(group, request, token)
         if member is None:
@@ -275,7 +275,7 @@ class ClassicRequests:
         effects.reply(token, synced(member, self._environment))
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
-        """Take a heartbeat."""
+        """Renew a member's session, or make it rejoin."""
         group = self._groups[request.group_id]
         member = self._identified(group, request, token)
         if member is None:

@@ -159,7 +159,7 @@ def _upgraded_member(
 def can_downgrade(
     state: ConsumerState, without: Collection[str], environment: ConsumerGroupEnvironment, *, joining: int = 0
 ) -> bool:
-    """Return whether a group becomes a classic one when these members are gone: all that are left use that protocol."""
+    """Return whether a group without these members becomes a classic one, because all others are classic."""
     leaving = [state.members[member_id] for member_id in set(without) if member_id in state.members]
     left = len(state.members) - len(leaving)
     classic_left = state.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
@@ -295,7 +295,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         self._environment = environment
 
     def upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Make a consumer group of a classic one, which the joiner is the first to use."""
+        """Convert a classic group for a joining member."""
         context, environment = self._context, self._environment
         member_id = request.member_id or context.new_uuid()
         draft = ConsumerDraft(ConsumerState(group.group_id))
@@ -327,7 +327,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         return any(isinstance(e.continuation, WhenGroupWritten) and e.continuation.concerns(group) for e in in_flight)
 
     def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
-        """Make a classic group of a consumer group, as was drafted."""
+        """Convert a consumer group to a classic one, by its draft."""
         written = WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade)
         self.begin(written, draft.records, draft.held)
 

@@ -31,10 +31,10 @@ from groupcoord.errors import ErrorCode
 
 @define(eq=False)
 class ConsumerGroupEnvironment(GroupEnvironment[ConsumerGroupSettings, Assignor]):
-    """The surroundings of all consumer groups of one coordinator.
+    """Dependencies of all consumer groups of one coordinator.
 
     Attributes:
-        regexes: matches regular expressions against the topics, again when there are new ones.
+        regexes: resolves regular expressions.
     """
 
     regexes: RegexResolver
@@ -158,7 +158,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
 
 def consumer_groups(groups: dict[str, Group]) -> dict[str, ConsumerGroup]:
-    """Return the groups, for those who only meet consumer groups: what concerns another kind does not get to them."""
+    """Return the groups typed as consumer groups, for handlers that only get those."""
     return cast(dict[str, ConsumerGroup], groups)
 
 
@@ -205,7 +205,7 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
 
     def await_sync(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        """A member has joined with the classic protocol: it is to sync next."""
+        """Start the sync timer of a classic member that has joined."""
         member = group.state.members.get(member_id)
         if member is not None:
             self._timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))

@@ -74,7 +74,7 @@ def change_regex(draft: ConsumerDraft, old: str, new: str, environment: Consumer
     if old == new:
         return RegexChange.NONE
     stored = draft.base
-    # Kafka compiles an expression only once per group, when it is new.
+    # Kafka checks an expression once per group, when it is new.
     if new and new not in stored.regex_subscribers:
         environment.check_regex(new)
     if old and stored.regex_subscribers.get(old) == 1:
@@ -137,7 +137,7 @@ def question(
 
 
 def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment: ConsumerGroupEnvironment) -> bool:
-    """Write which topics expressions match now; if that changes what the group subscribes to, its epoch grows."""
+    """Write resolved expressions; return True if that began a new epoch."""
     stored, group_id, question = draft.base, draft.base.group_id, resolved.question
     has_changed = False
     for regex, names in sorted(resolved.topics.items()):
@@ -200,7 +200,7 @@ def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str)
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> ConsumerGroupTargetAssignmentMemberRecord:
-    """Return the record of what a member is to have in the end."""
+    """Return the record of a target assignment."""
     topics = tuple([TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items()])
     return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
 
@@ -292,7 +292,7 @@ def move_on(
     bumps = (
         names_changed
         or regex_change is RegexChange.CHANGED_AND_RESOLVED
-        # A join with the classic protocol goes by the votes, but a group does not move on for them then.
+        # A classic join uses the voted assignor, but a changed vote alone begins no epoch.
         or (
             metadata.classic_member_metadata is None
             and assignor != (preferred_assignor(draft.base.votes) or environment.default_assignor)
@@ -330,7 +330,7 @@ def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Tr
 def check_capacity(
     state: ConsumerState, instance_id: str | None, member_id: str, environment: ConsumerGroupEnvironment
 ) -> None:
-    """Refuse newcomers to a full group. A static member that comes back is none (Kafka 4.4).
+    """Check that a new member has room. A returning static member always has (Kafka 4.4).
 
     Raises:
         RefusedError: GROUP_MAX_SIZE_REACHED.
@@ -346,7 +346,7 @@ def check_capacity(
 def _update(
     metadata: ConsumerGroupMemberMetadataRecord, request: ConsumerGroupHeartbeat
 ) -> ConsumerGroupMemberMetadataRecord:
-    """Return what is known of a member after a heartbeat; what that doesn't name stays."""
+    """Return a member's metadata after a heartbeat; None fields are unchanged."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     if (
@@ -377,7 +377,7 @@ def _update(
 
 
 def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, reason: Trigger | None) -> None:
-    """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows."""
+    """Begin a new epoch if the hash of the subscribed topics has changed."""
     state = draft.state
     metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
@@ -406,7 +406,7 @@ def _assign_target(
     environment: ConsumerGroupEnvironment,
     now_ms: int,
 ) -> None:
-    """Work out who is to have what.
+    """Compute and write the target assignment.
 
     Raises:
         RefusedError: the assignor failed.
@@ -467,7 +467,7 @@ def _reconcile(
         subscribed={topic.topic_id for topic in environment.topics.existing(names).values()},
         subscribes_to_nothing=not names,
         has_subscription_changed=subscription_changed,
-        # A member that takes another's place still has what it had itself, until that is written.
+        # A replacing member also keeps its own former partitions until that is written.
         owner_epochs=draft.base.owner_epochs,
     )
     if isinstance(result, ErrorCode):

@@ -70,10 +70,10 @@ from groupcoord.errors import ErrorCode
 def leave(
     draft: ConsumerDraft, request: ConsumerGroupHeartbeat, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> ConsumerGroupHeartbeatResponse:
-    """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
+    """Handle the heartbeat of a member that leaves, for static members maybe temporarily.
 
     Raises:
-        RefusedError: it is no member, or another has its place.
+        RefusedError: the ids do not match a member.
     """
     state = draft.state
     member = find_sender(state, request.member_id, request.instance_id)
@@ -90,7 +90,7 @@ def leave(
 def remove_members(
     draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
+    """Write that members are gone, and the group's next epoch, or its downgrade."""
     state = draft.state
     group_id = state.group_id
     for member_id in member_ids:

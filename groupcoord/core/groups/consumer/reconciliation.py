@@ -17,7 +17,7 @@ from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.errors import ErrorCode
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]
-"""Partitions by topic id, each with its assignment epoch: the member's epoch when it was given the partition."""
+"""Partitions by topic id, with the member's epoch at the assignment."""
 
 NEW_MEMBER_EPOCH = 0
 NO_MEMBER_EPOCH = -1
@@ -84,7 +84,7 @@ def reconcile(
     owned: Mapping[UUID, Collection[int]] | None,
     owner_epochs: Mapping[tuple[UUID, int], int],
 ) -> MemberAssignment | ErrorCode:
-    """Return what a member has after a heartbeat."""
+    """Return a member's assignment after a heartbeat."""
     step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
     match current.state:
         # Looked at with each heartbeat: other members may have released partitions since.

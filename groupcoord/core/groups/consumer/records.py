@@ -222,4 +222,4 @@ ConsumerGroupRecord = (
     | ConsumerGroupCurrentMemberAssignmentRecord
     | ConsumerGroupRegularExpressionRecord
 )
-"""A record of a consumer group that isn't a tombstone."""
+"""Record of a consumer group, not a tombstone."""

@@ -90,11 +90,11 @@ class ConsumerMember(ModernMember):
 
     @property
     def regex(self) -> str:
-        """The regular expression that it subscribes to; empty if there is none."""
+        """Subscribed regular expression; empty without one."""
         return self.metadata.subscribed_topic_regex or ""
 
     def partitions(self) -> list[Partition]:
-        """Return the partitions that no other member may have: assigned to it, or not given back yet."""
+        """Return the partitions that no other member may have: assigned or not released."""
         assignment = self.assignment
         return [
             (topic_id, partition)
@@ -290,7 +290,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return self.subscription_type()
 
     def is_settled(self, member: ConsumerMember) -> bool:
-        """Return whether a member has what it is to have in the end."""
+        """Return whether a member has its target assignment."""
         assignment = member.assignment
         return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
 
@@ -366,8 +366,8 @@ class ConsumerDraft(Draft[ConsumerState]):
     """A draft of a consumer group.
 
     Attributes:
-        joined: the ids of members that have joined with the classic protocol: they are to sync.
-        downgrade: the group is a classic one with this; None if it isn't.
+        joined: ids of members that joined with the classic protocol, and have to sync.
+        downgrade: continuation as a classic group, or None.
     """
 
     __slots__ = ("downgrade", "joined")

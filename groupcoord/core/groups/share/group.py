@@ -1,4 +1,4 @@
-"""Share group (KIP-932): its durable state, and what a restart may forget of it."""
+"""Share group (KIP-932): its durable and soft state."""
 
 from __future__ import annotations
 

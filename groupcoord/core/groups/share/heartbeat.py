@@ -111,7 +111,7 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
 
 
 def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbeat) -> ShareGroupMemberMetadataRecord:
-    """Return what is known of a member after a heartbeat; what that doesn't name stays."""
+    """Return a member's metadata after a heartbeat; None fields are unchanged."""
     names = request.subscribed_topic_names
     if names is None or set(names) == set(metadata.subscribed_topic_names):
         in_order = metadata.subscribed_topic_names
@@ -128,7 +128,7 @@ def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbe
 
 
 def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reason: Trigger | None) -> bool:
-    """Compare the subscribed topics with what the group knew of them; return True if its epoch grows."""
+    """Begin a new epoch if the hash of the subscribed topics has changed, and return whether it has."""
     metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
     if reason is None and metadata_hash == draft.state.metadata_hash:
         return False
@@ -137,7 +137,7 @@ def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reaso
 
 
 def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
-    """Work out who is to have what.
+    """Compute and write the target assignment.
 
     Raises:
         RefusedError: the assignor failed.
@@ -169,7 +169,7 @@ def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms
 def _reconcile(
     state: ShareState, member: ShareMember, environment: ShareGroupEnvironment, *, has_bumped: bool
 ) -> ShareAssignment:
-    """Return what a member has from now on: its target, at once."""
+    """Return a member's new assignment: its target, at once."""
     assignment = member.assignment
     is_behind = assignment.member_epoch != state.assignment_epoch
     if not (is_behind or has_bumped):
@@ -214,7 +214,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
 def remove_members(
     draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch. An empty group's assignment is up to date."""
+    """Write that members are gone, and the group's next epoch; an empty group's target is current."""
     state = draft.state
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, None, cause)

@@ -60,7 +60,7 @@ FOREVER_MS = 2**63 - 1
 
 @frozen
 class WhenTopicForgotten(Continuation):
-    """Makes what was drafted for share groups their state, after a topic was deleted that they knew."""
+    """Makes drafts of several groups their states, after a topic was deleted."""
 
     drafted: tuple[WhenDrafted, ...]
 
@@ -82,7 +82,7 @@ class WhenTopicForgotten(Continuation):
 
 @frozen
 class TopicGone:
-    """A topic was deleted: nothing is known of it any more."""
+    """Deleted topic."""
 
     topic_id: UUID
 
@@ -106,7 +106,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     """Handlers of share groups.
 
     Attributes:
-        offsets: describes where groups stand.
+        offsets: describes the offsets of groups.
     """
 
     group_class = ShareGroup
@@ -146,7 +146,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         self._take_of_administrator(group, request, token, now_ms)
 
     def delete_offsets(self, request: DeleteShareGroupOffsets, token: Token, now_ms: int) -> None:
-        """Forget where a group stands in topics."""
+        """Delete a group's offsets in topics."""
         self._take_of_administrator(self._groups.get(request.group_id), request, token, now_ms)
 
     def _take_of_administrator(
@@ -237,14 +237,14 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self.answered(group, changed, now_ms)
 
     def _take_topic_gone(self, group: ShareGroup, draft: ShareDraft, gone: TopicGone, now_ms: int) -> None:
-        """Forget the states of a deleted topic."""
+        """Remove the states of a deleted topic."""
         known = draft.state.state_partitions
         left = known.without_topics((gone.topic_id,))
         if left != known:
             self._write_state_partitions(draft, left)
 
     def _take_state_change(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged, now_ms: int) -> None:
-        """Write what follows from what the share coordinator has done."""
+        """Write the result of the share coordinator."""
         known = draft.state.state_partitions
         change, error_codes = answer.change, answer.error_codes
         response = change.response
@@ -288,7 +288,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
 
     def delete_external_state(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        """Begin to delete a group's states; return False if it has none, or its write in flight comes first."""
+        """Begin to delete a group's states; return False without any, or during a write."""
         if not isinstance(group, ShareGroup) or group.writing is not None:
             return False
         draft = ShareDraft(group.state)

@@ -49,12 +49,12 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 NO_LEADER_EPOCH = 0
-"""The share coordinator doesn't look at the leader epoch of who only asks."""
+"""Leader epoch of reads, which the share coordinator does not check."""
 
 
 @define(eq=False)
 class OffsetsToDescribe:
-    """A request that waits for the share coordinator: what it asks of which topics, and their ids."""
+    """Request that waits for the share coordinator, with its topics and their ids."""
 
     token: Token
     group_id: str
@@ -77,7 +77,7 @@ class ShareOffsets:
         self.waiting: list[OffsetsToDescribe] = []
 
     def describe(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:
-        """Ask the share coordinator. Whether there is such a group is not looked at, as in Kafka."""
+        """Query the share coordinator, as in Kafka also for groups that do not exist."""
         topics, resolver = request.topics, self._environment.topics
         if topics is None:
             topics = self._initialized(request.group_id)
@@ -107,7 +107,7 @@ class ShareOffsets:
             self._context.effects.questions.append(question)
 
     def _initialized(self, group_id: str) -> tuple[ShareTopicToDescribe, ...]:
-        """Return what a group has begun to read, of topics that exist."""
+        """Return the initialized partitions of existing topics."""
         group = self._context.visible(group_id)
         if not isinstance(group, ShareGroup):
             return ()
@@ -260,9 +260,9 @@ def altered(response: AlterShareGroupOffsetsResponse, error_codes: ErrorCodes) -
 def draft_deletion(
     draft: ShareDraft, request: DeleteShareGroupOffsets, topics: KnownTopics
 ) -> DeleteShareGroupOffsetsResponse:
-    """Draft that a group stands nowhere in some topics, and return what is answered if the share coordinator agrees.
+    """Draft the deletion of a group's offsets in topics; return the response on success.
 
-    Of a group that never stood anywhere nothing is said, whatever the topics (Kafka 4.4).
+    A group without any initialized topic has an empty response, whatever the topics (Kafka 4.4).
 
     Raises:
         RefusedError: NON_EMPTY_GROUP.
@@ -320,7 +320,7 @@ def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareG
 
 
 def _deleting(known: StatePartitions, partitions: PartitionsByTopic, topics: KnownTopics) -> StatePartitions:
-    """Return where states stand when those of topics are about to be forgotten."""
+    """Return the states with these topics being deleted."""
     rest = known.without_topics(partitions)
     names = {topic_id: known.name_of(topic_id, topics.topic_name) for topic_id in partitions}
     return evolve(rest, deleting={**rest.deleting, **names})

@@ -133,4 +133,4 @@ ShareGroupRecord = (
     | ShareGroupCurrentMemberAssignmentRecord
     | ShareGroupStatePartitionMetadataRecord
 )
-"""A record of a share group that isn't a tombstone."""
+"""Record of a share group, not a tombstone."""

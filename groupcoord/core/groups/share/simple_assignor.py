@@ -112,7 +112,7 @@ class _Division(Generic[PlaceT]):
             held.put(place)
 
     def divide(self) -> Mapping[int, HashTable[PlaceT]]:
-        """Return what each member has in the end."""
+        """Return the places of each member."""
         for member, held in self._held.items():
             for place in [*held][: max(len(held) - self._wanted.get(member, 0), 0)]:
                 self._take(member, place)
@@ -168,7 +168,7 @@ def _topic_partition_hash(place: TopicPartition) -> int:
 
 
 def _held(assigned: Partitions, topic_ids: Iterable[UUID]) -> Iterator[TopicPartition]:
-    """Yield what a member has of some topics, in the order of Java's map of sets."""
+    """Yield a member's partitions of some topics, in the order of Java's map of sets."""
     wanted = set(topic_ids)
     for topic_id in HashTable(uuid_hash, assigned):
         if topic_id in wanted:

@@ -98,13 +98,13 @@ class StatePartitions:
         )
 
     def complete(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
-        """Return what is when it has made them."""
+        """Return the value with these partitions initialized."""
         return StatePartitions(
             _without(self.initializing, partitions), _with(self.initialized, partitions, name_of), self.deleting
         )
 
     def give_up(self, partitions: PartitionsByTopic) -> StatePartitions:
-        """Return what is when it could not make them."""
+        """Return the value without these partitions, whose initialization failed."""
         return evolve(self, initializing=_without(self.initializing, partitions))
 
     def forgotten(self, topic_ids: Iterable[UUID]) -> StatePartitions:
@@ -115,7 +115,7 @@ class StatePartitions:
         )
 
     def without_topics(self, topic_ids: Iterable[UUID]) -> StatePartitions:
-        """Return what is without topics that are gone."""
+        """Return the value without deleted topics."""
         gone = set(topic_ids)
         return evolve(
             self,
@@ -127,7 +127,7 @@ class StatePartitions:
     # ------------------------------------------------------------ questions
 
     def name_of(self, topic_id: UUID, name_of: Callable[[UUID], str | None]) -> str:
-        """Return the name of a topic, by what is written of it, or as it is now."""
+        """Return the name of a topic as logged, or the present one."""
         for topics in (self.initialized, self.initializing):
             if topic_id in topics:
                 return topics[topic_id].name
@@ -199,7 +199,7 @@ class ShareAssignment:
     assigned: Partitions = field(factory=dict)
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
-        """Return what the member has, as records and answers name it."""
+        """Return the assignment as in records and responses."""
         return topic_partitions(self.assigned)
 
 
@@ -291,7 +291,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         return subscription_type(len(self.members), self.name_subscribers, {})
 
     def is_initialized_assigned(self) -> bool:
-        """Return whether what members are to have is all that the group reads of the topics that they subscribe to."""
+        """Return whether the targets cover all initialized partitions of subscribed topics."""
         initialized = {
             topic_id: partitions
             for topic_id, (name, partitions) in self.state_partitions.initialized.items()
@@ -370,7 +370,7 @@ class StateChange:
     deletion: Deletion | None = None
 
     def parked_tokens(self) -> list[Token]:
-        """Return the token of the request that waits for it, if there is one."""
+        """Return the token of the waiting request, if any."""
         token = self.token if self.deletion is None else self.deletion.token
         return [] if token is None else [token]
 

@@ -114,13 +114,13 @@ class TaskAssignor(Protocol):
     def name(self) -> str: ...
 
     def assign(self, group: StreamsGroupSpec) -> Mapping[str, MemberTasks]:
-        """Return each member's tasks, by member id. A member that is left out has none.
+        """Return each member's tasks by member id; omitted members get none.
 
         Args:
-            group: the members, with what they have so far, and the topology.
+            group: the members with their running tasks, and the topology.
 
         Raises:
-            TaskAssignorError: there is no assignment.
+            TaskAssignorError: no assignment is possible.
         """
 
 
@@ -165,7 +165,7 @@ class _Process:
         return len(self.tasks) / len(self.members)
 
     def least_loaded(self) -> _Member:
-        """Take the member with the fewest tasks out of the queue; :meth:`put_back` it when it has got one more."""
+        """Take the member with the fewest tasks; :meth:`put_back` returns it."""
         if self.by_count is None:
             members = {member.member_id: member for member in self.members}
             self.by_count = PriorityQueue(_count, (members[member_id] for member_id in hash_map_order(members)))
@@ -240,7 +240,7 @@ class _Assignment:
         self._had_state = self._find_previous_owners()
 
     def _find_previous_owners(self) -> dict[Task, list[_Member]]:
-        """Note who runs each task, the last of several; return who has a copy of its state, best first."""
+        """Note who runs each task (the last of several); return who has a copy of its state, best first."""
         found: dict[Task, list[tuple[bool, int, _Member]]] = {}
         for member_id in self._group.visiting_order:
             spec, member = self._group.members[member_id], self._members[member_id]
@@ -319,7 +319,7 @@ class _Assignment:
         return False
 
     def _spread_standby(self, task: Task, queue: PriorityQueue[_Process]) -> bool:
-        """Give a copy to the process with the least load that has none; return False if there is none."""
+        """Assign a copy to the least loaded process without one; return False if there is none."""
         passed: list[_Process] = []
         while queue and task in (process := queue.take()).tasks:
             passed.append(process)

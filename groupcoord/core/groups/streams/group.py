@@ -36,10 +36,10 @@ class StreamsGroupState(Enum):
 
 
 class StreamsGroup(CommittingGroup[StreamsState]):
-    """One group of one log partition.
+    """One streams group of one log partition.
 
     Attributes:
-        memory: what it knows that a restart forgets.
+        memory: soft state.
     """
 
     TYPE = GroupType.STREAMS
@@ -147,7 +147,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         return config.group_streams_max_size
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, grew or went: if the topology is about one of them, the next heartbeat looks at all."""
+        """Make the next heartbeat look at the topics, if one of these is in the topology."""
         topology = self.newest_state.topology
         if topology is not None and not set(names).isdisjoint(topology.required_topics):
             self.is_topics_look_due = True
@@ -196,7 +196,7 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
             self.end_revocation(group, member.member_id)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
-        """Set the timers of a group that was made of its records. Every member's session starts now."""
+        """Set the timers of a group from its records: all sessions start now."""
         for member in group.state.members.values():
             self.start_session(group, member, now_ms)
             self.follow_assignment(group, member, now_ms)

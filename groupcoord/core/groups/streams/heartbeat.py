@@ -126,7 +126,7 @@ def assign_target(
     """
     state = draft.state
     newcomers = [member_id for member_id in state.members if member_id not in draft.base.members]
-    # Kafka fills the map that the assignor gets from the group's own, and at last with who has just come.
+    # Kafka copies the map of known members, and adds the newcomer last.
     known = timeline_map_order(sorted(state.members.keys() - set(newcomers)))
     visiting_order = hash_map_order([*known, *newcomers])
     assignment: Mapping[str, MemberTasks] = {}
@@ -280,7 +280,7 @@ def handle_heartbeat(
 
 
 def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment) -> None:
-    """Refuse newcomers to a full group. A static member that comes back is none.
+    """Check that a new member has room. A returning static member always has.
 
     Raises:
         RefusedError: GROUP_MAX_SIZE_REACHED.
@@ -303,7 +303,7 @@ def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environm
 def _updated(
     metadata: StreamsGroupMemberMetadataRecord, request: StreamsGroupHeartbeat
 ) -> StreamsGroupMemberMetadataRecord:
-    """Return what is known of a member after a heartbeat; what that doesn't name stays.
+    """Return a member's metadata after a heartbeat; None fields are unchanged.
 
     Raises:
         RefusedError: a tag is named twice.
@@ -364,7 +364,7 @@ def _write_epoch(
 ) -> bool:
     """Write the group's next epoch if it begins with this heartbeat."""
     state = draft.state
-    # Topics, settings and the validated topology are in the record, so a difference is a reason by itself.
+    # The record includes topics, settings and the validated topology, so any difference begins an epoch.
     if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
         draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
         draft.write(record)
@@ -444,10 +444,10 @@ def _look_at_topics(
     *,
     is_look_due: bool,
 ) -> tuple[ConfiguredTopology, int]:
-    """Return what the topology comes to in the cluster and the hash of its topics, looking at them if that is due.
+    """Return the configured topology and the hash of its topics, compared with the cluster if that is due.
 
     Raises:
-        RefusedError: the topology can't be run.
+        RefusedError: the topology is invalid.
     """
     state = draft.state
     is_new = memory.configured is None or draft.base.topology is None
@@ -482,7 +482,7 @@ def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology)
 
 
 def assignment_configs(group_id: str, environment: StreamsGroupEnvironment) -> tuple[KeyValue, ...]:
-    """Return the settings with which tasks are assigned, as they are written with an epoch."""
+    """Return the settings of the assignment for an epoch record."""
     settings = environment.settings_of(group_id)
     configs = [KeyValue(NUM_STANDBY_REPLICAS, str(settings.num_standby_replicas))]
     if settings.rack_aware_assignment_tags:
@@ -555,7 +555,7 @@ def _reconcile(
         target_epoch=draft.state.assignment_epoch,
         target=_wanted(target),
         owned=owned_tasks(request),
-        # A member that takes another's place still has what it had itself, until that is written.
+        # A replacing member also keeps its own former tasks until that is written.
         processes=draft.base,
     )
     if isinstance(result, ErrorCode):

@@ -53,10 +53,10 @@ from groupcoord.errors import ErrorCode
 def leave(
     draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment, now_ms: int
 ) -> StreamsGroupHeartbeatResponse:
-    """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
+    """Handle the heartbeat of a member that leaves, for static members maybe temporarily.
 
     Raises:
-        RefusedError: it is no member, or another has its place.
+        RefusedError: the ids do not match a member.
     """
     state = draft.state
     member = find_sender(state, request.member_id, request.instance_id)
@@ -88,10 +88,10 @@ def remove_members(
 
 @define(eq=False)
 class WhenStreamsGroupConverted(WhenConverted):
-    """A streams group has come of an empty classic group, or the other way round.
+    """Conversion between an empty classic group and a streams group.
 
     Attributes:
-        delay_until_ms: until when the new group waits for more members; None if it doesn't.
+        delay_until_ms: end of the new group's initial delay, or None.
     """
 
     MODERN_CLASS = StreamsGroup
@@ -100,7 +100,7 @@ class WhenStreamsGroupConverted(WhenConverted):
 
 
 class StreamsConversion(Conversion[StreamsGroup]):
-    """Lets empty groups of one log partition change between the classic kind and that of streams groups."""
+    """Converts empty groups of one log partition between classic and streams groups."""
 
     WHEN_CONVERTED = WhenStreamsGroupConverted
 
@@ -203,7 +203,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     ) -> StreamsGroupHeartbeatResponse:
         known = self._groups.get(group.group_id)
         is_made_by_this = known is not group
-        # Kafka forgets what the heartbeat has noted that makes a group: it makes another of what was written.
+        # Kafka builds the new group from its records, so the first heartbeat's soft state is lost.
         memory = StreamsMemory() if is_made_by_this else group.memory
         if request.shutdown_application and request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             self._ask_for_shutdown(group, memory, request)
@@ -275,7 +275,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     def _status(
         self, group: StreamsGroup, memory: StreamsMemory, step: Step, request: StreamsGroupHeartbeat, now_ms: int
     ) -> tuple[StreamsStatus, ...]:
-        """Return what a member should know of its group, in Kafka's order."""
+        """Return the statuses of a group for a member, in Kafka's order."""
         found = []
         if step.is_stale:
             detail = (

@@ -122,7 +122,7 @@ def reconcile(
     owned: HeldTasks | None,
     processes: TaskProcesses,
 ) -> TaskAssignment | ErrorCode:
-    """Return what a member has after a heartbeat."""
+    """Return a member's assignment after a heartbeat."""
     step = _Step(current, process_id, target_epoch, target, owned, processes)
     match current.state:
         case TaskState.UNREVOKED_TASKS:

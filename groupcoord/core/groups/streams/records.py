@@ -89,16 +89,16 @@ class CopartitionGroup(NamedTuple):
 
 
 class Subtopology(NamedTuple):
-    """A connected part of a topology: what is processed in one task.
+    """Connected part of a topology; each of its tasks processes all of it.
 
     Attributes:
         subtopology_id: its id in the topology.
         source_topics: the topics that it reads.
-        source_topic_regex: expressions for more of them.
-        state_changelog_topics: the topics that its stores are restored from; without any it has no state.
+        source_topic_regex: regular expressions for more of them.
+        state_changelog_topics: the changelogs of its stores; stateless without any.
         repartition_sink_topics: the internal topics that it writes for other subtopologies.
         repartition_source_topics: the internal topics that it reads.
-        copartition_groups: which of those that it reads need equal numbers of partitions.
+        copartition_groups: topics that need equal numbers of partitions.
     """
 
     subtopology_id: str
@@ -230,7 +230,7 @@ class StreamsGroupTopologyRecord:
 
     @cached_property
     def required_topics(self) -> tuple[str, ...]:
-        """The names of the topics that it is about, each once: the group has to know when they change."""
+        """Names of all topics, once each."""
         names = (
             name
             for subtopology in self.subtopologies
@@ -260,4 +260,4 @@ StreamsGroupRecord = (
     | StreamsGroupCurrentMemberAssignmentRecord
     | StreamsGroupTopologyRecord
 )
-"""A record of a streams group that isn't a tombstone."""
+"""Record of a streams group, not a tombstone."""

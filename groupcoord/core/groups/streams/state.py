@@ -207,7 +207,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return bool(self.members) and topic in self.readers
 
     def is_settled(self, member: StreamsMember) -> bool:
-        """Return whether a member has what it is to have in the end."""
+        """Return whether a member has its target assignment."""
         assignment = member.assignment
         return assignment.state is TaskState.STABLE and assignment.member_epoch == self.assignment_epoch
 
@@ -233,7 +233,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
 
 def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
-    """Return what a member has by its record."""
+    """Return the assignment of a record."""
     return TaskAssignment(
         record.member_epoch,
         record.previous_member_epoch,
@@ -314,7 +314,7 @@ def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
 
 
 def target_record(group_id: str, member_id: str, target: MemberTasks) -> StreamsGroupTargetAssignmentMemberRecord:
-    """Return the record of what a member is to have in the end."""
+    """Return the record of a target assignment."""
     return StreamsGroupTargetAssignmentMemberRecord(
         group_id,
         member_id,

@@ -28,7 +28,7 @@ TASKS_MAX = 20_000
 """Maximum number of tasks of a topology, which are assigned in one step."""
 
 BROKERS_DEFAULT = -1
-"""The replication factor that the broker's settings give."""
+"""Replication factor of the broker's settings."""
 
 
 @plain_members
@@ -42,11 +42,11 @@ class TopicProblemKind(IntEnum):
 
 @frozen
 class TopicProblem:
-    """Why there are no tasks as yet.
+    """Reason why there are no tasks.
 
     Attributes:
-        kind: which of a topology's problems.
-        detail: which topics, for people.
+        kind: the type of the problem.
+        detail: a message with the topics.
     """
 
     kind: TopicProblemKind
@@ -63,11 +63,11 @@ class BrokenTopologyError(GroupcoordError):
 
 @frozen
 class ConfiguredSubtopology:
-    """A part of a topology in a cluster.
+    """Subtopology with its number of tasks.
 
     Attributes:
         subtopology: as the members sent it.
-        task_count: how many tasks it has.
+        task_count: number of tasks.
     """
 
     subtopology: Subtopology
@@ -101,7 +101,7 @@ class ConfiguredTopology:
 
     @property
     def is_ready(self) -> bool:
-        """True if there are tasks that can be assigned."""
+        """True if there are tasks to assign."""
         return self.problem is None
 
     def has_task(self, subtopology_id: str, partition: int) -> bool:
@@ -110,11 +110,11 @@ class ConfiguredTopology:
 
 
 def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
-    """Work out what a topology comes to.
+    """Return the configured topology.
 
     Raises:
-        InvalidTopologyError: it can't be run in any cluster.
-        BrokenTopologyError: it names something that is not there in itself.
+        InvalidTopologyError: the topology is invalid in any cluster.
+        BrokenTopologyError: it names a missing part of itself.
     """
     by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
     if len(by_id) < len(topology.subtopologies):
@@ -184,7 +184,7 @@ def _missing_source_topics(subtopologies: Iterable[Subtopology], existing: Mappi
 
 
 def names_of_few(names: Sequence[str]) -> str:
-    """Return the first of these names, and how many others there are."""
+    """Return the first of these names, and the number of others."""
     told = ", ".join(names[:NAMED_TOPICS])
     return told if len(names) <= NAMED_TOPICS else f"{told} and {len(names) - NAMED_TOPICS} additional topics"
 
@@ -220,7 +220,7 @@ class _Decision:
         for place, subtopology in enumerate(self._subtopologies):
             for topic in subtopology.repartition_source_topics:
                 readers[topic.name].append(place)
-        # Kafka walks all of them again and again; who has nothing to go by yet has its turn when that is decided.
+        # Kafka walks all of them repeatedly; one without known inputs has its turn when they are known.
         turns = [(0, place) for place, one in enumerate(self._subtopologies) if self._largest_read(one) is not None]
         waiting = {place for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics}
         heapify(turns)
@@ -283,10 +283,10 @@ class _Decision:
     # ------------------------------------------------------------ tasks and internal topics
 
     def task_count(self, subtopology: Subtopology) -> int:
-        """Return how many tasks a subtopology has.
+        """Return a subtopology's number of tasks.
 
         Raises:
-            InvalidTopologyError: it reads nothing.
+            InvalidTopologyError: it reads no topic.
         """
         names = subtopology.read_topics
         if not names:
@@ -294,7 +294,7 @@ class _Decision:
         return max(self._count(name) or 0 for name in names)
 
     def internal_topics(self, configured: Mapping[str, ConfiguredSubtopology]) -> dict[str, InternalTopic]:
-        """Return all internal topics as they are to be, by name."""
+        """Return all internal topics by name."""
         found = {name: _internal_topic(topic, self._decided[name]) for name, topic in self._repartition.items()}
         for subtopology in configured.values():
             for topic in subtopology.subtopology.state_changelog_topics:
@@ -302,7 +302,7 @@ class _Decision:
         return {name: found[name] for name in sorted(found, key=string_sort_key)}
 
     def wrong_internal_topics(self, internal: Mapping[str, InternalTopic]) -> TopicProblem | None:
-        """Return what is wrong with an internal topic that exists; None if nothing is."""
+        """Return the problem with an existing internal topic, or None."""
         for name, topic in internal.items():
             expected = self._fixed.get(name, topic.partition_count)
             found = self._existing.get(name, expected)
