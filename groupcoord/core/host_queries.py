@@ -311,15 +311,15 @@ def create_no_topics(question: CreateInternalTopics) -> Mapping[str, str]:
 
 
 class Host:
-    """Answers the core's questions.
+    """Answers host queries.
 
     Args:
-        regexes: matches regular expressions against the topics.
+        regexes: resolves regular expressions.
         create_topics: creates topics.
-        share: has a share coordinator.
+        share: reaches a share coordinator.
 
     Attributes:
-        share: as given.
+        share: the same.
     """
 
     __slots__ = ("_answers", "_create_topics", "_regexes", "share")
@@ -335,7 +335,7 @@ class Host:
         }
 
     def answer(self, question: Question) -> Found | None:
-        """Find out what the core asks; return None if the answer comes later."""
+        """Return the answer to a query, or None if it comes later."""
         return self._answers[type(question)](question)
 
     def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:

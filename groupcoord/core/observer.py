@@ -75,21 +75,21 @@ class Observer:
             )
 
     def member_removed(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
-        """A member is gone."""
+        """Record a removed member."""
         if cause is Cause.SESSION_EXPIRY:
             self.counters.session_expirations += 1
         if self.events is not None:
             self.events.append(MemberRemoved(group.group_id, now_ms, member.member_id, member.group_instance_id, cause))
 
     def member_replaced(self, group: GroupMetadata, old_member_id: str, member: MemberMetadata, now_ms: int) -> None:
-        """A static member came back under a new id."""
+        """Record a static member's new id."""
         if self.events is not None:
             self.events.append(
                 MemberReplaced(group.group_id, now_ms, old_member_id, member.member_id, member.group_instance_id)
             )
 
     def members_assigned(self, group: GroupMetadata, now_ms: int) -> None:
-        """The members of a classic group have what their leader gave them."""
+        """Record the assignments of a classic group's members."""
         if self.events is not None:
             self.events += [
                 MemberAssigned(
@@ -170,7 +170,7 @@ class Observer:
             self._close(group.group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def offsets_removed(self, count: int, cause: Cause) -> None:
-        """Committed offsets are gone."""
+        """Count removed offsets."""
         if cause is Cause.EXPIRY:
             self.counters.offset_expirations += count
         else:
@@ -200,12 +200,12 @@ class Observer:
         self.counters.partition_load_ms += duration_ms
 
     def group_loaded(self, group_id: str, generation_id: int, member_count: int, now_ms: int) -> None:
-        """A load brought the group here, or its conversion to the other kind."""
+        """Record a loaded or converted group."""
         if self.events is not None:
             self.events.append(GroupLoaded(group_id, now_ms, generation_id, member_count))
 
     def group_removed(self, group: Group, cause: Cause, now_ms: int) -> None:
-        """The group is gone from here."""
+        """Record that a group is gone from this coordinator."""
         self._open_rebalances.pop(group.group_id, None)
         if self.events is not None:
             self.events.append(GroupRemoved(group.group_id, now_ms, cause))

@@ -35,7 +35,7 @@ class Continuation:
         """Handle an append that is not in the log; clients see ``error_code``."""
 
     def on_overdue(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
-        """Act on an append that takes longer than ``offsets.commit.timeout.ms``; its outcome is still to come."""
+        """Handle an append after ``offsets.commit.timeout.ms``, whose outcome is still unknown."""
 
     @property
     def suspended(self) -> Sequence[Group]:
@@ -47,7 +47,7 @@ class Continuation:
         return False
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of requests that have still to be taken when the log has answered."""
+        """Return the tokens of requests that are handled after the log's answer."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""One log partition: its groups and offsets, what requests, timers and the log do to them, and its life cycle."""
+"""Log partition: dispatch of requests, timers and the log's answers to groups and offsets, and its life cycle."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Partition:
     # ------------------------------------------------------------ requests
 
     def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
-        """Take a request that concerns one group."""
+        """Handle a request for one group."""
         kind = type(request)
         handler = self._handlers[kind]
         # Whether the group exists, and of which type it is, depends on the write in flight.
@@ -96,7 +96,7 @@ class Partition:
         self._answers[type(answer)](answer, now_ms)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, grew or went."""
+        """Note that topics were created, extended or deleted."""
         for group in self._context.groups.values():
             group.topics_changed(names)
 
@@ -144,14 +144,14 @@ class Partition:
                 self._end_writings(written.suspended, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """The append ``number`` was refused, with Kafka's code for the reason.
+        """Handle the refusal of append ``number``.
 
         Raises:
-            StoreContractError: it isn't the oldest append in flight.
+            StoreContractError: it is not the oldest append in flight.
         """
         append = self.writer.fail(number)
         if append is not None:
-            # First the groups that the append would have shown: what follows must not find them any more.
+            # First the groups that the append would have shown, so that later steps do not find them.
             self._context.discard_groups(number, for_client(error_code), now_ms)
             for kind in self._kinds.rows:
                 kind.append_refused()
@@ -177,7 +177,9 @@ class Partition:
         append.held.clear()
 
     def _go_on_as_before(self, groups: Collection[Group], now_ms: int) -> None:
-        """Groups stay as they were; timers that have fired meanwhile do so now, if what waited leaves them armed."""
+        """Resume groups that stay as they were; timers that fired meanwhile fire now, unless waiting requests rearm
+        them.
+        """
         timers, fired = self._context.timers, []
         for group in groups:
             overdue = self._writings[group.group_id].overdue
@@ -193,7 +195,7 @@ class Partition:
                 self.on_timer(timer.key, now_ms)
 
     def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
-        """The log has answered what the requests of these groups waited for."""
+        """Resume the requests of these groups after the log's answer."""
         ended = [self._writings.pop(group.group_id) for group in groups]
         for request, token in [entry for writing in ended for entry in writing.waiting]:
             self.handle(request, token, now_ms)
@@ -201,12 +203,10 @@ class Partition:
     # ------------------------------------------------------------ life cycle
 
     def replay(self, log_offset: int, record: Record | CommitRecords) -> None:
-        """Take over one record of the log, or those of a commit that lie there from ``log_offset`` on.
-
-        They come in order, all of them before :meth:`loaded`.
+        """Apply one loaded record, or the records of a commit from ``log_offset`` on, before :meth:`loaded`.
 
         Raises:
-            StoreContractError: the offset does not grow.
+            StoreContractError: the offset does not increase.
         """
         self.writer.load(record, log_offset)
 
@@ -218,7 +218,7 @@ class Partition:
         self.retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
-        """Return the requests that wait for a write of their group; they are not handled any more."""
+        """Remove and return the requests that wait for a write of their group."""
         waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
         for writing in self._writings.values():
             writing.waiting.clear()
@@ -253,7 +253,7 @@ class Partition:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """The groups that requests meet, by id. For observers and tests: change nothing."""
+        """Groups by id. For observers and tests: do not change it."""
         return self._context.groups
 
     @property
@@ -262,12 +262,12 @@ class Partition:
         return self.writer.hard
 
     def offset_count(self) -> int:
-        """Return how many offsets are committed."""
+        """Return the number of committed offsets."""
         committed = self.writer.hard.offsets.committed
         return sum(len(partitions) for topics in committed.values() for partitions in topics.values())
 
     def snapshot(self) -> Iterator[tuple[int, Record]]:
-        """Return the fewest records that rebuild hard state, with their log offsets: what compaction would leave."""
+        """Return the minimal records of hard state with their log offsets, as after compaction."""
         return self.writer.hard.snapshot()
 
     def parked_tokens(self) -> list[Token]:
@@ -280,7 +280,7 @@ class Partition:
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:
-        """Prove the invariants of everything inside.
+        """Check all invariants.
 
         Raises:
             InvariantError: one does not hold.

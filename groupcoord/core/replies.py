@@ -12,7 +12,7 @@ Token = Any
 
 
 class Waiting(NamedTuple):
-    """A request that met a write of its group: what it is answered depends on the log."""
+    """Request that waits for a write of its group."""
 
     request: GroupRequest[Any]
     token: Token

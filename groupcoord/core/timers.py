@@ -32,7 +32,7 @@ class TimerKind(Enum):
         self.cause = cause
 
     SESSION = "session", Cause.SESSION_EXPIRY
-    """A member of a classic group, or an id that was handed out, was silent for too long."""
+    """Session of a member of a classic group, or of a pending id."""
     JOIN = "join", Cause.REBALANCE_TIMEOUT
     """The time to join a classic group's next generation is over."""
     SYNC = "sync", Cause.SYNC_TIMEOUT
@@ -40,7 +40,7 @@ class TimerKind(Enum):
     CONSUMER_SESSION = "consumer session", Cause.SESSION_EXPIRY
     """A member of a consumer group was silent for too long."""
     REVOCATION = "revocation", Cause.REBALANCE_TIMEOUT
-    """A member of a consumer group has not given back in time what it had to."""
+    """Time of a member of a consumer group to revoke partitions."""
     MEMBER_JOIN = "member join", Cause.REBALANCE_TIMEOUT
     """A classic member of a consumer group has not joined again in time."""
     MEMBER_SYNC = "member sync", Cause.SYNC_TIMEOUT
@@ -50,7 +50,7 @@ class TimerKind(Enum):
     STREAMS_SESSION = "streams session", Cause.SESSION_EXPIRY
     """A member of a streams group was silent for too long."""
     TASK_REVOCATION = "task revocation", Cause.REBALANCE_TIMEOUT
-    """A member of a streams group has not given back in time the tasks that it had to."""
+    """Time of a member of a streams group to revoke tasks."""
     ASSIGNMENT_DELAY = "assignment delay"
     """The first members of a streams group have waited long enough for others: tasks are assigned."""
     APPEND = "append"
@@ -123,7 +123,7 @@ class TimerQueue:
         self._entries[entry] = timer
 
     def cancel(self, timer: Timer) -> None:
-        """Disarm ``timer``; nothing happens if it is not armed."""
+        """Disarm ``timer``, if it is armed."""
         timer.deadline_ms = None
         if timer._entry is not None:
             del self._entries[timer._entry]
@@ -153,7 +153,7 @@ class TimerQueue:
         return list(dict.values(self._entries))
 
     def check(self) -> None:
-        """Prove that entries and timers mirror each other.
+        """Check that entries and timers mirror each other.
 
         Raises:
             InvariantError: they do not.

@@ -38,13 +38,13 @@ class TopicResolver(Protocol):
     """The topics of a cluster, as the coordinator needs them."""
 
     def partition_count(self, name: str) -> int | None:
-        """Return how many partitions a topic has; None if there is no such topic."""
+        """Return a topic's partition count, or None."""
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return a topic's id; None if there is no such topic."""
+        """Return a topic's id, or None."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id; None if there is no such topic."""
+        """Return the name of a topic id, or None."""
 
 
 class AnyTopic:
@@ -55,7 +55,7 @@ class AnyTopic:
         return 2**31
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return the zero id, which stands for none."""
+        """Return the zero id."""
         return ZERO_UUID
 
     def topic_name(self, topic_id: UUID) -> str | None:
@@ -80,7 +80,7 @@ class NoRegexes:
     """No expression can be used: for hosts that match none."""
 
     def problem(self, regex: str) -> str | None:
-        """Return that there are none."""
+        """Return that regular expressions are not supported."""
         return "this coordinator matches no regular expressions"
 
     def matching_topics(self, regex: str, principal: Any) -> Iterable[str]:

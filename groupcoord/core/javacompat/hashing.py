@@ -101,14 +101,14 @@ class HashTable(Generic[KeyT]):
     def __init__(self, hash_of: Callable[[KeyT], int], keys: Iterable[KeyT] = (), buckets: int = 16) -> None:
         self._hash_of = hash_of
         self._buckets, self._full = buckets, buckets * 3 // 4
-        # Of two keys in a bucket the one with the lower place comes first.
+        # In a bucket the key with the lower place comes first.
         self._places = dict(zip(dict.fromkeys(keys), count(), strict=False))
         self._first_place, self._next_place = 0, len(self._places)
         if self._next_place > self._full:
             self._grow()
 
     def put(self, key: KeyT) -> None:
-        """Insert a key as ``put`` and ``add`` do, at the end of its bucket; one that is there stays where it is."""
+        """Insert a key as ``put`` and ``add`` do, at the end of its bucket; an existing one keeps its place."""
         if key not in self._places:
             self._places[key] = self._next_place
             self._next_place += 1
@@ -127,7 +127,7 @@ class HashTable(Generic[KeyT]):
             self._places[key] = self._first_place
 
     def discard(self, key: KeyT) -> None:
-        """Remove a key if it is there."""
+        """Remove a key, if present."""
         self._places.pop(key, None)
 
     def _grow(self) -> None:
@@ -149,7 +149,7 @@ class HashTable(Generic[KeyT]):
         hash_of, mask, places = self._hash_of, self._buckets - 1, self._places
         if len(places) < 2:
             return [*places]
-        # By place, which a stable sort by bucket keeps; as a rule the keys came in this order.
+        # By place, which a stable sort by bucket keeps; usually the keys came in this order.
         in_order = sorted(places, key=places.__getitem__) if self._first_place < 0 else places
 
         if hash_of is integer_hash and max(places) < 1 << 16:  # type: ignore[type-var, operator]
@@ -163,12 +163,12 @@ class HashTable(Generic[KeyT]):
 
 
 def buckets_for(capacity: int) -> int:
-    """Return how many buckets a Java map has that was made with this initial capacity: the next power of two."""
+    """Return the number of buckets for an initial capacity: the next power of two."""
     return 1 << max(capacity - 1, 0).bit_length()
 
 
 def buckets_of_copy(size: int) -> int:
-    """Return how many buckets a ``HashMap`` has that was made for, or as a copy of, this many keys, up to Java 18."""
+    """Return the number of buckets of a ``HashMap`` that is made for, or a copy of, this many keys, up to Java 18."""
     return 1 << int(size / 0.75).bit_length()
 
 
@@ -287,7 +287,7 @@ class PriorityQueue(Generic[EntryT]):
         return len(self._entries)
 
     def put(self, entry: EntryT) -> None:
-        """Insert an entry: it rises until what is above it is not larger."""
+        """Insert an entry, which rises to its place."""
         entries, key = self._entries, self._key
         place = len(entries)
         entries.append(entry)
@@ -301,10 +301,10 @@ class PriorityQueue(Generic[EntryT]):
         entries[place] = entry
 
     def take(self) -> EntryT:
-        """Remove the least entry and return it; the last one sinks from its place until nothing below is smaller.
+        """Remove and return the least entry; the last one sinks from its place.
 
         Raises:
-            IndexError: there is none.
+            IndexError: the queue is empty.
         """
         entries, key = self._entries, self._key
         last = entries.pop()
@@ -329,5 +329,5 @@ _TRIMMED = "".join(map(chr, range(ord(_LAST_TRIMMED) + 1)))
 
 
 def is_blank(text: str) -> bool:
-    """Return whether nothing is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
+    """Return whether Java's ``trim`` leaves nothing of a text."""
     return text[:1] <= _LAST_TRIMMED and not text.strip(_TRIMMED)

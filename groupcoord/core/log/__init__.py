@@ -1,1 +1,1 @@
-"""The append queue of a log partition, its hard state, and the records that both are made of."""
+"""Append queue, hard state and records of a log partition."""

@@ -80,7 +80,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case JoinGroupResponse():
             return Reply(held.token, JoinGroupResponse(error_code))
         case LeaveGroupResponse():
-            # The members are gone all the same; a restart would bring the last durable generation back.
+            # The members are gone all the same; a restart would restore the last durable generation.
             return Reply(held.token, LeaveGroupResponse(error_code))
         case OffsetDeleteResponse():
             return Reply(held.token, OffsetDeleteResponse(error_code))

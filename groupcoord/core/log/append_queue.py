@@ -54,7 +54,7 @@ class AppendQueue(Generic[A]):
         self._partition = partition
 
     def keeps(self, number: int, refusal: LogStoreError) -> bool:
-        """Keep a refusal until its turn, if earlier appends are unanswered; return False if it is its turn now."""
+        """Keep a refusal until its turn; return False if it is its turn now."""
         if not self.in_flight or self.in_flight[0].number >= number:
             return False
         self.refusals[number] = refusal
@@ -109,10 +109,10 @@ class AppendQueue(Generic[A]):
         return answered, base_offset
 
     def refused(self, number: int) -> A | None:
-        """Take out the oldest append, which was refused.
+        """Remove and return the oldest append, which was refused.
 
         Raises:
-            StoreContractError: ``number`` isn't the oldest unanswered append.
+            StoreContractError: ``number`` is not the oldest unanswered append.
         """
         if number < self._first_number:
             return None
@@ -204,10 +204,10 @@ class PartitionWriter(AppendQueue[Append]):
         return answered
 
     def fail(self, number: int) -> Append | None:
-        """Drop the oldest append, which was refused.
+        """Remove and return the oldest append, which was refused.
 
         Raises:
-            StoreContractError: ``number`` isn't the oldest unanswered append.
+            StoreContractError: ``number`` is not the oldest unanswered append.
         """
         entry = self.refused(number)
         if entry is not None:
@@ -215,10 +215,10 @@ class PartitionWriter(AppendQueue[Append]):
         return entry
 
     def load(self, record: Record | CommitRecords, log_offset: int) -> None:
-        """Apply a record that a load found in the log, or those of a commit that lie there from ``log_offset`` on.
+        """Apply a loaded record, or the records of a commit from ``log_offset`` on.
 
         Raises:
-            StoreContractError: it lies before one that came earlier.
+            StoreContractError: the offset is below an earlier one.
         """
         self.check_loaded(log_offset)
         if type(record) is CommitRecords:  # as a rule
@@ -229,7 +229,7 @@ class PartitionWriter(AppendQueue[Append]):
             self.next_log_offset = log_offset + 1
 
     def check(self) -> None:
-        """Prove that appends in flight are in order, and that pending commits are among them.
+        """Check that appends are in order, and that pending commits are in flight.
 
         Raises:
             InvariantError: they are not.

@@ -40,7 +40,7 @@ class HardState:
         self.offsets = OffsetCache()
 
     def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
-        """Take over one durable record, found at ``log_offset``, or those of one commit, found from there on."""
+        """Apply one durable record at ``log_offset``, or the records of a commit from there on."""
         _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
 
     def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
@@ -64,7 +64,7 @@ class HardState:
             self.offsets.apply_tombstones(tombstones)
 
     def apply_commit(self, commit: CommitRecords, log_offset: int) -> None:
-        """Take over the records of one commit, found from ``log_offset`` on."""
+        """Apply the records of one commit from ``log_offset`` on."""
         group_id = commit.topics[0][0][0]  # by place: this is done for each commit
         # A commit makes a group exist: a load finds it by its offsets alone (KAFKA-4704).
         if group_id not in self.groups:
@@ -72,7 +72,7 @@ class HardState:
         self.offsets.apply(commit, log_offset)
 
     def _remember(self, record: GroupRecord, log_offset: int) -> None:
-        """Take a group's record over."""
+        """Apply a group's record."""
         self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
 
     def _forget(self, tombstone: GroupTombstone, log_offset: int) -> None:

@@ -199,11 +199,11 @@ make_committed_topic = maker(CommittedTopic)
 
 
 class CommitRecords(Rows[OffsetCommitRecord]):
-    """The records of one commit, of one group and at most one producer. They stay columns until one is looked at.
+    """Records of one commit, of one group and at most one producer, as columns.
 
     Attributes:
-        topics: what is committed for each topic, in the order of the records; at least one.
-        record_count: how many records they are.
+        topics: the offsets of each topic, in the order of the records; at least one.
+        record_count: number of records.
     """
 
     __slots__ = ("record_count", "topics")
@@ -267,7 +267,7 @@ def topic_of_record(record: OffsetCommitRecord) -> CommittedTopic:
 
 @define(unsafe_hash=True)
 class OffsetTombstone:
-    """A committed offset is gone: deleted, expired, or its group or topic deleted."""
+    """Tombstone of a committed offset."""
 
     group_id: str
     topic: str
@@ -277,7 +277,7 @@ class OffsetTombstone:
 
 @define(unsafe_hash=True)
 class MemberRecord:
-    """One member inside a :class:`GroupMetadataRecord`: what survives of it."""
+    """One member in a :class:`GroupMetadataRecord`."""
 
     member_id: str
     group_instance_id: str | None
@@ -294,9 +294,9 @@ CLASSIC_GROUP_KEY: RecordKey = (2, "")
 
 @define(unsafe_hash=True)
 class GroupMetadataRecord:
-    """A generation of a classic group with its members and their assignments (record type 2).
+    """Generation of a classic group with members and assignments (record type 2).
 
-    ``value_version`` and ``raw_value`` are those of :class:`OffsetCommitRecord`.
+    ``value_version`` and ``raw_value`` are as in :class:`OffsetCommitRecord`.
     """
 
     group_id: str
@@ -314,7 +314,7 @@ class GroupMetadataRecord:
 
 @frozen
 class GroupTombstone:
-    """The record of a group that ``key`` names is gone: by default that of a classic group, and the group with it."""
+    """Tombstone of the group record with ``key``, by default a classic group's only one."""
 
     group_id: str
     key: RecordKey = CLASSIC_GROUP_KEY
@@ -345,6 +345,6 @@ class OpaqueRecord:
 
 
 GroupRecord = GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
-"""A record of a group of any kind that isn't a tombstone."""
+"""Record of a group of any type, not a tombstone."""
 
 Record = OffsetCommitRecord | OffsetTombstone | GroupRecord | GroupTombstone | TransactionMarker | OpaqueRecord

@@ -74,7 +74,7 @@ class ListGroupsResponse:
 
 @define(on_setattr=setters.NO_OP)
 class ListGroups(Request[ListGroupsResponse]):
-    """List groups by state (KIP-518) and type (KIP-848); empty filters let all pass (API key 16)."""
+    """List groups by state (KIP-518) and type (KIP-848); empty filters match all (API key 16)."""
 
     states_filter: tuple[str, ...] = names_field(())
     types_filter: tuple[str, ...] = names_field(())

@@ -98,7 +98,7 @@ class PartitionResults(Rows[PartitionResult]):
 
 
 def partition_results(partitions: Sequence[PartitionResult]) -> PartitionResults:
-    """Return results as columns, if they aren't yet."""
+    """Return results as columns."""
     if isinstance(partitions, PartitionResults):
         return partitions
     error_codes = tuple([error_code for _, error_code in partitions])
@@ -218,7 +218,7 @@ class TopicToDelete:
 
 @frozen
 class OffsetDeleteResponse:
-    """A top-level error comes without topics."""
+    """With a top-level error there are no topics."""
 
     error_code: ErrorCode
     topics: tuple[TopicResult, ...] = ()
@@ -255,7 +255,7 @@ class GroupToFetch:
 
 
 class FetchedOffset(NamedTuple):
-    """The committed offset of one partition; -1 with NONE if there is none."""
+    """Committed offset of one partition; -1 with NONE without one."""
 
     partition_index: int
     committed_offset: int
@@ -288,7 +288,7 @@ class FetchedOffsets(Rows[FetchedOffset]):
 
 
 def fetched_offsets(partitions: Sequence[FetchedOffset]) -> FetchedOffsets:
-    """Return offsets as columns, if they aren't yet."""
+    """Return offsets as columns."""
     if isinstance(partitions, FetchedOffsets):
         return partitions
     indexes, offsets, leader_epochs, metadata, error_codes = list(zip(*partitions, strict=True)) or [()] * 5
@@ -311,7 +311,7 @@ class FetchedTopic(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """The committed offsets of one group; a group-level error comes without topics."""
+    """Committed offsets of one group; with a group-level error there are no topics."""
 
     group_id: str
     error_code: ErrorCode
@@ -342,7 +342,7 @@ class OffsetFetch(Request[OffsetFetchResponse]):
 
 
 def _refused_group(group: GroupToFetch, error_code: ErrorCode) -> FetchedGroup:
-    # UNSTABLE_OFFSET_COMMIT is an error of partitions (KIP-447): clients don't expect it at the group.
+    # UNSTABLE_OFFSET_COMMIT is an error of partitions (KIP-447), which clients don't expect at the group.
     if error_code is not ErrorCode.UNSTABLE_OFFSET_COMMIT or group.topics is None:
         return FetchedGroup(group.group_id or "", error_code, ())
     topics = [FetchedTopic(t.name, t.topic_id, without_offsets(t.partition_indexes, error_code)) for t in group.topics]

@@ -98,12 +98,12 @@ class DescribedPartitions(NamedTuple):
 
 
 class DescribedConsumerMember(NamedTuple):
-    """A member of a consumer group as administrators see it.
+    """A member of a consumer group in descriptions.
 
     Attributes:
-        subscribed_topic_regex: "" where there is none.
-        assignment: what the member has, together with what it has to give back.
-        target_assignment: what it will have when the group has come to rest.
+        subscribed_topic_regex: "" without one.
+        assignment: its partitions, including those to revoke.
+        target_assignment: its target partitions.
     """
 
     member_id: str
@@ -142,7 +142,7 @@ class ConsumerGroupDescribeResponse:
 
 @define(on_setattr=setters.NO_OP)
 class ConsumerGroupDescribe(Request[ConsumerGroupDescribeResponse]):
-    """Describe consumer groups (API key 69, KIP-848); of any other kind is GROUP_ID_NOT_FOUND."""
+    """Describe consumer groups (API key 69, KIP-848); others fail with GROUP_ID_NOT_FOUND."""
 
     group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False

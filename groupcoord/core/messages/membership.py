@@ -147,7 +147,7 @@ class LeftMember(NamedTuple):
 
 @frozen
 class LeaveGroupResponse:
-    """A top-level error comes without members."""
+    """With a top-level error there are no members."""
 
     error_code: ErrorCode
     members: tuple[LeftMember, ...] = ()

@@ -17,7 +17,7 @@ from groupcoord.core.messages.request import GroupRequest, Request, names_field
 from groupcoord.errors import ErrorCode
 
 UNKNOWN_OFFSET = -1
-"""A group has not begun to read a partition, or it is not known how much is left of it."""
+"""Reading of a partition has not begun, or its lag is unknown."""
 
 
 # ---------------------------------------------------------------- members
@@ -105,7 +105,7 @@ class ShareGroupDescribeResponse:
 
 @define(on_setattr=setters.NO_OP)
 class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
-    """Describe share groups (API key 77); of any other kind is GROUP_ID_NOT_FOUND."""
+    """Describe share groups (API key 77); others fail with GROUP_ID_NOT_FOUND."""
 
     group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
@@ -258,7 +258,7 @@ class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
 
 
 class ShareTopicToForget(NamedTuple):
-    """A topic where a group shall not stand anywhere any more."""
+    """Topic whose offsets are deleted."""
 
     topic_name: str
 

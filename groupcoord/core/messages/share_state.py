@@ -124,7 +124,7 @@ class StateTopicToRead(NamedTuple):
 
 
 class ReadStateResult(NamedTuple):
-    """The state of a partition; on errors there is none."""
+    """State of a partition, or an error."""
 
     partition: int
     error_code: ErrorCode
@@ -196,7 +196,7 @@ class WriteShareGroupStateResponse:
 
 @define
 class WriteShareGroupState(StateRequest[WriteShareGroupStateResponse]):
-    """Merge what has changed into the states of partitions (API key 85)."""
+    """Merge changes into states (API key 85)."""
 
     RESULT = StateResult
     TOPIC_RESULT = StateTopicResult
@@ -229,7 +229,7 @@ class DeleteShareGroupStateResponse:
 
 @define
 class DeleteShareGroupState(StateRequest[DeleteShareGroupStateResponse]):
-    """Forget the states of partitions (API key 86)."""
+    """Delete states (API key 86)."""
 
     RESULT = StateResult
     TOPIC_RESULT = StateTopicResult
@@ -241,7 +241,7 @@ class DeleteShareGroupState(StateRequest[DeleteShareGroupStateResponse]):
 
 
 class StateSummary(NamedTuple):
-    """A partition's state without its batches; of one without a state there is neither start offset nor count."""
+    """State of a partition without its batches; without a state, start offset and count are unknown."""
 
     partition: int
     error_code: ErrorCode

@@ -1,1 +1,1 @@
-"""Committed offsets of groups of every kind: commits, transactions, fetches, deletion and expiry."""
+"""Committed offsets of groups of all types: commits, transactions, fetches, deletion and expiry."""

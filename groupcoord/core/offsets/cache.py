@@ -121,17 +121,17 @@ class DurableCommit:
 
 
 OffsetsOfTopic = dict[int, DurableCommit]
-"""By partition. One commit stands under each partition that it is the last of."""
+"""By partition; a commit is listed under each partition whose last commit it is."""
 
 OffsetsOfGroup = dict[str, OffsetsOfTopic]
 """By topic and partition."""
 
 
 def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_offset: int) -> None:
-    """Put what a commit wrote from ``log_offset`` on in place of what was committed for the same partitions."""
+    """Replace the offsets of a commit's partitions by those logged from ``log_offset`` on."""
     indexes = columns[0]
     known = of_topic.get(indexes[0])
-    if known is not None and known.columns[0] == indexes:  # as a rule a consumer commits what it committed before
+    if known is not None and known.columns[0] == indexes:  # consumers usually commit the same partitions again
         known.kind, known.columns, known.log_offset = kind, columns, log_offset
     elif len(indexes) == 1 or len(set(indexes)) == len(indexes):
         if of_topic:
@@ -145,7 +145,7 @@ def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_
 
 
 def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
-    """Leave some partitions out of the commits that have them; they are still listed."""
+    """Remove partitions from the columns of their commits; they stay listed."""
     found = {id(known): known for index in indexes if (known := of_topic.get(index)) is not None}
     for known in found.values():
         columns = known.columns
@@ -157,7 +157,7 @@ def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
 
 
 def delete(of_topic: OffsetsOfTopic, indexes: Iterable[int]) -> None:
-    """Forget those of these partitions that have an offset."""
+    """Delete the offsets of these partitions."""
     known = tuple(dict.fromkeys(index for index in indexes if index in of_topic))
     if len(known) == len(of_topic):
         of_topic.clear()
@@ -171,7 +171,7 @@ def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: 
     """Return the committed offsets of a topic; -1 for partitions without one."""
     if indexes:
         known = of_topic.get(indexes[0])
-        # As a rule a consumer asks for what it has committed.
+        # Consumers usually fetch the partitions that they have committed.
         if known is not None and known.columns[0] == indexes and is_of_topic(known.kind, topic_id):
             return known.columns
     offsets, leader_epochs, metadata = [], [], []
@@ -190,7 +190,7 @@ def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: 
 
 
 def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
-    """Return whether offsets were committed for this topic, and not for one of the same name that is gone (KIP-848)."""
+    """Return whether offsets belong to this topic, not to a deleted one of the same name (KIP-848)."""
     return topic_id is ZERO_UUID or topic_id == ZERO_UUID or kind.topic_id in (ZERO_UUID, topic_id)
 
 
@@ -248,7 +248,7 @@ class OffsetCache:
             self.producers.wrote(record.producer_id, record.producer_epoch)
 
     def apply_tombstones(self, records: Sequence[OffsetTombstone]) -> None:
-        """Forget partitions' offsets, pending ones of open transactions included."""
+        """Delete offsets, also in open transactions."""
         group_id = records[0].group_id
         of_group = self.committed.get(group_id)
         if of_group is not None:
@@ -278,7 +278,7 @@ class OffsetCache:
                 of_topic = self.committed.setdefault(group_id, {}).setdefault(topic, {})
                 current = of_topic.get(partition)
                 if current is None or log_offset > current.log_offset + current.place_of(partition):
-                    # From here on it is an offset like any other, as it would be in a compacted log without the marker.
+                    # From here on it is an offset like any other, as in a compacted log without the marker.
                     kind, columns = topic_of_record(record)
                     kind = kind._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
                     put(of_topic, kind, columns, log_offset)
@@ -329,9 +329,8 @@ class OffsetCache:
                         yield kind.topic, index
 
     def known_keys(self, group_id: str) -> dict[tuple[str, int], None]:
-        """Return (topic, partition) of all that a deletion must cover, in order.
-
-        Committed offsets come first, then those only on their way, then those only in open transactions.
+        """Return the (topic, partition) keys that a deletion has to cover: committed, in flight, in
+        open transactions.
         """
         keys = {(topic, p): None for topic, partitions in self.of_group(group_id).items() for p in partitions}
         keys.update(dict.fromkeys(self.pending_keys(group_id)))
@@ -349,10 +348,10 @@ class OffsetCache:
         ]
 
     def check(self) -> None:
-        """Prove that the index of open transactions mirrors them.
+        """Check that the index of open transactions mirrors them.
 
         Raises:
-            InvariantError: it does not, or an empty container was left behind.
+            InvariantError: it does not, or has an empty container.
         """
         listed = {(key, pid) for pid, keys in self.transactions.items() for key in keys}
         indexed = {

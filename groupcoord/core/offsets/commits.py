@@ -61,7 +61,7 @@ class WhenCommitted(Continuation):
 
 
 def count_offsets(records: Iterable[Record]) -> int:
-    """Return how many of these records are tombstones of offsets."""
+    """Return the number of offset tombstones."""
     return sum(type(record) is OffsetTombstone for record in records)
 
 
@@ -214,7 +214,7 @@ class Commits:
     # ------------------------------------------------------------ ends of transactions, OffsetDelete
 
     def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
-        """Write a producer's marker: when it is durable, its pending offsets have appeared or vanished."""
+        """Append a producer's marker, which makes its offsets visible or drops them."""
         # An old epoch is a fenced producer's, whose transaction has been aborted (KIP-98, KIP-360).
         error_code = self._offsets.producers.marker_error(
             request.producer_id, request.producer_epoch, request.coordinator_epoch
@@ -307,7 +307,7 @@ def _error_without_group(request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
 
 
 def _bytes_min(topics: list[CommittedTopic]) -> int:
-    """Return how many bytes the records of a commit take at least."""
+    """Return the minimum size of a commit's records."""
     return sum(
         len(columns.offsets) * (RECORD_BYTES_MIN + len(kind.group_id) + len(kind.topic)) for kind, columns in topics
     )

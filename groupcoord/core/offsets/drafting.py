@@ -32,7 +32,7 @@ def draft_commit(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> Draft:
-    """Make the records of a commit."""
+    """Return the records and results of a commit."""
     committed, results = [], []
     for topic in topics:
         name, columns, topic_id = topic.name, topic.columns, topic.topic_id
@@ -79,5 +79,5 @@ def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, 
 
 
 def utf16_length(text: str) -> int:
-    """Return the number of UTF-16 code units, which is what Kafka's limits on text count."""
+    """Return the number of UTF-16 code units, which Kafka's limits count."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

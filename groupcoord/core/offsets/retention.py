@@ -31,7 +31,7 @@ class _Expired:
         self._emptied: tuple[Group, ...] = ()
 
     def add(self, records: list[Record], emptied: tuple[Group, ...] = ()) -> None:
-        """Add the tombstones of a group; the group itself ends with the last of them if it is ``emptied``."""
+        """Add the tombstones of a group; an ``emptied`` group ends with the last of them."""
         if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
             self.write()
         while len(records) > MAX_RECORDS_PER_APPEND:
@@ -41,7 +41,7 @@ class _Expired:
         self._emptied += emptied
 
     def write(self) -> None:
-        """Begin an append of what was added."""
+        """Append what was added."""
         if self._records:
             written = WhenDeleted(self._emptied, Cause.EXPIRY, count_offsets(self._records))
             self._writer.begin(self._records, written)
@@ -117,7 +117,7 @@ class Retention:
             self._context.writer.begin(records, WhenDeleted((), Cause.DELETION, len(set(places))))
 
     def _due(self, group: Group, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
-        """Return what expires of a group, and whether nothing then keeps it."""
+        """Return the expired offsets of a group, and whether nothing else keeps it."""
         offsets = self._context.writer.hard.offsets
         group_id = group.group_id
         pending = set(offsets.pending_keys(group_id))

@@ -107,15 +107,15 @@ class Permissions:
         return self._allows(operation, *CLUSTER)
 
     def group_operations(self, group_id: str) -> int:
-        """Return what is allowed on a group as DescribeGroups reports it: a bit for each operation (KIP-430)."""
+        """Return the allowed operations on a group as a bit set (KIP-430)."""
         return self._bits(OPERATIONS_ON_A_GROUP, ResourceType.GROUP, group_id)
 
     def topic_operations(self, topic: str) -> int:
-        """Return what is allowed on a topic, as Metadata reports it."""
+        """Return the allowed operations on a topic as a bit set."""
         return self._bits(OPERATIONS_ON_A_TOPIC, ResourceType.TOPIC, topic)
 
     def cluster_operations(self) -> int:
-        """Return what is allowed on the cluster, as Metadata reports it."""
+        """Return the allowed operations on the cluster as a bit set."""
         return self._bits(OPERATIONS_ON_THE_CLUSTER, *CLUSTER)
 
     def group_error(self, group_id: str | None, operation: Operation) -> ErrorCode:

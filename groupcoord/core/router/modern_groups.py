@@ -205,7 +205,7 @@ def readable_description(
 def complete_description(
     refused: tuple[DescribedShareTopic, ...], permissions: Permissions | None, response: DescribeOneShareGroupResponse
 ) -> DescribedShareGroupOffsets:
-    """Return where a group stands in topics that the client may DESCRIBE, with the refusals of the others."""
+    """Return a group's offsets in topics with DESCRIBE, and errors for the others."""
     topics = response.group.topics
     if permissions is not None:
         topics = tuple([topic for topic in topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)])

@@ -10,7 +10,7 @@ from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.errors import ErrorCode
 
 MAX_CACHED_ROUTES = 100_000
-"""Group ids come from clients, so the memory of where they belong is bounded."""
+"""Bound of the cache, whose group ids come from clients."""
 
 
 class NumberedPartition(Protocol):
@@ -64,7 +64,7 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         return len(self.active)
 
     def __iter__(self) -> Iterator[PartitionT]:
-        """Walk the partitions that are served."""
+        """Iterate over the served partitions."""
         return (partition for partition in self.active if partition is not None)
 
     def index_of(self, key: KeyT) -> int:

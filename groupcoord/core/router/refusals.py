@@ -42,7 +42,7 @@ _WITH_MEMBER_ID = (
 
 
 def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
-    """Return the response to a request whose log partition is not served for ``error_code``."""
+    """Return the response to a request whose log partition fails with ``error_code``."""
     error_code = _unserved_error(request, error_code, config)
     if isinstance(request, JoinGroup) and error_code in _WITH_MEMBER_ID:
         return JoinGroupResponse(error_code, request.member_id)
@@ -54,7 +54,7 @@ def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Re
 
 
 def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config) -> ErrorCode:
-    # An error of the request comes before the state of the log partition, though not before "closed".
+    # An error of the request comes before the state of the log partition, but after "closed".
     if error_code not in _STATES_OF_A_PARTITION:
         return error_code
     if not request.group_id and not isinstance(request, OffsetCommit):

@@ -207,10 +207,10 @@ class RequestRouter:
         }
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
-        """Take a request.
+        """Handle a request.
 
         Raises:
-            TypeError: this is no request of the coordinator.
+            TypeError: the coordinator does not handle this request.
         """
         route = self._routes.get(type(request))
         if route is None:
@@ -273,7 +273,7 @@ class RequestRouter:
     def _resolve(
         self, request: OffsetCommit | TxnOffsetCommit, token: Token, permissions: Permissions | None
     ) -> tuple[tuple[TopicToCommit, ...], Token]:
-        """Return the topics that the group gets to see, and the token for them; if there are none, answer."""
+        """Return the topics for the group and their token; respond if there are none."""
         topics, refused = resolve_commit(request.topics, self._topics, permissions)
         # A null id is possible in the schema only; Kafka fails each partition.
         if request.group_id is None:
@@ -406,7 +406,7 @@ class RequestRouter:
         permissions: Permissions | None,
         now_ms: int,
     ) -> None:
-        """Describe groups of the kind that the request is about."""
+        """Describe groups of the request's type."""
         kind = DESCRIBED_KINDS[type(request)]
         described: list[Any] = []
         for group_id in request.group_ids:
@@ -552,7 +552,7 @@ OF_PROTOCOLS: dict[type[Request], GroupType] = {
     StreamsGroupDescribe: GroupType.STREAMS,
     StreamsGroupTopologyDescriptionUpdate: GroupType.STREAMS,
 }
-"""Requests that fail with UNSUPPORTED_VERSION where their kind of groups is not served."""
+"""Requests that fail with UNSUPPORTED_VERSION unless their type of groups is served."""
 
 
 def _may_read_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:

@@ -140,10 +140,10 @@ class Part:
 
 
 class SplitRequests:
-    """Splits requests and joins the answers of their parts.
+    """Splits requests, and combines the responses of their parts.
 
     Attributes:
-        awaited: how many parts are still to come; while it is 0, replies need no look.
+        awaited: number of unanswered parts; while it is 0, replies pass unchanged.
     """
 
     NOT_COUNTED = ("awaited",)
@@ -166,7 +166,7 @@ class SplitRequests:
         return Part(self.gather(token, [None], _only), 0, partial(_merge, refused))
 
     def join(self, replies: list[Reply]) -> Iterator[Reply]:
-        """Return the replies, those of split requests as one; one that still lacks a part is left out."""
+        """Return the replies, with one for each complete split request."""
         for reply in replies:
             part = reply.token
             if not isinstance(part, Part):
@@ -192,7 +192,7 @@ def _only(results: Sequence[Any]) -> Response:
 
 
 def _merge(refused: tuple[Any, ...], response: Response) -> Response:
-    """Add the refused topics to a group's answer; a top-level error stands alone."""
+    """Return a group's response with earlier topic errors; a top-level error stands alone."""
     match response:
         case AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
             return evolve(response, responses=refused + response.responses)
@@ -204,7 +204,7 @@ def _merge(refused: tuple[Any, ...], response: Response) -> Response:
 
 
 REFUSED_FIRST = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
-"""In an answer, groups with these errors come before all others."""
+"""Errors of groups that come first in a response."""
 
 
 @frozen

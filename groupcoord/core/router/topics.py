@@ -31,7 +31,7 @@ _CACHED_EXTREMES_MAX = 64
 
 
 def _extremes(indexes: tuple[int, ...]) -> tuple[int, int]:
-    """Return the lowest and the highest of some partitions; if there is none, what every topic has."""
+    """Return the lowest and highest partition; without any, values that every topic has."""
     return min(indexes, default=0), max(indexes, default=-1)
 
 
@@ -78,7 +78,7 @@ def resolve_commit(
 def resolve_delete(
     topics: tuple[TopicToDelete, ...], resolver: TopicResolver, permissions: Permissions | None = None
 ) -> tuple[tuple[TopicToDelete, ...], tuple[TopicResult, ...]]:
-    """Split the topics of a deletion into what the group may see and what is refused; see :func:`resolve_commit`."""
+    """Return the topics of a deletion for the group, and the errors of the others; see :func:`resolve_commit`."""
     accepted, refused = [], []
     for topic in topics:
         if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
@@ -118,7 +118,7 @@ def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, 
 
 
 class ResolvedFetch(NamedTuple):
-    """One group of a fetch after its topics were looked up: what to fetch, and the topics that are refused."""
+    """One group of a fetch with resolved topics, and errors of the others."""
 
     wanted: GroupToFetch
     refused: tuple[FetchedTopic, ...]

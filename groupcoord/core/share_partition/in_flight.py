@@ -95,15 +95,15 @@ class Run(NamedTuple):
         return self.last - self.first + 1
 
     def batch(self, state: DeliveryState) -> StateBatch:
-        """Return what is written when they come into a state."""
+        """Return the batch to write for a new state."""
         return StateBatch(self.first, self.last, state, self.state.count)
 
 
 class InFlightBatch:
-    """Records that were given out together.
+    """Records that were acquired together.
 
     Attributes:
-        first, last: from which offset to which.
+        first, last: offsets of the first and last record.
     """
 
     __slots__ = ("_firsts", "_states", "_whole", "first", "last")
@@ -117,7 +117,7 @@ class InFlightBatch:
 
     @property
     def whole(self) -> RecordState | None:
-        """The state of all; None: there are several."""
+        """Common state of all records; None if there are several."""
         return self._whole
 
     @property
@@ -158,7 +158,7 @@ class InFlightBatch:
             first = behind
 
     def outcome_count(self, outcomes: frozenset[DeliveryState], first: int) -> int:
-        """Return how many records at and behind an offset come into one of some states, or are in it."""
+        """Return the number of records from an offset on that have or will have one of these states."""
         if self._whole is not None:
             return max(0, self.last + 1 - max(first, self.first)) if self._whole.outcome in outcomes else 0
         firsts, states, count, behind = self._firsts, self._states, 0, self.last + 1
@@ -218,7 +218,7 @@ class DeliveryLimits(NamedTuple):
 
     @property
     def throttled_from(self) -> int:
-        """Records that were given out so often come in smaller portions."""
+        """Delivery count from which records come in smaller portions."""
         return max(2, -(-self.count_limit // 2))
 
     def portion(self, size: int, count: int) -> int:
@@ -226,7 +226,7 @@ class DeliveryLimits(NamedTuple):
         return max(1, size >> (count - self.throttled_from + 1))
 
     def is_last(self, count: int) -> bool:
-        """Return whether a record that was given out so often is at its last attempt, and comes alone."""
+        """Return whether records with this delivery count are at their last attempt, and come alone."""
         return self.count_limit > 2 and count >= self.count_limit - 1
 
 

@@ -79,8 +79,8 @@ class SharePartition:
         self.start_offset = start_offset
         self.end_offset = start_offset
         self._batches: SortedDict[int, InFlightBatch] = SortedDict()
-        self._next_offset: int | None = None  # as long as it is known
-        self._locks: list[tuple[int, int]] = []  # when they are over at the earliest, and where the batch is
+        self._next_offset: int | None = None  # None if unknown
+        self._locks: list[tuple[int, int]] = []  # earliest end of a lock, and its batch
         self._locks_limit = STALE_LOCKS_LIMIT
         for first, last, state, count in batches:
             known = KNOWN_STATES.get(state)
@@ -97,7 +97,7 @@ class SharePartition:
         return list(self._batches.values())
 
     def runs(self) -> Iterator[Run]:
-        """Walk the states of all records in flight, in order."""
+        """Yield the runs of all records in flight, in order."""
         for batch in self._batches.values():
             yield from batch.runs(self.start_offset, batch.last)
 
@@ -128,7 +128,7 @@ class SharePartition:
         return self.in_flight_count < settings.partition_max_record_locks or self.next_fetch_offset() <= self.end_offset
 
     def delivery_complete_count(self) -> int:
-        """Return how many records at and behind the start offset are finished."""
+        """Return the number of finished records from the start offset on."""
         return sum(run.size for run in self.runs() if run.state.state in FINISHED)
 
     # ------------------------------------------------------------ acquiring
@@ -162,7 +162,7 @@ class SharePartition:
         return acquired
 
     def _forget_stale_locks(self) -> None:
-        """Forget the times of locks that are over or were renewed, if there are many."""
+        """Discard ended or renewed locks, if there are many."""
         if len(self._locks) <= self._locks_limit:
             return
         self._locks = [
@@ -239,7 +239,7 @@ class SharePartition:
                     yield batch.cut(said_first, said_last), kind
 
     def release(self, member_id: str, settings: ShareGroupSettings) -> StateWrite | None:
-        """A member is gone: others may have what it has. Returns what has to be written; None: nothing."""
+        """Release the records of a member that is gone; return the write, or None."""
         held = [
             (run, _outcome(run.state, AcknowledgeType.RELEASE, settings))
             for run in self.runs()
@@ -254,7 +254,7 @@ class SharePartition:
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
-        """Time has passed: others may have what was locked for too long. Returns what has to be written."""
+        """Release records whose lock has expired; return the write, or None."""
         until_ms = now_ms if until_ms is None else until_ms
         written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []
@@ -306,18 +306,15 @@ class SharePartition:
         self._advance()
 
     def refused(self, write: StateWrite) -> None:
-        """A write isn't durable: records are what they were."""
+        """Discard a refused write: records keep their state."""
         _take_back(write.runs)
 
     def archiving(self) -> list[Run]:
-        """Return the records that are on their way to where given up records go."""
+        """Return the records that are being moved to a dead letter queue."""
         return [run for run in self.runs() if run.state.state is DeliveryState.ARCHIVING and run.state.pending is None]
 
     def archive(self, runs: Sequence[Run]) -> StateWrite:
-        """Records have gone where given up records go. Returns what has to be written.
-
-        Of what is before the start offset by now, nothing is.
-        """
+        """Archive records that are in a dead letter queue; return the write, without those before the start offset."""
         return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -333,14 +330,14 @@ class SharePartition:
         return [batch for batch in self._batches.values()[position:] if batch.first <= last and batch.last >= first]
 
     def log_starts_at(self, offset: int) -> None:
-        """The log begins later than the share-partition: what is before that is no more."""
+        """Discard records before the beginning of the log."""
         if offset <= self.start_offset:
             return
         self.start_offset = offset
         self._advance()
 
     def _advance(self) -> None:
-        """Move the start offset over what is finished, and forget that."""
+        """Move the start offset over finished records, and discard them."""
         self._next_offset = None
         batches = self._batches
         while batches:
@@ -361,10 +358,10 @@ class SharePartition:
     # ------------------------------------------------------------ laws
 
     def check(self) -> None:
-        """Prove that what is in flight is in order.
+        """Check that batches in flight are in order.
 
         Raises:
-            InvariantError: it is not.
+            InvariantError: they are not.
         """
         behind = -1
         locked = [first for _, first in self._locks]
@@ -401,7 +398,7 @@ def _take_back(runs: Iterable[Run]) -> None:
 
 
 def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSettings) -> DeliveryState:
-    """Return what becomes of acquired records."""
+    """Return the next state of acquired records."""
     if kind is AcknowledgeType.ACCEPT:
         return DeliveryState.ACKNOWLEDGED
     if kind is AcknowledgeType.RELEASE and state.count < settings.delivery_count_limit:
@@ -411,7 +408,7 @@ def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSett
 
 
 class _Acquisition:
-    """One walk over what was read."""
+    """One acquisition from read batches."""
 
     def __init__(
         self,
@@ -433,7 +430,7 @@ class _Acquisition:
         self._is_over = False
 
     def run(self) -> list[Acquired]:
-        """Acquire, and return what was acquired."""
+        """Acquire records and return them."""
         partition = self._partition
         first, last = partition.next_fetch_offset(), self._batches[-1].last
         position = max(self._in_flight.bisect_right(first) - 1, 0)
@@ -472,7 +469,7 @@ class _Acquisition:
     # ------------------------------------------------------------ what somebody has had
 
     def _acquire_again(self, batch: InFlightBatch, first: int, last: int) -> None:
-        """Acquire what is available of a batch: all of it at once, or record by record."""
+        """Acquire available records of a batch: all at once, or record by record."""
         throttled = self._first_throttled(batch, first, last)
         if throttled is not None:
             if not self._count:
@@ -504,7 +501,7 @@ class _Acquisition:
         self._acquired[begin:] = _joined(self._acquired[begin:])
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
-        """Return how often the first record was given out that comes with less company; None: none does."""
+        """Return the delivery count of the first record that is throttled, or None."""
         for run in batch.runs(first, last):
             if run.state.is_available and run.state.count >= self._limits.throttled_from:
                 return run.state.count

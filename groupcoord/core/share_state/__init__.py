@@ -1,1 +1,1 @@
-"""The share coordinator's state machine (KIP-932): what is in ``__share_group_state``, and what requests do to it."""
+"""Share coordinator (KIP-932): states of share-partitions in ``__share_group_state``."""

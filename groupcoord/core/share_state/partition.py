@@ -125,10 +125,10 @@ class StateOutputs:
 
 
 def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
-    """Check that a share-partition doesn't get more batches than it can have locked records.
+    """Check that a share-partition has no more batches than it can have locked records.
 
     Raises:
-        StateRefusedError: it does.
+        StateRefusedError: it would.
     """
     if len(known) + 2 * len(entry.state_batches) > BATCHES_MAX:
         start_offset = entry.start_offset
@@ -174,7 +174,7 @@ class StatePartition:
     # ------------------------------------------------------------ questions
 
     def ask(self, question: StateQuestion, now_ms: int) -> None:
-        """Take a question."""
+        """Handle a request about one share-partition."""
         if question.key in self._waiting and question.refusal is not StateSummary:
             if question.key in self._overdue:
                 self._refuse_question(question, OVERDUE)
@@ -207,10 +207,10 @@ class StatePartition:
             self._waiting[key] = deque()
 
     def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, AnyResult]:
-        """Return what has to be written, if anything, and what is answered then.
+        """Return the record to write, if any, and the result.
 
         Raises:
-            StateRefusedError: it isn't done.
+            StateRefusedError: the request fails.
         """
         key, entry = question.key, question.entry
         if key.partition < 0:
@@ -350,7 +350,7 @@ class StatePartition:
             self._append(together, tuple(snapshot.key for snapshot in together))
 
     def topic_deleted(self, topic_id: UUID) -> None:
-        """Forget the states of a topic that is gone."""
+        """Delete the states of a deleted topic."""
         for key in [key for key in (*self.hard.states, *self._waiting) if key.topic_id == topic_id]:
             if key in self._waiting:
                 self._forgotten.add(key)
@@ -385,10 +385,10 @@ class StatePartition:
             self._go_on(append, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """The append ``number`` was refused, with Kafka's code for the reason.
+        """Handle the refusal of append ``number``.
 
         Raises:
-            StoreContractError: it isn't the oldest append in flight.
+            StoreContractError: it is not the oldest append in flight.
         """
         append = self.writer.refused(number)
         if append is not None:
@@ -416,7 +416,7 @@ class StatePartition:
         self._outputs.answers.append(StateAnswer(question.token, refused))
 
     def _go_on(self, append: StateAppend, now_ms: int) -> None:
-        """Take the questions that have waited for an append, in their order."""
+        """Handle the requests that waited for an append, in order."""
         for key in append.keys:
             self._overdue.discard(key)
             waiting = self._waiting.pop(key)
@@ -432,12 +432,10 @@ class StatePartition:
     # ------------------------------------------------------------ life cycle
 
     def replay(self, log_offset: int, record: Any) -> None:
-        """Take over one record of the log; one of a kind that isn't known is passed over.
-
-        They come in order, all of them before anything else.
+        """Apply one loaded record; unknown types are ignored.
 
         Raises:
-            StoreContractError: the offset does not grow.
+            StoreContractError: the offset does not increase.
         """
         self.writer.check_loaded(log_offset)
         self.hard.apply(record, log_offset)
@@ -453,10 +451,10 @@ class StatePartition:
         self._waiting.clear()
 
     def check(self) -> None:
-        """Prove that what waits is what has an append in flight, and that states are as they should be.
+        """Check that waiting requests have an append in flight, and all states.
 
         Raises:
-            InvariantError: they are not.
+            InvariantError: an invariant does not hold.
         """
         self.writer.check()
         in_flight = {key for append in self.writer.in_flight for key in append.keys}
@@ -472,7 +470,7 @@ TopicIdPartition = tuple[UUID, int]
 
 
 def part_of(request: ShareStateRequest, wanted: set[TopicIdPartition]) -> ShareStateRequest:
-    """Return a request with those of its partitions that are wanted."""
+    """Return a request with some of its partitions."""
     whole = cast(Any, request)
     topics = [
         topic._replace(

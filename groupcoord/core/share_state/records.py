@@ -64,10 +64,10 @@ class SharePartitionKey(NamedTuple):
 
 
 def parse_share_partition(text: str) -> SharePartitionKey:
-    """Return the share-partition that :attr:`SharePartitionKey.text` stands for.
+    """Return the key of a :attr:`SharePartitionKey.text`.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: invalid text.
     """
     group_id, topic_id, partition = text.rsplit(":", 2)
     if not group_id or len(topic_id) != _UUID_TEXT_LENGTH:
@@ -77,17 +77,17 @@ def parse_share_partition(text: str) -> SharePartitionKey:
 
 @frozen
 class ShareSnapshot:
-    """All that is known of a share-partition.
+    """State of a share-partition.
 
     Attributes:
         key: the share-partition.
-        snapshot_epoch: counts its snapshots.
-        state_epoch: of the group coordinator that has it initialized.
-        leader_epoch: of the partition's leader that has read it last.
-        start_offset: all before it is finished; -1: where the group begins was not decided yet.
-        create_time_ms, write_time_ms: when it was written; the first stays if it is only repeated.
-        delivery_complete_count: how many records at and behind the start offset are finished; -1: not known yet.
-        state_batches: records at and behind the start offset that aren't as they were at first.
+        snapshot_epoch: number of the snapshot.
+        state_epoch: epoch of the group coordinator that initialized it.
+        leader_epoch: epoch of the last leader that read it.
+        start_offset: first unfinished offset; -1: not decided.
+        create_time_ms, write_time_ms: time of the snapshot; a rewrite keeps the first.
+        delivery_complete_count: number of finished records from there on; -1: unknown.
+        state_batches: batches from there on that are not in their initial state.
     """
 
     key: SharePartitionKey
@@ -121,7 +121,7 @@ class ShareUpdate:
 
 @frozen
 class ShareTombstone:
-    """A share-partition has no state any more."""
+    """Tombstone of a share-partition's state."""
 
     key: SharePartitionKey
 

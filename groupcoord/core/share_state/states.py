@@ -33,7 +33,7 @@ def merge_batches(
     """
     pending = sorted(_cut([*known, *changed], start_offset))
     merged: list[StateBatch] = []
-    open_batches: list[tuple[int, int, int]] = []  # by what wins: -count, -state, last offset
+    open_batches: list[tuple[int, int, int]] = []  # sorted by precedence: -count, -state, last offset
     position = index = 0
     while open_batches or index < len(pending):
         if not open_batches:
@@ -63,7 +63,7 @@ def _cut(batches: list[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _add(merged: list[StateBatch], batch: StateBatch) -> None:
-    """Put a batch at the end, or let it be part of the last one, if it follows that and is like it."""
+    """Append a batch, or merge it into an equal last one before it."""
     last = merged[-1] if merged else None
     if last is not None and last.last_offset + 1 == batch.first_offset and last[2:] == batch[2:]:
         merged[-1] = last._replace(last_offset=batch.last_offset)
@@ -100,10 +100,10 @@ class ShareState:
 
 
 class ShareStates:
-    """The states of the share-partitions of a log partition.
+    """States of the share-partitions of a log partition.
 
     Attributes:
-        redundant_offset: what lies before it in the log is not needed any more.
+        redundant_offset: offset before which the log is not needed.
     """
 
     def __init__(self) -> None:
@@ -117,11 +117,11 @@ class ShareStates:
 
     @property
     def redundant_offset(self) -> int:
-        """Before this offset of the log there is nothing that a load needs."""
+        """Offset before which a load needs nothing of the log."""
         return min((state.log_offset for state in self._states.values()), default=self._next_offset)
 
     def apply(self, record: Any, log_offset: int) -> None:
-        """Take over a record of the log; one of a kind that isn't known changes nothing."""
+        """Apply a record; unknown types are ignored."""
         self._next_offset = log_offset + 1
         match record:
             case ShareSnapshot(key):
