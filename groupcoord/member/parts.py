@@ -56,16 +56,11 @@ class Dispatcher:
     )
 
     def __init__(self, parts: Parts, protocol: GroupProtocol) -> None:
-        self._config = parts.config
-        self._link = parts.link
-        self._membership = parts.membership
-        self._subscription = parts.subscription
-        self._commits = parts.commits
-        self._fetches = parts.fetches
+        self._config, self._link, self._membership = parts.config, parts.link, parts.membership
+        self._subscription, self._topic_metadata = parts.subscription, parts.topic_metadata
+        self._commits, self._fetches = parts.commits, parts.fetches
+        self._gate, self._outputs = parts.gate, parts.outputs
         self._protocol = protocol
-        self._topic_metadata = parts.topic_metadata
-        self._gate = parts.gate
-        self._outputs = parts.outputs
         self.closing: Closing | None = None
         self.is_unsubscribing = False
         self.poll_until_ms = 0

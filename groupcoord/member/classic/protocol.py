@@ -41,19 +41,7 @@ class ClassicProtocol(GroupProtocol):
         self._membership = membership
         self._has_assignors = bool(assignors)
         self._heartbeats = Heartbeats(parts.config, parts.link, membership, parts.backoff)
-        self._rebalance = Rebalance(
-            parts.config,
-            assignors,
-            protocol,
-            link=parts.link,
-            membership=membership,
-            subscription=parts.subscription,
-            commits=parts.commits,
-            heartbeats=self._heartbeats,
-            topic_metadata=parts.topic_metadata,
-            gate=parts.gate,
-            outputs=parts.outputs,
-        )
+        self._rebalance = Rebalance(parts, membership, self._heartbeats, assignors, protocol)
 
     # ------------------------------------------------------------ what it is
 

@@ -29,24 +29,22 @@ from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
 from groupcoord.member.classic.heartbeats import Generation, Heartbeats, MembershipManager
 from groupcoord.member.classic.leader import Leading, LeadingError
-from groupcoord.member.config import MemberConfig
-from groupcoord.member.coordinator_link import NEVER_MS, CoordinatorLink
+from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import Reaction, reaction_to
 from groupcoord.member.membership import MemberState
-from groupcoord.member.offsets import Commit, Commits
+from groupcoord.member.offsets import Commit
 from groupcoord.member.outputs import (
     CommitFailure,
     ComputedAssignment,
     Joined,
-    ListenerGate,
     MetadataNeeded,
-    Output,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
     Send,
 )
-from groupcoord.member.subscription import SubscriptionKind, SubscriptionState, TopicMetadata
+from groupcoord.member.protocol import Parts
+from groupcoord.member.subscription import SubscriptionKind
 
 REASON_LENGTH_MAX = 255
 """Longest reason in a request (KIP-800), in characters."""
@@ -111,30 +109,18 @@ class Rebalance:
 
     def __init__(
         self,
-        config: MemberConfig,
+        parts: Parts,
+        membership: MembershipManager,
+        heartbeats: Heartbeats,
         assignors: Sequence[Assignor],
         protocol: RebalanceProtocol,
-        *,
-        link: CoordinatorLink,
-        membership: MembershipManager,
-        subscription: SubscriptionState,
-        commits: Commits,
-        heartbeats: Heartbeats,
-        topic_metadata: TopicMetadata,
-        gate: ListenerGate,
-        outputs: list[Output],
     ) -> None:
-        self._config = config
+        self._config, self._link, self._subscription = parts.config, parts.link, parts.subscription
+        self._commits, self._topic_metadata = parts.commits, parts.topic_metadata
+        self._gate, self._outputs = parts.gate, parts.outputs
+        self._membership, self._heartbeats = membership, heartbeats
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._protocol = protocol
-        self._link = link
-        self._membership = membership
-        self._subscription = subscription
-        self._commits = commits
-        self._heartbeats = heartbeats
-        self._topic_metadata = topic_metadata
-        self._gate = gate
-        self._outputs = outputs
         self._step = _Step.NONE
         self._is_joining = False  # from the JoinGroup until its result, or that of its SyncGroup, was handled
         self._assignment: bytes | None = None  # from the SyncGroup response

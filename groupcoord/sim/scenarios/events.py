@@ -18,7 +18,7 @@ from groupcoord.sim.actors.other_clients import (
     SimpleConsumer,
     TransactionalProducer,
 )
-from groupcoord.sim.actors.scripted_clients import Fault
+from groupcoord.sim.actors.scripted_clients import Application, Fault
 from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions
@@ -80,67 +80,71 @@ def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
     return groups[name]
 
 
-def _rolling_restart(protocol: GroupProtocol | None = None) -> Callable[[TableReader, EventTargets], Make]:
+Event = Callable[[TableReader, EventTargets], Make]
+"""Reader of an event's table."""
+
+
+def _at_once(kind: type[Fault], /, **arguments: Any) -> Make:
+    return lambda chance, at_ms: [kind(start_ms=at_ms, end_ms=at_ms, **arguments)]
+
+
+def _lasting(kind: type[Fault], /, bounds: tuple[int, int], **arguments: Any) -> Make:
+    return lambda chance, at_ms: [kind(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), **arguments)]
+
+
+def _topic(table: TableReader, targets: EventTargets) -> str:
+    topic = table.text("topic")
+    table.require_known("topic", topic, targets.topics)
+    return topic
+
+
+def _topics(table: TableReader, targets: EventTargets) -> tuple[str, ...]:
+    topics = table.names("topics")
+    for topic in topics:
+        table.require_known("topics", topic, targets.topics)
+    return topics
+
+
+def _rolling_restart(protocol: GroupProtocol | None = None) -> Event:
     def parse(table: TableReader, targets: EventTargets) -> Make:
         group = group_of(table, targets)
         at_once = table.number("at_once", 1, at_least=1)
         step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
         is_graceful = table.flag("graceful", True)
         numbers = targets.numbers_of(group)
+        return lambda chance, at_ms: rolling_restart(
+            group.group_id, numbers, at_ms, at_once, step_ms, down_ms, is_graceful=is_graceful, protocol=protocol
+        )
+
+    return parse
+
+
+def _consumer(kind: type[ConsumerFault], duration_key: str) -> Event:
+    def parse(table: TableReader, targets: EventTargets) -> Make:
+        stays_dead = kind is ConsumerCrash and table.take("down", "") == "forever"
+        group = group_of(table, targets)
+        index = table.number("consumer", -1, at_least=-1, at_most=group.consumer_count - 1)
+        bounds = (0, 0) if stays_dead else table.duration_range(duration_key)
+        numbers = targets.numbers_of(group)
+        arguments: dict[str, Any] = {"group": group.group_id, **({"stays_dead": True} if stays_dead else {})}
 
         def make(chance: Random, at_ms: int) -> list[Fault]:
-            return rolling_restart(
-                group.group_id, numbers, at_ms, at_once, step_ms, down_ms, is_graceful=is_graceful, protocol=protocol
-            )
+            number = chance.choice(numbers) if index < 0 else numbers[index]
+            return _lasting(kind, bounds, consumer=number, **arguments)(chance, at_ms)
 
         return make
 
     return parse
 
 
-def _consumer(
-    table: TableReader, targets: EventTargets, kind: type[ConsumerFault], duration_key: str, **extra: bool
-) -> Make:
-    group = group_of(table, targets)
-    index = table.number("consumer", -1, at_least=-1, at_most=group.consumer_count - 1)
-    bounds = (0, 0) if extra.get("stays_dead") else table.duration_range(duration_key)
-    numbers = targets.numbers_of(group)
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        number = chance.choice(numbers) if index < 0 else numbers[index]
-        end_ms = at_ms + chance.randint(*bounds)
-        return [kind(start_ms=at_ms, end_ms=end_ms, consumer=number, group=group.group_id, **extra)]
-
-    return make
-
-
-def _crash_consumer(table: TableReader, targets: EventTargets) -> Make:
-    is_forever = table.take("down", "") == "forever"
-    if is_forever:
-        return _consumer(table, targets, ConsumerCrash, "down", stays_dead=True)
-    return _consumer(table, targets, ConsumerCrash, "down")
-
-
-def _stop_consumer(table: TableReader, targets: EventTargets) -> Make:
-    return _consumer(table, targets, ConsumerStop, "down")
-
-
-def _pause_consumer(table: TableReader, targets: EventTargets) -> Make:
-    return _consumer(table, targets, ConsumerPause, "for")
-
-
-def _busy_consumer(table: TableReader, targets: EventTargets) -> Make:
-    return _consumer(table, targets, BusyApplication, "for")
-
-
-def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Callable[[TableReader, EventTargets], Make]:
+def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Event:
     def parse(table: TableReader, targets: EventTargets) -> Make:
         node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
         bounds = table.duration_range(duration_key)
 
         def make(chance: Random, at_ms: int) -> list[Fault]:
             chosen = node_id or chance.randint(1, targets.cluster.node_count)
-            return [kind(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), node_id=chosen)]
+            return _lasting(kind, bounds, node_id=chosen)(chance, at_ms)
 
         return make
 
@@ -150,7 +154,7 @@ def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Callabl
 def _move_partition(table: TableReader, targets: EventTargets) -> Make:
     partition = table.number("partition", at_most=targets.cluster.config.offsets_topic_num_partitions - 1)
     node_id = table.number("node", at_least=1, at_most=targets.cluster.node_count)
-    return lambda chance, at_ms: [Migration(start_ms=at_ms, end_ms=at_ms, partition=partition, node_id=node_id)]
+    return _at_once(Migration, partition=partition, node_id=node_id)
 
 
 def _cut_off(table: TableReader, targets: EventTargets) -> Make:
@@ -161,55 +165,29 @@ def _cut_off(table: TableReader, targets: EventTargets) -> Make:
 
     def make(chance: Random, at_ms: int) -> list[Fault]:
         chosen = tuple(sorted(chance.sample(numbers, consumer_count)))
-        end_ms = at_ms + chance.randint(*bounds)
-        return [CutOff(start_ms=at_ms, end_ms=end_ms, consumers=chosen, node_ids=node_ids)]
-
-    return make
-
-
-def _lose_messages(table: TableReader, targets: EventTargets) -> Make:
-    percent, bounds = table.number("percent", at_least=1, at_most=100), table.duration_range("for")
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return [LossyNetwork(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), probability=percent / 100)]
+        return _lasting(CutOff, bounds, consumers=chosen, node_ids=node_ids)(chance, at_ms)
 
     return make
 
 
 def _slow_log(table: TableReader, targets: EventTargets) -> Make:
-    flush_ms, bounds = table.duration("flush"), table.duration_range("for")
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return [LogTrouble(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), flush_ms=flush_ms)]
-
-    return make
+    flush_ms = table.duration("flush")
+    return _lasting(LogTrouble, table.duration_range("for"), flush_ms=flush_ms)
 
 
-def _failing_log(table: TableReader, targets: EventTargets) -> Make:
-    percent, bounds = table.number("percent", at_least=1, at_most=100), table.duration_range("for")
+def _percentage(kind: type[Fault], argument: str, divisor: int = 1) -> Event:
+    def parse(table: TableReader, targets: EventTargets) -> Make:
+        percent = table.number("percent", at_least=1, at_most=100)
+        value = percent if divisor == 1 else percent / divisor
+        return _lasting(kind, table.duration_range("for"), **{argument: value})
 
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return [LogTrouble(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), refusal_percent=percent)]
-
-    return make
-
-
-def _unreadable_log(table: TableReader, targets: EventTargets) -> Make:
-    percent, bounds = table.number("percent", at_least=1, at_most=100), table.duration_range("for")
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return [LogTrouble(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), broken_read_percent=percent)]
-
-    return make
+    return parse
 
 
 def _grow_topic(table: TableReader, targets: EventTargets) -> Make:
-    topic = table.text("topic")
-    table.require_known("topic", topic, targets.topics)
+    topic = _topic(table, targets)
     partition_count = table.number("partitions", at_least=targets.topics[topic] + 1, at_most=100_000)
-    return lambda chance, at_ms: [
-        TopicGrowth(start_ms=at_ms, end_ms=at_ms, topic=topic, partition_count=partition_count)
-    ]
+    return _at_once(TopicGrowth, topic=topic, partition_count=partition_count)
 
 
 def _create_topic(table: TableReader, targets: EventTargets) -> Make:
@@ -217,41 +195,33 @@ def _create_topic(table: TableReader, targets: EventTargets) -> Make:
     if topic in targets.topics:
         table.fail("topic", f"there is a topic {topic!r} from the start")
     partition_count = table.number("partitions", at_least=1, at_most=100_000)
-    return lambda chance, at_ms: [
-        TopicCreation(start_ms=at_ms, end_ms=at_ms, topic=topic, partition_count=partition_count)
-    ]
+    return _at_once(TopicCreation, topic=topic, partition_count=partition_count)
 
 
 def _delete_topic(table: TableReader, targets: EventTargets) -> Make:
-    topic = table.text("topic")
-    table.require_known("topic", topic, targets.topics)
+    topic = _topic(table, targets)
     is_forever = table.take("down", "") == "forever"
     bounds = (0, 0) if is_forever else table.duration_range("down")
     count = 0 if is_forever else table.number("partitions", targets.topics[topic], at_least=1, at_most=100_000)
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        end_ms = at_ms + chance.randint(*bounds)
-        return [TopicDeletion(start_ms=at_ms, end_ms=end_ms, topic=topic, partition_count=count)]
-
-    return make
+    return _lasting(TopicDeletion, bounds, topic=topic, partition_count=count)
 
 
-FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
+FAULT_EVENTS: dict[str, Event] = {
     "rolling-restart": _rolling_restart(),
     "upgrade": _rolling_restart(GroupProtocol.CONSUMER),
     "downgrade": _rolling_restart(GroupProtocol.CLASSIC),
-    "crash-consumer": _crash_consumer,
-    "stop-consumer": _stop_consumer,
-    "pause-consumer": _pause_consumer,
-    "busy-consumer": _busy_consumer,
+    "crash-consumer": _consumer(ConsumerCrash, "down"),
+    "stop-consumer": _consumer(ConsumerStop, "down"),
+    "pause-consumer": _consumer(ConsumerPause, "for"),
+    "busy-consumer": _consumer(BusyApplication, "for"),
     "crash-node": _node(NodeCrash, "down"),
     "stall-node": _node(NodeStall, "for"),
     "move-log-partition": _move_partition,
     "cut-off": _cut_off,
-    "lose-messages": _lose_messages,
+    "lose-messages": _percentage(LossyNetwork, "probability", 100),
     "slow-log": _slow_log,
-    "failing-log": _failing_log,
-    "unreadable-log": _unreadable_log,
+    "failing-log": _percentage(LogTrouble, "refusal_percent"),
+    "unreadable-log": _percentage(LogTrouble, "broken_read_percent"),
     "grow-topic": _grow_topic,
     "create-topic": _create_topic,
     "delete-topic": _delete_topic,
@@ -269,66 +239,38 @@ def _transactional_producer(table: TableReader, targets: EventTargets) -> Make:
     bounds = table.duration_range("for")
     producer_ids = [next(targets.producer_ids) for _ in range(table.number("producers", 1, at_least=1, at_most=10_000))]
     pause_ms, commit_pause_ms = table.positive_duration("every", "1s"), table.duration("open", "100ms")
-    abort_percent, crash_percent, zombie_percent = (
-        table.number(key, 0, at_most=100) for key in ("abort_percent", "crash_percent", "zombie_percent")
-    )
+    percents = {key: table.number(key, 0, at_most=100) for key in ("abort_percent", "crash_percent", "zombie_percent")}
     timeout_ms = table.duration("transaction_timeout", "1m")
+    arguments: dict[str, Any] = {
+        "group": group.group_id,
+        "pauses_ms": (pause_ms,),
+        "commit_pauses_ms": (commit_pause_ms,),
+        "least_timeout_ms": timeout_ms,
+        "most_timeout_ms": timeout_ms,
+        **percents,
+    }
 
     def make(chance: Random, at_ms: int) -> list[Fault]:
-        end_ms = at_ms + chance.randint(*bounds)
-        return [
-            TransactionalProducer(
-                start_ms=at_ms,
-                end_ms=end_ms,
-                producer_id=producer_id,
-                group=group.group_id,
-                pauses_ms=(pause_ms,),
-                commit_pauses_ms=(commit_pause_ms,),
-                abort_percent=abort_percent,
-                crash_percent=crash_percent,
-                least_timeout_ms=timeout_ms,
-                most_timeout_ms=timeout_ms,
-                zombie_percent=zombie_percent,
-            )
-            for producer_id in producer_ids
-        ]
+        span: dict[str, Any] = {"start_ms": at_ms, "end_ms": at_ms + chance.randint(*bounds)}
+        return [TransactionalProducer(producer_id=number, **span, **arguments) for number in producer_ids]
 
     return make
 
 
 def _simple_consumer(table: TableReader, targets: EventTargets) -> Make:
-    group, topics, bounds = table.text("group"), table.names("topics"), table.duration_range("for")
-    for topic in topics:
-        table.require_known("topics", topic, targets.topics)
-    pause_ms, metadata_length = (
-        table.positive_duration("every", "5s"),
-        table.number("metadata_length", 0, at_most=100_000),
-    )
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return [
-            SimpleConsumer(
-                start_ms=at_ms,
-                end_ms=at_ms + chance.randint(*bounds),
-                group=group,
-                topics=topics,
-                pauses_ms=(pause_ms,),
-                metadata_lengths=(metadata_length,),
-            )
-        ]
-
-    return make
+    group, topics, bounds = table.text("group"), _topics(table, targets), table.duration_range("for")
+    pauses_ms = (table.positive_duration("every", "5s"),)
+    lengths = (table.number("metadata_length", 0, at_most=100_000),)
+    return _lasting(SimpleConsumer, bounds, group=group, topics=topics, pauses_ms=pauses_ms, metadata_lengths=lengths)
 
 
-def _application(table: TableReader, targets: EventTargets) -> Callable[[Random, int], dict[str, Any]]:
-    """Read the common keys of programs with instances; return a function that draws the arguments of one."""
-    group, topics = table.text("group"), table.names("topics")
-    for topic in topics:
-        table.require_known("topics", topic, targets.topics)
+def _application(kind: type[Application], table: TableReader, targets: EventTargets, **arguments: Any) -> Make:
+    """Read the common keys of programs with instances."""
+    group, topics = table.text("group"), _topics(table, targets)
     if group in (other.group_id for other in targets.groups):
         table.fail("group", f"there are consumers with the name {group!r}")
     bounds, restart = table.duration_range("for"), table.duration_range("restart", "0ms")
-    arguments: dict[str, Any] = {
+    arguments |= {
         "group": group,
         "topics": topics,
         "instances": table.number("instances", 2, at_least=1, at_most=1_000),
@@ -337,51 +279,38 @@ def _application(table: TableReader, targets: EventTargets) -> Callable[[Random,
         "is_graceful": table.flag("graceful", True),
     }
 
-    def draw(chance: Random, at_ms: int) -> dict[str, Any]:
+    def make(chance: Random, at_ms: int) -> list[Fault]:
         end_ms = at_ms + chance.randint(*bounds)
         restart_ms = at_ms + chance.randint(*restart) if restart[1] else None
-        return {"start_ms": at_ms, "end_ms": end_ms, "restart_from_ms": restart_ms, **arguments}
+        return [kind(start_ms=at_ms, end_ms=end_ms, restart_from_ms=restart_ms, **arguments)]
 
-    return draw
+    return make
 
 
 def _streams_application(table: TableReader, targets: EventTargets) -> Make:
-    draw = _application(table, targets)
     threads = table.number("threads", 1, at_least=1, at_most=1_000)
     restore_ms = table.duration("restore", "0ms")
-    return lambda chance, at_ms: [
-        StreamsApplication(**draw(chance, at_ms), threads=threads, restore_ms=restore_ms),
-    ]
+    return _application(StreamsApplication, table, targets, threads=threads, restore_ms=restore_ms)
 
 
 def _share_workers(table: TableReader, targets: EventTargets) -> Make:
-    draw = _application(table, targets)
-    percents: dict[str, Any] = {
+    percents = {
         f"{name}_percent": table.number(f"{name}_percent", 0, at_most=100)
         for name in ("release", "reject", "hang", "crash", "vanish")
     }
-    write_every_ms, hang_ms = table.positive_duration("write_every", "1s"), table.duration("hang", "1m")
-    work_ms, renews, is_limit = (
-        table.duration_range("work", "0ms"),
-        table.flag("renews", False),
-        table.flag("record_limit", False),
+    return _application(
+        ShareWorkers,
+        table,
+        targets,
+        write_every_ms=table.positive_duration("write_every", "1s"),
+        hang_ms=table.duration("hang", "1m"),
+        work_ms=table.duration_range("work", "0ms"),
+        renews=table.flag("renews", False),
+        is_limit=table.flag("record_limit", False),
+        batch_max=table.number("batch", 10, at_least=1, at_most=10_000),
+        max_records=table.number("max_records", 500, at_least=1, at_most=10_000),
+        **percents,
     )
-    batch_max, max_records = (
-        table.number(key, usual, at_least=1, at_most=10_000) for key, usual in (("batch", 10), ("max_records", 500))
-    )
-    return lambda chance, at_ms: [
-        ShareWorkers(
-            **draw(chance, at_ms),
-            **percents,
-            write_every_ms=write_every_ms,
-            batch_max=batch_max,
-            max_records=max_records,
-            is_limit=is_limit,
-            work_ms=work_ms,
-            hang_ms=hang_ms,
-            renews=renews,
-        )
-    ]
 
 
 def _known_group(table: TableReader, targets: EventTargets) -> str:
@@ -393,27 +322,20 @@ def _known_group(table: TableReader, targets: EventTargets) -> str:
 def _describe_group(table: TableReader, targets: EventTargets) -> Make:
     group = _known_group(table, targets)
     looks, pause_ms = table.number("times", 1, at_least=1), table.positive_duration("every", "10s")
-    action = AdminAction.LOOK
-    return lambda chance, at_ms: [
-        Administrator(start_ms=at_ms, end_ms=at_ms, group=group, action=action, looks=looks, look_pause_ms=pause_ms)
-    ]
+    return _at_once(Administrator, group=group, action=AdminAction.LOOK, looks=looks, look_pause_ms=pause_ms)
 
 
 def _delete_group(table: TableReader, targets: EventTargets) -> Make:
-    group, action = _known_group(table, targets), AdminAction.DELETE_GROUP
-    return lambda chance, at_ms: [Administrator(start_ms=at_ms, end_ms=at_ms, group=group, action=action)]
+    return _at_once(Administrator, group=_known_group(table, targets), action=AdminAction.DELETE_GROUP)
 
 
 def _delete_offsets(table: TableReader, targets: EventTargets) -> Make:
-    group, topic = _known_group(table, targets), table.text("topic")
-    table.require_known("topic", topic, targets.topics)
-    action = AdminAction.DELETE_OFFSETS
-    return lambda chance, at_ms: [Administrator(start_ms=at_ms, end_ms=at_ms, group=group, action=action, topic=topic)]
+    group, topic = _known_group(table, targets), _topic(table, targets)
+    return _at_once(Administrator, group=group, action=AdminAction.DELETE_OFFSETS, topic=topic)
 
 
 def _remove_member(table: TableReader, targets: EventTargets) -> Make:
-    group, action = group_of(table, targets).group_id, AdminAction.REMOVE_MEMBER
-    return lambda chance, at_ms: [Administrator(start_ms=at_ms, end_ms=at_ms, group=group, action=action)]
+    return _at_once(Administrator, group=group_of(table, targets).group_id, action=AdminAction.REMOVE_MEMBER)
 
 
 def _foreign_record(table: TableReader, targets: EventTargets) -> Make:
@@ -426,12 +348,12 @@ def _foreign_record(table: TableReader, targets: EventTargets) -> Make:
     def make(chance: Random, at_ms: int) -> list[Fault]:
         chosen = chance.randrange(partition_count) if partition < 0 else partition
         kind = name or chance.choice(list(FOREIGN))
-        return [ForeignRecords(start_ms=at_ms, end_ms=at_ms, partition=chosen, kind=kind)]
+        return _at_once(ForeignRecords, partition=chosen, kind=kind)(chance, at_ms)
 
     return make
 
 
-CLIENT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
+CLIENT_EVENTS: dict[str, Event] = {
     "transactional-producer": _transactional_producer,
     SIMPLE_CONSUMER: _simple_consumer,
     STREAMS_APPLICATION: _streams_application,

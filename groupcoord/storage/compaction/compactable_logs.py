@@ -300,9 +300,9 @@ class _MemoryRewrite:
     def add(self, batch: Batch, kept: bytes | None) -> None:
         if kept is None or self._new is None:
             return
-        max_timestamp_ms = Batch(kept, 0, 0).max_timestamp_ms
+        timestamp_ms, base = Batch(kept, 0, 0).max_timestamp_ms, batch.base_offset
         try:
-            self._new.add(kept, batch.base_offset, batch.next_offset, max_timestamp_ms)
+            self._new.append((kept,), len(kept), batch.next_offset, timestamp_ms, is_marker=True, base_offset=base)
         except RefusedBatchError as error:
             # As a full disk: the cleaner retries later, and the log is unchanged.
             raise OSError(errno.ENOMEM, error.reason) from error

@@ -199,34 +199,22 @@ class MemorySegment(Segment):
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
 
     def append(
-        self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
-    ) -> None:
-        self._add(pieces, size_bytes, self.next_offset, next_offset, max_timestamp_ms, is_marker=is_marker)
-
-    def add(self, data: bytes, base_offset: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Append a batch of a compacted log, which may begin after a gap.
-
-        Raises:
-            RefusedBatchError: POLICY_VIOLATION, there is no memory left.
-        """
-        self._add((data,), len(data), base_offset, next_offset, max_timestamp_ms, is_marker=True)
-
-    def _add(
         self,
         pieces: Pieces,
         size_bytes: int,
-        base_offset: int,
         next_offset: int,
         max_timestamp_ms: int,
         *,
-        is_marker: bool,
+        is_marker: bool = False,
+        base_offset: int | None = None,
     ) -> None:
+        """Append a batch. A batch of a compacted log may begin after a gap, at ``base_offset``."""
         self._reserve(size_bytes, is_marker=is_marker)
         end = self.size_bytes
         for piece in pieces:
             self._buffer[end : end + len(piece)] = piece
             end += len(piece)
-        self._base_offsets.append(base_offset)
+        self._base_offsets.append(self.next_offset if base_offset is None else base_offset)
         self._positions.append(self.size_bytes)
         self._max_timestamps_ms.append(max_timestamp_ms)
         self.next_offset = next_offset

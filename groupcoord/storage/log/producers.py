@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from attrs import define, field
 from crc32c import crc32c
@@ -21,6 +21,7 @@ from crc32c import crc32c
 from groupcoord.config.files import read_file
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import Batch
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.files import replace_file
 from groupcoord.storage.log.batches import SEQUENCE_END, ProducedBatch
@@ -83,30 +84,6 @@ class ActiveProducer(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     first_offset: int
-
-
-class Numbered(Protocol):
-    """Fields of a batch that the producer state uses."""
-
-    @property
-    def producer_id(self) -> int:
-        """Id of its producer."""
-
-    @property
-    def producer_epoch(self) -> int:
-        """Epoch of its producer."""
-
-    @property
-    def base_sequence(self) -> int:
-        """Sequence number of its first record."""
-
-    @property
-    def last_offset_delta(self) -> int:
-        """Number of its offsets minus one."""
-
-    @property
-    def is_transactional(self) -> bool:
-        """True if it belongs to a transaction."""
 
 
 class ProducerEntry(NamedTuple):
@@ -298,7 +275,7 @@ class ProducerStates:
         del self._producers[producer_id]
         self._memory.give_back(PRODUCER_BYTES)
 
-    def appended(self, batch: Numbered, base_offset: int, timestamp_ms: int) -> None:
+    def appended(self, batch: Batch, base_offset: int, timestamp_ms: int) -> None:
         """Apply an appended batch to the state of its producer, which was reserved."""
         producer = self._producers[batch.producer_id]
         self._producers.move_to_end(batch.producer_id)
