@@ -38,7 +38,6 @@ class Announcement(NamedTuple):
     leaves: bool = False
 
     def encoded(self) -> bytes:
-        """Return the announcement as JSON bytes."""
         owned, known = sorted(self.owned.items()), sorted(self.known.items())
         said = {"address": self.address, "owned": owned, "known": known, "leaves": self.leaves}
         return json.dumps(said).encode()

@@ -59,7 +59,6 @@ _NEXT_OFFSET = struct.Struct(">q")
 
 
 def random_tag() -> bytes:
-    """Return a tag that no other ownership has."""
     return secrets.token_bytes(TAG_BYTES)
 
 
@@ -81,9 +80,7 @@ class PartitionFigures(NamedTuple):
     """Figures of an owned log partition.
 
     Attributes:
-        epoch: the leader epoch.
         unread_bytes: bytes appended since the last snapshot, which a new owner must read in addition to it.
-        snapshot_bytes: size of the last snapshot.
     """
 
     epoch: int
@@ -120,7 +117,6 @@ class _Owned:
         self.writer.append((ticket, base_offset), body)
 
     def snapshot(self, records: Iterable[LogRecord], bytes_max: int) -> None:
-        """Begin a snapshot."""
         self.appended_bytes = self.snapshot_bytes = 0
         # The next offset is a chunk of its own: the last records may be compacted away, and their offsets must not be
         # used again.

@@ -125,7 +125,6 @@ class SlotWriter:
         body_bytes_max: the largest put, unless a single append is larger.
 
     Attributes:
-        state: the state of the ownership.
         epoch: the slot of its fence, or -1 before the fence is written.
         last_slot: the last slot that is known to be its own, or -1.
     """
@@ -197,7 +196,6 @@ class SlotWriter:
         return self._putting is not None and self._putting[0].kind is kind
 
     def take_events(self) -> list[Event]:
-        """Return and clear the events."""
         events, self._events = self._events, []
         return events
 

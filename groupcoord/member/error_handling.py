@@ -177,7 +177,6 @@ class Reactions(NamedTuple):
     otherwise: Mapping[type, Reaction]
 
     def to(self, api: type, error_code: ErrorCode) -> Reaction:
-        """Return the reaction to an error of this API."""
         return self.by_error[api].get(error_code, self.otherwise[api])
 
 

@@ -109,7 +109,6 @@ class Membership(ABC):
     """Common part of both protocols: the state, its transitions and failures, and the identity for commits.
 
     Attributes:
-        state: the state of the member.
         reactions: the reaction to each error of each API.
     """
 

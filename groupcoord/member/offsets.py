@@ -388,7 +388,6 @@ class Fetches:
         self.tick(now_ms)
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a response."""
         fetch = send.purpose
         assert isinstance(fetch, Fetch)
         if not isinstance(response, OffsetFetchResponse) or len(response.groups) != 1:

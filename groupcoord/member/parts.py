@@ -32,7 +32,6 @@ class Dispatcher:
         closing: the progress of closing, or None.
         is_unsubscribing: whether the listener gets the revocation of all partitions, after which the member leaves.
         poll_until_ms: the end of the application's current poll.
-        deadline_ms: when :meth:`tick` is due.
     """
 
     __slots__ = (
@@ -72,7 +71,6 @@ class Dispatcher:
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a response."""
         if self._is_quiet and self._protocol.answered(send, response, now_ms):
             self._look_for_heartbeats()
         else:
@@ -197,7 +195,6 @@ class Dispatcher:
     # ------------------------------------------------------------ closing
 
     def close(self, now_ms: int, deadline_ms: int, operation: CloseOperation) -> None:
-        """Begin to close."""
         commit = None
         self._gate.is_shut = False
         if self._config.enable_auto_commit and not self._membership.has_ended:

@@ -22,7 +22,6 @@ class TopicMetadata:
     """Topics of the cluster, now and when the leader assigned.
 
     Attributes:
-        cluster: the topics now.
         has_changed: whether they differ from those of the leader's assignment.
         is_fresh: whether all topics were updated since the last rebalance, as a pattern needs before a join.
         is_asked: whether metadata was requested and has not arrived.
@@ -163,7 +162,6 @@ class SubscriptionState:
     # ------------------------------------------------------------ what the application wants
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to topics by name."""
         self._become(SubscriptionKind.TOPICS)
         self.topics = tuple(sorted(set(topics)))
 
@@ -257,7 +255,6 @@ class SubscriptionState:
         self._paused.difference_update(partitions)
 
     def fetchable(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions to fetch."""
         subscribed = set(self.topics) if self.kind is SubscriptionKind.TOPICS else None
         return tuple(
             partition

@@ -99,7 +99,6 @@ class DirectoryLock:
         os.write(descriptor, text.encode())
 
     def close(self) -> None:
-        """Release the lock."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -168,7 +167,6 @@ class DataDirectory:
 
     Attributes:
         was_clean: True after a clean shutdown, so that logs need no check when they are opened.
-        files: the open files.
 
     Raises:
         OSError: it can't be read, or a half-deleted folder can't be deleted.

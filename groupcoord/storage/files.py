@@ -119,14 +119,12 @@ class OpenFiles:
         return self._descriptors.get(path, (-1, False))[0]
 
     def close(self, path: str) -> None:
-        """Close a file if it is open."""
         found = self._descriptors.pop(path, None)
         if found is not None:
             self.closed_count += 1
             os.close(found[0])
 
     def close_all(self) -> None:
-        """Close all files."""
         for path in list(self._descriptors):
             self.close(path)
 
@@ -139,7 +137,6 @@ class OpenFiles:
 
 
 def partition_folder(directory: Path, partition: int) -> Path:
-    """Return the folder of a log partition."""
     return directory / f"{OFFSETS_TOPIC}-{partition}"
 
 
@@ -172,7 +169,6 @@ def found_in_some(
 
 
 def segment_path(folder: Path, base_offset: int) -> Path:
-    """Return the path of the segment file with this base offset."""
     return folder / f"{base_offset:020d}{SEGMENT_SUFFIX}"
 
 

@@ -281,7 +281,6 @@ class TopicLogs:
     # ------------------------------------------------------------ ends
 
     def delete(self, topic: NamedTopic) -> None:
-        """Delete the logs of a topic."""
         for log in self._logs.pop(topic.topic_id, {}).values():
             log.close()
             log.memory.give_back(LOG_BYTES)

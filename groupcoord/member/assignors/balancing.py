@@ -50,7 +50,6 @@ class PartitionNumbers:
         topics: the names, sorted as in Java.
         starts: the number of partition 0 of each topic.
         counts: the number of partitions of each topic.
-        total: the number of all partitions.
         topic_of: for each number the index of the topic in ``topics``.
         partition_of: for each number the partition within the topic.
     """
@@ -87,11 +86,9 @@ class PartitionNumbers:
         return self._gone[partition]
 
     def of_topic(self, topic: int) -> range:
-        """Return the numbers of a topic's partitions."""
         return range(self.starts[topic], self.starts[topic] + self.counts[topic])
 
     def name(self, number: int) -> TopicPartition:
-        """Return the partition with this number."""
         return TopicPartition(self.topics[self.topic_of[number]], self.partition_of[number])
 
 
@@ -102,9 +99,6 @@ class StickyGroup:
     Attributes:
         members: the member ids, sorted as in Java.
         visiting_order: the members in the order of a Java ``HashMap``.
-        topics: the topics to assign.
-        numbers: the numbers of their partitions.
-        subscribed: the topics of each member.
         are_subscriptions_equal: whether all subscriptions are equal by Kafka's check.
         owned: the accepted claims of each member, in its order.
         contested: partitions that several members claim in the same generation.
@@ -429,11 +423,7 @@ class Balancer:
 
 
 class Loads:
-    """Number of partitions of each member.
-
-    Attributes:
-        sizes: the numbers, by member.
-    """
+    """Number of partitions of each member."""
 
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
@@ -455,7 +445,6 @@ class Loads:
                 ranking.add(member, size // 2)
 
     def rank(self, members: list[int]) -> FewestFirst:
-        """Return a ranking of these members."""
         ranking = FewestFirst(self, members)
         for member in members:
             self._rankings[member].append(ranking)
@@ -509,7 +498,6 @@ class LargestOwner:
         heapify(self._heap)
 
     def size(self) -> int:
-        """Return the number of partitions of the largest owner."""
         heap, sizes = self._heap, self._sizes
         while True:
             entry, owner = heap[0]
@@ -598,7 +586,6 @@ class _JavaSet:
         return bool(self._hashes)
 
     def add(self, number: int, hash_code: int) -> None:
-        """Add a number that is not in the set."""
         self._hashes[number] = hash_code
         if len(self._hashes) > self._buckets * 3 // 4:
             self._buckets *= 2

@@ -52,7 +52,6 @@ class StickyAnswer:
     moving: dict[TopicPartition, str] | None
 
     def assignments(self) -> dict[str, Assignment]:
-        """Return the assignments."""
         return {member_id: Assignment(tuple(partitions)) for member_id, partitions in self.partitions.items()}
 
     def withhold_moving(self, subscriptions: Mapping[str, Subscription]) -> None:
@@ -257,12 +256,10 @@ class _Waiting:
         return next(place for place in places if self._rack_of[self.members[place]] in replica_racks)
 
     def append(self, member: int) -> None:
-        """Append a member."""
         self.members.append(member)
         self._in_rack[self._rack_of[member]] += 1
 
     def remove(self, place: int) -> int:
-        """Remove a member and return it."""
         member = self.members.pop(place)
         self._in_rack[self._rack_of[member]] -= 1
         return member
@@ -387,7 +384,6 @@ class Racks:
     """Racks of members and partitions; all empty if racks make no difference.
 
     Attributes:
-        are_used: whether racks make a difference.
         of_member: the rack of each member, or None.
         of_partition: the racks of each partition's replicas; empty if racks are not used.
     """

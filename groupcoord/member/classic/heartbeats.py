@@ -36,8 +36,6 @@ class MembershipManager(Membership):
     """State and generation of a member, with the transitions that several parts need.
 
     Attributes:
-        generation: the current generation.
-        rejoin_needed: whether the next poll joins.
         rejoin_reason: the reason, which the JoinGroup request holds.
         needs_prepare: whether owned partitions must be committed and revoked before the next join.
     """
@@ -73,7 +71,6 @@ class MembershipManager(Membership):
         return self.generation.generation_id == UNKNOWN_GENERATION_ID or not self.generation.member_id
 
     def is_at(self, state: MemberState, generation_id: int) -> bool:
-        """Return whether the member is in this state of this generation."""
         return self.state is state and self.generation.generation_id == generation_id
 
     def request_rejoin(self, reason: str) -> None:
@@ -219,7 +216,6 @@ class Heartbeats:
         return self._request
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a Heartbeat response."""
         if not isinstance(response, HeartbeatResponse):
             self._membership.fail(
                 "Heartbeat", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"

@@ -46,7 +46,6 @@ class Leading:
     """Assignment of one generation in progress.
 
     Attributes:
-        generation_id: the generation.
         assignments: the assignments for SyncGroup, once :meth:`step` has returned True.
     """
 

@@ -52,7 +52,6 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def generation_id(self) -> int:
-        """The generation of the member."""
         return self._membership.generation.generation_id
 
     @property

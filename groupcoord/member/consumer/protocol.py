@@ -41,7 +41,6 @@ class ConsumerProtocol(GroupProtocol):
 
     @property
     def member_id(self) -> str:
-        """The id that the member has generated."""
         return self._membership.member_id
 
     @property

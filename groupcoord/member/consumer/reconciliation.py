@@ -70,7 +70,6 @@ class Reconciliation:
 
     @property
     def is_busy(self) -> bool:
-        """True if a reconciliation is in progress."""
         return self._step is not _Step.NONE
 
     @property

@@ -24,11 +24,7 @@ class ReplacedRecords:
         self._last_offset = -1
 
     def note(self, record: LogRecord) -> None:
-        """Add the next record of the log partition.
-
-        Args:
-            record: the record with its offset.
-        """
+        """Add the next record of the log partition."""
         self._last_offset = record.offset
         marker = record.record
         if isinstance(marker, TransactionMarker):

@@ -28,11 +28,7 @@ SYNC_POLL_S = 0.001
 
 
 class InterruptedSwapError(OSError):
-    """The disk failed during a swap: opening the log again finishes it.
-
-    Attributes:
-        folder: the folder of the log.
-    """
+    """The disk failed during a swap: opening the log again finishes it."""
 
     def __init__(self, folder: Path, cause: OSError) -> None:
         super().__init__(f"compaction was interrupted: {cause}")
@@ -145,10 +141,6 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
 
 class TopicLog(ABC):
     """Implements :class:`~groupcoord.storage.compaction.compaction_pass.CompactableLog`.
-
-    Args:
-        log: the log.
-        settings: the settings of its topic.
 
     Attributes:
         settings: when to compact and what may be dropped.

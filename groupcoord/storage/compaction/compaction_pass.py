@@ -40,11 +40,7 @@ from groupcoord.storage.log.producers import LastRecord
 
 
 class CleanedTransactions:
-    """Decides for each batch, in order, whether its records are dropped.
-
-    Args:
-        aborted: the aborted transactions.
-    """
+    """Decides for each batch, in order, whether its records are dropped."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = [(transaction.first_offset, transaction) for transaction in aborted]

@@ -66,7 +66,6 @@ class RecordHead(NamedTuple):
         timestamp_delta_ms: its timestamp relative to the base timestamp of the batch.
         offset_delta: its offset relative to the base offset of the batch.
         key_position: the position of the length of its key.
-        end: the position after the record.
     """
 
     timestamp_delta_ms: int
@@ -300,11 +299,7 @@ _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 
 class ProducedBatch(Batch):
-    """A batch as received; its base offset is what the producer wrote, usually 0.
-
-    Attributes:
-        data: all of its bytes.
-    """
+    """A batch as received; its base offset is what the producer wrote, usually 0."""
 
     __slots__ = ("data",)
 
@@ -314,12 +309,10 @@ class ProducedBatch(Batch):
 
     @property
     def has_producer(self) -> bool:
-        """True if the batch has a producer id."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record."""
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_END
 
     @property

@@ -72,7 +72,6 @@ class SegmentLog(PartitionLog):
         may_change: is called before a file is changed; may raise LogStoreError.
 
     Attributes:
-        files: the open files.
         failure: why the log must be opened again, or None.
         reader_count: the number of readers of all batches; no file is replaced meanwhile.
     """

@@ -65,7 +65,6 @@ class FileSegment(Segment):
         memory: the account of the memory that the indexes use.
 
     Attributes:
-        path: the file.
         first_timestamp_ms: the largest timestamp of the first batch, or None before it is known.
     """
 
@@ -319,7 +318,6 @@ class FileSegment(Segment):
         os.fsync(self._files.writing(self.path))
 
     def let_go(self) -> None:
-        """Close its files."""
         for path in (self.path, *map(self._beside, INDEX_SUFFIXES)):
             self._files.close(path)
         self._give_memory_back()
@@ -554,7 +552,6 @@ class Room:
     """Room for appends without a check, a roll or a flush.
 
     Attributes:
-        segment: the segment.
         settings: the settings for which this was computed.
         checked_ms: the beginning of the interval in which the file was checked.
         until_ms: the time of the next check of the file.

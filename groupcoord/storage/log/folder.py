@@ -34,12 +34,7 @@ SNAPSHOTS_KEPT = 2
 
 
 class LogFolder(NamedTuple):
-    """Folder of a log, which need not exist yet.
-
-    Attributes:
-        path: the folder.
-        topic_id: the id of its topic.
-    """
+    """Folder of a log, which need not exist yet."""
 
     path: Path
     topic_id: UUID

@@ -29,7 +29,6 @@ class AbortedTransaction(NamedTuple):
     """Aborted transaction, which read-committed consumers skip.
 
     Attributes:
-        last_offset: the offset of its marker.
         last_stable_offset: the last stable offset right after the marker; grows from one aborted transaction to the
             next.
     """
@@ -55,19 +54,11 @@ class MemoryEntries:
         return first, second
 
     def append(self, first: int, second: int) -> None:
-        """Append an entry."""
         self.data += self._layout.pack(first, second)
 
 
 class FileEntries:
-    """Index in a file; each entry is read on access.
-
-    Args:
-        files: the open files.
-        path: the file.
-        layout: the layout of one entry.
-        count: the number of entries.
-    """
+    """Index in a file; each entry is read on access."""
 
     def __init__(self, files: OpenFiles, path: str, layout: Struct, count: int) -> None:
         self._files = files
@@ -92,13 +83,7 @@ Entries = MemoryEntries | FileEntries
 
 
 class AbortedEntries:
-    """Aborted transactions in a file, which is created with the first one.
-
-    Args:
-        files: the open files.
-        path: the file.
-        count: the number of entries.
-    """
+    """Aborted transactions in a file, which is created with the first one."""
 
     def __init__(self, files: OpenFiles, path: str, count: int = 0) -> None:
         self._files = files
@@ -182,10 +167,6 @@ class LeaderEpochs:
         """Return the last epoch up to the given one and the end of its records, or None if no such epoch is known.
 
         An epoch before the first one ends where the first begins, as in Kafka.
-
-        Args:
-            epoch: the epoch.
-            end_offset: the end of the log.
         """
         if epoch == self.latest:
             return EpochEnd(epoch, end_offset)

@@ -43,8 +43,6 @@ class ReadBatches(NamedTuple):
     """Batches that were read; the last one is cut at the limit.
 
     Attributes:
-        parts: the bytes, in pieces.
-        size_bytes: the number of bytes.
         aborted: the aborted transactions that overlap them.
     """
 
@@ -89,7 +87,6 @@ class PartitionLog:
         epochs: the leader epochs of its records.
         leader_epoch: the newest of them, which new batches get.
         memory: the account of the memory that it uses.
-        producers: the state of its producers.
         watchers: callbacks for changes. A watcher removes itself.
         is_closed: True if the topic was deleted.
         failure: why the log can't be used any more, or None.

@@ -49,9 +49,7 @@ class Segment(ABC):
     """Consecutive batches. Positions are bytes from the beginning.
 
     Attributes:
-        base_offset: lower bound of its offsets.
         next_offset: the offset after the last record.
-        size_bytes: the size of all batches.
         goes_on: whether it belongs to the same segment of Kafka as the one before.
     """
 
@@ -269,12 +267,10 @@ class MemorySegment(Segment):
         return memoryview(self._buffer)[position:end_position]
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches."""
         return iter_batches(self.view(0, self.size_bytes), check_crc=False)
 
     @property
     def batch_count(self) -> int:
-        """Number of batches."""
         return len(self._positions)
 
     def first_batch_ms(self) -> int:

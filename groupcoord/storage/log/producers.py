@@ -176,7 +176,6 @@ class ProducerStates:
         return None
 
     def active(self) -> list[ActiveProducer]:
-        """Return the state of all producers."""
         return [
             ActiveProducer(
                 producer_id,
@@ -271,7 +270,6 @@ class ProducerStates:
         self.forget(forgotten)
 
     def forget(self, producer_id: int) -> None:
-        """Remove a producer."""
         del self._producers[producer_id]
         self._memory.give_back(PRODUCER_BYTES)
 
@@ -302,11 +300,6 @@ class ProducerStates:
 
     def ended(self, marker: TransactionMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
         """Apply a marker to the state of its producer, which was reserved.
-
-        Args:
-            marker: the marker.
-            offset: its offset.
-            timestamp_ms: its timestamp.
 
         Returns:
             The transaction that it aborts, or None.
@@ -344,7 +337,6 @@ class BadSnapshotError(ValueError):
 
 
 def snapshot_path(folder: Path, offset: int) -> Path:
-    """Return the path of the snapshot at an offset."""
     return folder / f"{offset:020d}.snapshot"
 
 

@@ -20,13 +20,11 @@ class TopicLogSettings:
     """Settings of a topic that concern its logs, under Kafka's names.
 
     Attributes:
-        max_message_bytes: the largest batch, header included.
         uses_append_time: whether batches get their append time (``message.timestamp.type=LogAppendTime``).
         is_compacted: whether only the last record of a key is kept, so that each record needs a key (``cleanup.policy``
             contains ``compact``).
         timestamp_before_max_ms: how far the first timestamp of a batch may lie in the past.
         timestamp_after_max_ms: how far the largest timestamp of a batch may lie in the future.
-        segment_bytes: the largest segment.
         segment_ms: the age of its first batch at which a segment is closed.
         retention_ms: older records are deleted; negative: none.
         retention_bytes: the part of a log that is kept at least; negative: all.
@@ -35,7 +33,6 @@ class TopicLogSettings:
         flush_ms: the age of unflushed records at which a log is flushed.
         min_cleanable_ratio: the dirty part of a log above which it is compacted.
         delete_retention_ms: how long tombstones and markers stay after they were first compacted.
-        min_compaction_lag_ms: younger records are not compacted.
         max_compaction_lag_ms: older records are compacted whatever the dirty part is.
         dedupe_buffer_bytes: memory for the keys of one compaction pass.
         roll_ms: the age of its first batch at which a segment is closed so that it can be compacted.
@@ -93,9 +90,6 @@ class LogMemory:
 
     Args:
         bytes_max: the limit for all logs together.
-
-    Attributes:
-        used_bytes: the memory in use.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -123,5 +117,4 @@ class LogMemory:
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """Release memory."""
         self.used_bytes -= size_bytes
