@@ -376,7 +376,7 @@ def test_measures_without_values_are_not_shown(simulate: Run, scenario: str, tmp
 
     assert "transaction open" not in table + page.read_text()
     assert "visible late" not in table + page.read_text()
-    assert "What clients did" not in page.read_text()
+    assert "Operations of clients" not in page.read_text()
     assert report["all"]["transaction_open_ms"]["count"] == 0
     assert report["clients"] == {}
 

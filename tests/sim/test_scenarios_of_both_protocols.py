@@ -102,10 +102,14 @@ BAD = [
     ('"mixed"', '"modern"', "groups[0].protocol: must be one of classic, consumer, mixed, not 'modern'"),
     ("members = 1", "members = 5", "groups[0].consumer_protocol_members: must be a whole number from 1 to 4, not 5"),
     ('protocol = "mixed"\n', "", "groups[0].consumer_protocol_members: goes with protocol 'mixed'"),
-    ('regex = "orders-.*"', 'regex = "("', "groups[0].regex: '(' is no regular expression"),
-    ('regex = "orders-.*"', 'regex = "o.*"\ntopics = ["audit"]', "groups[0].topics: can't be named beside a regex"),
+    ('regex = "orders-.*"', 'regex = "("', "groups[0].regex: '(' is not a regular expression"),
+    ('regex = "orders-.*"', 'regex = "o.*"\ntopics = ["audit"]', "groups[0].topics: can't be set together with regex"),
     ("session.timeout.ms", "group.protocol", "groups[0].member.group.protocol: is given by the group"),
-    ("heartbeat.interval.ms", "poll.ms", "groups[0].config.consumer.poll.ms: is no setting of a group; there are"),
+    (
+        "heartbeat.interval.ms",
+        "poll.ms",
+        "groups[0].config.consumer.poll.ms: is not a setting of a group; the settings are",
+    ),
     ("= 6000", "= 1", "must be a whole number from 5000 to 15000, not 1"),
     (
         'topics = ["audit"]',

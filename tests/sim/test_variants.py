@@ -104,7 +104,7 @@ def test_an_error_of_the_file_names_no_variant() -> None:
     [
         ('[[variants]]\nname = "a"\nunset = ["measure_from"]', "variant 'a': measure_from: is not set, and can't be"),
         ('[[variants]]\nname = "a"\nunset = ["duration"]', r"variant 'a': .*duration: is missing"),
-        ('[[variants]]\nname = "a"\nunset = ["events.0"]', "variant 'a': events.0: needs a key behind it"),
+        ('[[variants]]\nname = "a"\nunset = ["events.0"]', "variant 'a': events.0: needs a key after it"),
         ('[[variants]]\nname = "a"\nset.groups.other.members = 1', "groups.other.members: there is no 'other'"),
         (
             '[[variants]]\nname = "a"\n[[variants]]\nname = "a"',

@@ -103,7 +103,7 @@ def _compared(report: FleetReport) -> Html:
     rows = compared(report)
     if not rows:
         return EMPTY
-    told = "For each group, what half of all values and what 99 % of them are not above."
+    told = "Median and 99th percentile of each group."
     return joined(
         (soft(told), layout.table(("@measure", "@unit", *(f"#{name}" for name in report.compared_ids())), rows))
     )
@@ -119,9 +119,9 @@ def _clients(report: FleetReport) -> Html:
     if not operations:
         return EMPTY
     told = (
-        "Of consumers only what made them fail: then they are started again three seconds later. Of others, what they "
-        "did or asked, and what came of it: of an answer its first error, or NONE. CompleteTransaction brings a "
-        "transaction's marker, and is sent until it is taken."
+        "Consumers: the errors that made them fail; they restart three seconds later. Other clients: every operation "
+        "with its outcome, which is the first error of the response, or NONE. CompleteTransaction is the marker of a "
+        "transaction, repeated until it is accepted."
     )
     rows = [(*operation, f"{count:,}") for operation, count in operations.items()]
     return joined((soft(told), layout.table(("client", "did", "outcome", "#times"), rows)))
@@ -142,16 +142,16 @@ def _timelines(report: FleetReport) -> Html:
         return EMPTY
     shown = run.timelines[:COMPARED_MAX]
     span = span_of(shown)
-    return joined((soft(f"Of seed {run.seed}."), *(draw_timeline(each, span) for each in shown)))
+    return joined((soft(f"Seed {run.seed}."), *(draw_timeline(each, span) for each in shown)))
 
 
-_NONE = paragraph("There were none.")
+_NONE = paragraph("None.")
 _SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
     ("distributions", "Distributions", _distributions),
-    ("compared", "Groups beside each other", _compared),
-    ("causes", "What started the rebalances", causes_table),
-    ("timeline", "Over time", _timelines),
-    ("clients", "What clients did", _clients),
+    ("compared", "Comparison of groups", _compared),
+    ("causes", "Causes of rebalances", causes_table),
+    ("timeline", "Timeline", _timelines),
+    ("clients", "Operations of clients", _clients),
     ("groups", "Groups", _groups),
 )
 """Id, title and function of each section of a report; a section without content is left out."""
@@ -173,11 +173,11 @@ def comparison_page(comparison: Comparison, command: str) -> str:
     if not any(report.failed for report in comparison.reports):
         lead.append(paragraph("Every law held in every seed of every variant.", style="note good"))
     sections = [
-        Section("timeline", f"Who owned what, seed {first.runs[0].seed}", _timelines_of_variants(comparison)),
+        Section("timeline", f"Owners of partitions, seed {first.runs[0].seed}", _timelines_of_variants(comparison)),
         Section("differences", f"Differences from {first.variant}", _differences(comparison)),
-        Section("beside", "Beside each other", _beside(comparison)),
+        Section("beside", "Comparison", _beside(comparison)),
         Section("distributions", "Distributions", _plots(comparison)),
-        Section("causes", "What started the rebalances", _causes(comparison)),
+        Section("causes", "Causes of rebalances", _causes(comparison)),
     ]
     return layout.page(first.name, lead, sections)
 
@@ -261,13 +261,13 @@ def _answer(comparison: Comparison) -> list[Html]:
             for style, word in (("better", "less"), ("worse", "more"), ("", "no clear difference"))
             if by_style[style]
         ]
-        items.append(joined((element("code", report.variant), f" beside {first}: ", joined(parts, "; "), ".")))
+        items.append(joined((element("code", report.variant), f" compared with {first}: ", joined(parts, "; "), ".")))
     return [paragraph(told, style="answer"), listing(items)]
 
 
 def _beside(comparison: Comparison) -> Html:
     head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports))
-    told = "What half of all values and what 99 % of them are not above, over all groups and seeds."
+    told = "Median and 99th percentile over all groups and seeds."
     return joined((soft(told), layout.table(head, beside_rows(comparison))))
 
 
@@ -275,12 +275,12 @@ def _differences(comparison: Comparison) -> Html:
     head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports[1:]))
     told = joined(
         (
-            "By how much the mean of a seed is another than the same seed's, as the mean over all seeds with its 95 % "
-            "confidence interval (Student's t). Less is better: what is clearly ",
+            "Difference between the means of the same seed: its mean over all seeds, with the 95 % confidence interval "
+            "(Student's t). Lower is better. A clear difference is coloured ",
             element("span", "better", class_="better"),
             " or ",
             element("span", "worse", class_="worse"),
-            " has a colour, as the interval doesn't hold 0.",
+            ": its interval does not contain 0.",
         )
     )
     rows = [

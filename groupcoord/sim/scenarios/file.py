@@ -145,7 +145,7 @@ def _cluster(table: TableReader) -> ClusterOptions:
         table.fail("lease", f"must not be longer than group.consumer.session.timeout.ms ({session_ms})")
     has_replicas = table.take("replicas", None) is not None
     if has_replicas and lease_ms is not None:
-        table.fail("replicas", "have leases of their own: it is one or the other")
+        table.fail("replicas", "have their own leases: set either lease or replicas")
     return ClusterOptions(
         node_count=table.number("nodes", 1, at_least=1, at_most=100),
         config=config,
@@ -209,7 +209,7 @@ def _group_config(table: TableReader, config: Config) -> dict[str, int]:
         name = key.removeprefix(GROUP_CONFIG_PREFIX).replace(".", "_")
         if not key.startswith(GROUP_CONFIG_PREFIX) or name not in bounds:
             known = ", ".join(GROUP_CONFIG_PREFIX + each.replace("_", ".") for each in bounds)
-            settings.fail(key, f"is no setting of a group; there are {known}")
+            settings.fail(key, f"is not a setting of a group; the settings are {known}")
         least, most = bounds[name]
         assert least is not None
         assert most is not None
@@ -241,11 +241,11 @@ def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str
             table.require_known("topics", topic, topics)
         return wanted, ""
     if table.take("topics", None) is not None:
-        table.fail("topics", "can't be named beside a regex")
+        table.fail("topics", "can't be set together with regex")
     try:
         matching = re.compile(regex)
     except re.error as error:
-        table.fail("regex", f"{regex!r} is no regular expression: {error}")
+        table.fail("regex", f"{regex!r} is not a regular expression: {error}")
     return tuple(topic for topic in topics if matching.fullmatch(topic)), regex
 
 
@@ -437,7 +437,7 @@ def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple
         yield table.setdefault(key, {}), ".".join(rest)
     elif isinstance(found := table.get(key), list):
         for each in _chosen(found, rest[0], told):
-            yield from _places(each, rest[1:] or _fail(told, "needs a key behind it"), told)
+            yield from _places(each, rest[1:] or _fail(told, "needs a key after it"), told)
     elif isinstance(found, dict) or (found is None and key == "cluster"):
         yield from _places(table.setdefault(key, {}), rest, told)
     else:

@@ -209,7 +209,7 @@ class TableReader:
         for key in self._values:
             if key not in self._known:
                 close = get_close_matches(key, self._known, 1)
-                self.fail(key, "is no key that is known here" + (f"; did you mean {close[0]}?" if close else ""))
+                self.fail(key, "is an unknown key" + (f"; did you mean {close[0]}?" if close else ""))
 
 
 def flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
