@@ -152,7 +152,7 @@ class Broker(Dispatcher):
         self.deliver_replies()
 
     def deliver_replies(self) -> None:
-        """Send the coordinator's responses, for a host whose log store acknowledges appends later."""
+        """Send the coordinator's responses; needed after appends that the log store acknowledges later."""
         deliver_replies(self.coordinator)
 
     def reload_failed(self) -> None:

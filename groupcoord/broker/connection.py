@@ -90,7 +90,7 @@ class Dispatcher(ABC):
 
     Attributes:
         dirty: connections with output, for :meth:`take_dirty`.
-        turns: the connections whose requests wait, for :meth:`run_turn`.
+        turns: the connections with waiting requests, for :meth:`run_turn`.
         now_s: a monotonic clock in seconds.
         start_job: runs a job, in place by default, or in another thread.
         interceptor: sees requests before they are handled, and responses; None by default.
@@ -422,7 +422,7 @@ class Connection:
         self._work_on(self._answer_with(work, awaited))
 
     def answer_later(self, work: Work[WireResponse | None]) -> None:
-        """Start work at the connection's next turn, for callers whose own state is incomplete."""
+        """Start work at the connection's next turn, for callers in the middle of a change."""
         self._work = self._answer_with(work, None)
         self._wait_for_turn()
 

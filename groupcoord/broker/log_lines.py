@@ -1,4 +1,4 @@
-"""Log lines that a peer can cause: their rate limit, and warnings about unsupported features that clients rely on."""
+"""Rate limit of log lines that peers can cause, and warnings about unsupported features that clients use."""
 
 from __future__ import annotations
 

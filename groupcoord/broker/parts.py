@@ -239,7 +239,7 @@ class Parts:
     # ------------------------------------------------------------ parts
 
     def _make_shared_documents(self) -> SharedDocuments | None:
-        """Return the documents that the nodes of a cluster share, or None for a server of its own."""
+        """Return the documents that the nodes of a cluster share; None without a cluster."""
         if self.nodes.leadership.elects:
             return None
         administered = self.administered

@@ -94,7 +94,7 @@ def _compile_within(pattern: str | bytes, encoding: Any, memory_max: int) -> tup
         options.max_mem = memory_max
         return re2.compile(pattern, options), memory_max
     finally:
-        re2.purge()  # the binding has a cache of its own without a size limit
+        re2.purge()  # the cache of the binding has no size limit
 
 
 _expressions = Expressions()
@@ -119,7 +119,7 @@ class TopicMatcher:
         return None
 
     def matching_topics(self, regex: str, principal: Principal) -> Iterable[str]:
-        """Return the topics whose whole name an expression matches and that the principal may describe."""
+        """Return the topics that an expression matches completely and that the principal may describe."""
         permissions = Permissions(self._authorize, principal)
         expression = compile_expression(regex, ascii_only=True)
         return [

@@ -77,7 +77,7 @@ class Timed(Protocol):
 
 
 class Wakes(Timed, Protocol):
-    """Part of a broker whose deadline may come nearer between two ticks.
+    """Part of a broker with a deadline that may come nearer between two ticks.
 
     Attributes:
         on_earlier: the callbacks for that, one for each node that shares the part.
@@ -117,7 +117,7 @@ class Answer(Awaited):
 
 
 class Job(Awaited):
-    """Call of a pure function whose arguments nothing else changes."""
+    """Call of a pure function. Its arguments must not change."""
 
     __slots__ = ("_call", "_error", "_result")
 

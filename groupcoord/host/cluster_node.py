@@ -45,23 +45,22 @@ class NodeIdTakenError(GroupcoordError):
 
 
 class NodeAddress(NamedTuple):
-    """What a node tells the others of itself.
+    """Address of a node in its announcements.
 
     Attributes:
-        node_id: by which clients know it.
-        listeners: the name of each listener, or ``""`` where there is but one: host and port for clients.
+        node_id: the node's id for clients.
+        listeners: host and port by listener name, or ``""`` for a single listener.
     """
 
     node_id: int
     listeners: Mapping[str, tuple[str, int]]
 
     def encoded(self) -> str:
-        """Return it as the address of an announcement."""
         return json.dumps({"node_id": self.node_id, "listeners": self.listeners})
 
     @classmethod
     def decoded(cls, address: str) -> NodeAddress | None:
-        """Return what a node told; None: that is no node for Kafka clients."""
+        """Parse an announced address; None if the announcing replica has no listeners for clients."""
         try:
             said = json.loads(address)
             listeners = {str(name): (str(host), int(port)) for name, (host, port) in said["listeners"].items()}
@@ -70,15 +69,15 @@ class NodeAddress(NamedTuple):
             return None
 
     def node(self, listener: str) -> Node:
-        """Return the node as clients of a listener are told of it; of one that it doesn't have, its first."""
+        """Return the node with its address for a listener's clients, by default its first address."""
         return Node(self.node_id, *self.listeners.get(listener, next(iter(self.listeners.values()))))
 
 
 class LeasedBroker(Broker):
-    """A node whose answers about groups hold as long as its lease does.
+    """Broker with a lease on its log partitions, which limits its responses about groups.
 
     Attributes:
-        has_told: something was answered about groups while the lease lasted, and may not be sent yet.
+        has_told: whether a response about groups was made during the lease, and may be unsent.
     """
 
     has_told = False
@@ -102,7 +101,7 @@ class LeasedBroker(Broker):
 
 
 class ClusterServer(Server):
-    """Sockets of such a node: responses that were not sent during the lease are discarded."""
+    """Sockets of such a node. Responses that were not sent during the lease are discarded."""
 
     def __init__(self, broker: LeasedBroker, socks: Sockets) -> None:
         super().__init__(broker, socks=socks)

@@ -56,7 +56,7 @@ logger = logging.getLogger("groupcoord.host")
 
 @frozen
 class Storage:
-    """Where a server keeps its data, on disk or in memory."""
+    """Storage of a server, on disk or in memory."""
 
     config: Config
     log_store: LogStore

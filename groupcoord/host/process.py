@@ -1,7 +1,7 @@
 """Resources of the process that servers share: file descriptors (``ulimit -n``), listening sockets, the job thread.
 
-In CPython 3.11, a server of asyncio that closes in the turn of an accepted connection leaves it to the garbage
-collector, so :class:`Listening` accepts by itself, and each connection reaches its server.
+A server of asyncio in CPython 3.11 that closes while it accepts a connection leaves that to the garbage collector.
+:class:`Listening` accepts connections itself, so each one reaches its server.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def import_modules_of_requests() -> None:
 
 
 SWITCH_INTERVAL_S = 0.0001
-"""How long a job keeps the interpreter lock while an event loop waits, instead of Python's 5 ms."""
+"""Time for which a job keeps the interpreter lock while an event loop waits, instead of Python's 5 ms."""
 
 
 class JobThread:

@@ -85,7 +85,6 @@ class Peer(asyncio.Protocol):
         self.address = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register the connection of a client."""
         # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
         self.transport = cast(asyncio.Transport, transport)
         peer_name = self.transport.get_extra_info("peername")
@@ -102,7 +101,6 @@ class Peer(asyncio.Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Handle received bytes."""
         connection, server = self.connection, self._server
         if connection is None:
             return
@@ -172,7 +170,6 @@ class Peer(asyncio.Protocol):
         self._server.flush_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         self._cancel_drain_timer()
         if self._close_timer is not None:
             self._close_timer.cancel()
@@ -226,7 +223,7 @@ _READ_BYTES = 256 * 1024
 
 
 class TlsTransport:
-    """A transport that encrypts: what a peer calls of one; all else is the socket's own."""
+    """Encrypting transport with the methods that a peer calls; all others are the socket's."""
 
     def __init__(self, transport: Any, tls: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> None:
         self._transport = transport
@@ -237,26 +234,24 @@ class TlsTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Encrypt and send."""
         if not self._transport.is_closing():
             self._tls.write(data)
             self.send_pending()
 
     def writelines(self, parts: list[bytes | memoryview]) -> None:
-        """Encrypt and send parts."""
         if not self._transport.is_closing():
             for part in parts:
                 self._tls.write(part)
             self.send_pending()
 
     def send_pending(self) -> None:
-        """Send what TLS itself has to say."""
+        """Send the output of TLS."""
         data = self._outgoing.read()
         if data:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Say that nothing more comes, and close."""
+        """Send the end of the TLS session, and close."""
         if not self._transport.is_closing():
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
@@ -265,7 +260,7 @@ class TlsTransport:
 
 
 class TlsPeer(Peer):
-    """One socket of a listener with TLS."""
+    """Socket of a listener with TLS."""
 
     def __init__(
         self, server: Server, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
@@ -279,7 +274,6 @@ class TlsPeer(Peer):
         self._timer: Any = None
 
     def connection_made(self, transport: Any) -> None:
-        """A client has connected."""
         super().connection_made(transport)
         if self.connection is not None:
             self.transport = cast(Any, TlsTransport(transport, self._tls, self._outgoing))
@@ -287,7 +281,6 @@ class TlsPeer(Peer):
             self._timer = self._server.loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up, reason)
 
     def data_received(self, data: bytes) -> None:
-        """Something has come."""
         if self.connection is None:
             return
         self._incoming.write(data)
@@ -306,7 +299,6 @@ class TlsPeer(Peer):
             self._give_up(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
         self._cancel_timer()
         super().connection_lost(exc)
 
@@ -319,7 +311,7 @@ class TlsPeer(Peer):
             self.connection.principal = ClientPrincipal(principal, self.connection.client_host)
 
     def _read(self) -> None:
-        """Pass on what was encrypted, until an error asks for more, or the peer has said that it is done."""
+        """Pass on decrypted bytes, until more input is needed or the peer has ended the session."""
         while plain := self._tls.read(_READ_BYTES):
             super().data_received(plain)
         self.eof_received()
@@ -645,7 +637,6 @@ class Server:
         self._timer = self.loop.call_at(self.loop.time() + delay_s, self._wake)
 
     def _wake(self) -> None:
-        """Run the due work of the broker."""
         self._timer = None
         try:
             self.broker.tick()
@@ -671,7 +662,6 @@ class Server:
         self._sweep_timer = self.loop.call_later(pause_s, self._sweep_idle)
 
     def _reload_failed(self) -> None:
-        """Load failed log partitions again."""
         try:
             self.broker.reload_failed()
             self.flush()

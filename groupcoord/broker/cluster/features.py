@@ -70,7 +70,7 @@ FEATURES = (
 
 
 class FeatureFileError(DataFileError):
-    """The file of features can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of features."""
 
 
 class Features:
@@ -80,9 +80,6 @@ class Features:
         epoch: the number of changes.
         left_out: group types that this server does not support at any level.
         left_out_keys: further APIs that it does not support.
-
-    Raises:
-        FeatureFileError: the file has invalid content.
     """
 
     def __init__(self, place: Place | None = None) -> None:

@@ -112,7 +112,7 @@ class Leadership:
         return leader
 
     def next_leader(self, leader_id: int, running: Iterable[int]) -> int:
-        """Return the running node after a leader in cyclic order, or NOBODY."""
+        """Return the running node after a leader in cyclic order, or -1."""
         others = sorted(running, key=lambda node_id: (node_id <= leader_id, node_id))
         return next((node_id for node_id in others if node_id != leader_id), NOBODY)
 
@@ -122,7 +122,7 @@ class Leadership:
         return None if sole is None or self._later_epochs(topic, sole) else sole
 
     def _later_epochs(self, topic: Topic, sole: Leader) -> dict[int, Leader]:
-        """Return the leaders of partitions whose logs have later epochs than the first, on a single node."""
+        """Return the leaders of a single node's partitions with later epochs than the first."""
         known = self._sole_leaders.get(topic.name)  # Python caches the hash of a string, not of a UUID
         if known is not None and known[0] == topic:
             return known[1]
@@ -179,9 +179,9 @@ class Leadership:
         self._running.add(node_id)
 
     def to_elect(self, topics: TopicRegistry) -> list[tuple[Topic, int, int]]:
-        """Return the partitions that need another leader: topic, index, first running replica.
+        """Return the partitions that need another leader: topic, index, first running replica or -1.
 
-        The node is NOBODY if no replica runs any longer. While no node runs at all, leaders stay as they are.
+        While no node runs at all, leaders stay as they are.
         """
         found = []
         for topic in topics:

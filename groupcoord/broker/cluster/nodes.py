@@ -46,7 +46,6 @@ class Nodes:
     """Nodes of a server, often one.
 
     Attributes:
-        leadership: the leaders.
         coordinators: the group coordinators of the running nodes.
         transactions: the shared transaction coordinator; None for a single node.
         share: the shared share coordinator, made by the first broker.
@@ -105,7 +104,7 @@ class Nodes:
         return self.leadership.is_sole or self.transaction_leader(transactional_id) == node_id
 
     def transaction_leader(self, transactional_id: str) -> int:
-        """Return the leader for a transactional id; NOBODY before the topic is created."""
+        """Return the leader for a transactional id; -1 before the topic is created."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return NOBODY
@@ -154,7 +153,7 @@ class Nodes:
             deliver_replies(coordinator)
 
     def reassigned(self, topic: Topic, index: int, former: Collection[int]) -> None:
-        """Elect a leader of a partition whose replicas have changed.
+        """Elect a leader of a partition with new replicas.
 
         As in Kafka, the leader stays if it is among them; its epoch rises if a former replica is gone.
         """

@@ -59,7 +59,7 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?|[0-9A-F
 
 
 class QuotaFileError(DataFileError):
-    """The file of quotas can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of quotas."""
 
 
 class _QuotaError(GroupcoordError):
@@ -67,11 +67,7 @@ class _QuotaError(GroupcoordError):
 
 
 class Quotas:
-    """Client quotas by entity.
-
-    Raises:
-        QuotaFileError: the file has invalid content.
-    """
+    """Client quotas by entity."""
 
     def __init__(self, place: Place | None = None) -> None:
         self._file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)

@@ -80,7 +80,7 @@ DYNAMIC = frozenset((*_of_topics(), CLEANER_THREADS, DEDUPE_BUFFER, *THROTTLES))
 
 
 class BrokerConfigFileError(DataFileError):
-    """The file of broker configs can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of broker configs."""
 
 
 def checked_broker_configs(own: Configs) -> Configs:
@@ -104,11 +104,7 @@ def checked_broker_configs(own: Configs) -> Configs:
 
 
 class BrokerConfigs(KeptConfigs):
-    """Dynamic broker configs by broker id.
-
-    Raises:
-        BrokerConfigFileError: the file has invalid content.
-    """
+    """Dynamic broker configs by broker id."""
 
     def __init__(self, place: Place | None = None) -> None:
         super().__init__(JsonFile(place, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
@@ -129,11 +125,7 @@ class BrokerConfigs(KeptConfigs):
 
 
 class Administered:
-    """Broker configs, client metrics, quotas and features, each in a file.
-
-    Raises:
-        DataFileError: a file has invalid content.
-    """
+    """Broker configs, client metrics, quotas and features, each in a file."""
 
     def __init__(self, place: Place | None = None) -> None:
         self.brokers = BrokerConfigs(place)

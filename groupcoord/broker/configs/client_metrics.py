@@ -68,7 +68,7 @@ CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
 
 
 class ClientMetricsFileError(DataFileError):
-    """The file of subscriptions can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of subscriptions."""
 
 
 class IntervalError(ConfigError):
@@ -147,11 +147,7 @@ def checked_client_metrics(own: Configs) -> Configs:
 
 
 class ClientMetrics(KeptConfigs):
-    """Client metrics subscriptions by name.
-
-    Raises:
-        ClientMetricsFileError: the file has invalid content.
-    """
+    """Client metrics subscriptions by name."""
 
     def __init__(self, place: Place | None = None) -> None:
         self.subscriptions: tuple[Subscription, ...] = ()

@@ -64,7 +64,6 @@ class Definition:
 
     Attributes:
         kind: its kind of values.
-        default: its default.
         broker_key: the broker config that is its default, or None.
         is_internal: whether it is described only if overridden.
         tells_default: whether the broker config is a synonym also at its default.
@@ -182,7 +181,7 @@ def _long(at_least: int) -> Number:
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
 ALLOWS_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
-"""Whether a topic accepts dead letters of share groups (KIP-1191)."""
+"""Permission for dead letters of share groups in a topic (KIP-1191)."""
 
 TOPIC_DEFINITIONS = by_name(
     _like_broker("cleanup.policy", "log.cleanup.policy"),
@@ -236,11 +235,7 @@ def settings_without_effect(own: Configs) -> list[str]:
 
 
 class KeptConfigs:
-    """Stored overrides of resources of one type, which need not exist.
-
-    Raises:
-        DataFileError: the file has invalid content.
-    """
+    """Stored overrides of resources of one type, which need not exist."""
 
     def __init__(self, file: JsonFile, kind: str) -> None:
         self._file = file

@@ -120,7 +120,7 @@ FILE_NAME = "group-configs.json"
 
 
 class GroupConfigFileError(DataFileError):
-    """The file of group configs can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of group configs."""
 
 
 class SettingsOfGroups(TypedDict):

@@ -65,7 +65,6 @@ class FetchPlan:
     """Partitions that a request reads, now and perhaps again after a wait.
 
     Attributes:
-        request: the request.
         bytes_max: the most bytes to read in all.
         readable: the partitions to read.
         refused: the responses for the others.

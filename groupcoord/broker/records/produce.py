@@ -200,9 +200,9 @@ def _produce(
 def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
 ) -> ErrorCode:
-    """Ask the transaction coordinator about a partition, and translate its error as Kafka does.
+    """Verify a partition with the transaction coordinator, and translate its error as Kafka does.
 
-    It is not asked if the transaction is known to the log, or the batch will be refused anyway.
+    This is skipped if the log knows the transaction, or the batch will be refused anyway.
     """
     if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
         return ErrorCode.NONE

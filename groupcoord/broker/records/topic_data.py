@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 RETAINED_AT_ONCE = 100
-"""Logs whose retention is checked in one step."""
+"""Number of logs per step of retention."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 

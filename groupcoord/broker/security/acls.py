@@ -42,7 +42,7 @@ FILE_NAME = "acls.json"
 WILDCARD, WILDCARD_PRINCIPAL = "*", "User:*"
 DECISIONS_MAX = 8_192
 REMEMBERED_NAME_MAX = 255
-"""Longest name whose decisions are cached; longer ones, which no topic has, are chosen by clients."""
+"""Longest name with cached decisions; longer ones, which no topic has, are chosen by clients."""
 
 SCANNED_ACLS = 1_000
 """ACLs that are compared with a filter between two yields."""
@@ -61,15 +61,11 @@ _IMPLIED_BY = {
 
 
 class AclFileError(DataFileError):
-    """The file of ACLs can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of ACLs."""
 
 
 class Acls:
-    """ACLs with an index: the cost of a decision depends on the length of the name, not on the number of ACLs.
-
-    Raises:
-        AclFileError: the file has invalid content.
-    """
+    """ACLs with an index: the cost of a decision depends on the length of the name, not on the number of ACLs."""
 
     def __init__(
         self, place: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False

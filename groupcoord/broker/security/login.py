@@ -127,7 +127,7 @@ class _State(Enum):
 
 
 class LoginConnection(Connection):
-    """Connection whose client has to log in."""
+    """Connection with a SASL log-in."""
 
     __slots__ = (
         "_exchange",

@@ -28,7 +28,7 @@ OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorizati
 
 
 class LoginFailedError(Exception):
-    """The log-in failed; ``told`` is sent to the client, ``user`` is for the server's log."""
+    """The log-in failed; the message is sent to the client, ``user`` is for the server's log."""
 
     def __init__(self, told: str, user: str = "") -> None:
         super().__init__(told)
@@ -80,7 +80,7 @@ def is_other_authorization_id(authorization_id: str, user: str) -> bool:
 
 
 ADDRESSES_MAX = 256
-"""Most addresses whose failed log-ins are counted separately."""
+"""Most addresses with separate counts of failed log-ins."""
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -99,7 +99,7 @@ class Refusal(NamedTuple):
 
 
 class Refusals(Waker):
-    """Failed log-ins whose responses are delayed."""
+    """Failed log-ins with delayed responses."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -211,15 +211,11 @@ class _Kept(NamedTuple):
 
 
 class CredentialFileError(DataFileError):
-    """The file of credentials can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of credentials."""
 
 
 class ScramCredentials:
-    """Credentials of a file of users, which are fixed, and those that administrators have created.
-
-    Raises:
-        CredentialFileError: the file has invalid content.
-    """
+    """Credentials of a file of users, which are fixed, and those that administrators have created."""
 
     def __init__(
         self,

@@ -180,7 +180,6 @@ class Listener:
 
     Attributes:
         name: Kafka's listener name; equal to the protocol unless mapped.
-        protocol: its protocol.
         host: the address to listen on; empty for all addresses.
         port: the port to listen on; 0 for a free one.
         advertised_host: the host for clients.

@@ -136,7 +136,7 @@ class Persister:
         self._submit = submit
 
     def ask(self, request: ShareStateRequest, tell: Tell) -> None:
-        """Send a request; ``tell`` takes the response, now or later."""
+        """Send a request; the callback takes the response, now or later."""
         self._submit(request, _Asked(self, request, tell))
 
     def ask_later(self, asked: _Asked) -> None:

@@ -1,14 +1,14 @@
-"""ShareFetch and ShareAcknowledge: share sessions, errors of partitions, and fetches that wait.
+"""ShareFetch and ShareAcknowledge: share sessions, errors of partitions, and waits for records.
 
 A ShareFetch fails at once if it can read none of its partitions. Otherwise it waits for records until ``max_wait_ms``:
 
 - Partitions that fail at the start (unknown, led by another node) are reported in the response.
-- A share-partition whose state can't be read is reported when the wait ends, never without a wait.
-- One whose leader moves, or whose topic is deleted, during the wait is left out; the next fetch reports why.
+- A share-partition with an unreadable state is reported when the wait ends, never without a wait.
+- One that moves or is deleted during the wait is left out; the next fetch reports the reason.
 
-A session belongs to a member of a group, and ends with the connection on which it was opened.
-Sources: ``KafkaApis``, ``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4, as
-recorded. There a release does not always end a wait (the records come after ``max_wait_ms``); here it always does.
+A session belongs to a member of a group, and ends with the connection that opened it. Sources: ``KafkaApis``,
+``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4, as recorded. There a
+release does not always end a wait (the records come after ``max_wait_ms``); here it always does.
 """
 
 from __future__ import annotations
@@ -227,8 +227,6 @@ class _Fetching:
     """State of a ShareFetch.
 
     Attributes:
-        session: its session.
-        request: the request.
         permissions: the permissions of the client.
         deadline_ms: the end of its wait.
         has_paused: whether other requests were handled since its share-partitions were looked up.

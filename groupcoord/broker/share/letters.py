@@ -37,7 +37,6 @@ class GivenUp(NamedTuple):
     """Given up record.
 
     Attributes:
-        offset: its offset.
         delivery_count: the number of deliveries.
         is_rejected: whether a member rejected it.
     """

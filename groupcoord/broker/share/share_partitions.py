@@ -87,7 +87,6 @@ class LedPartition:
 
     Attributes:
         key: its group, topic and partition.
-        topic: its topic.
         log: the log of the partition.
         records: its records in flight; None until its state is read.
         state_epoch, leader_epoch: the epochs of state writes.
@@ -167,12 +166,12 @@ class SharePartitions(Waker):
         return led
 
     def known(self, key: SharePartitionKey) -> LedPartition | None:
-        """Return a share-partition whose records are known, or None."""
+        """Return a share-partition with known records, or None."""
         led = self._led.get(key)
         return None if led is None or led.records is None or led.log.is_closed else led
 
     def current(self, key: SharePartitionKey) -> LedPartition | None:
-        """Return a share-partition whose records are known and that this broker still leads, or None."""
+        """Return a share-partition with known records that this broker still leads, or None."""
         led = self.known(key)
         return led if led is not None and self.is_usable(led) else None
 

@@ -1,7 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics as in Apache Kafka 4.4 (KRaft), and the requests about configs.
 
 Manual assignments are kept where nodes elect leaders over shared logs. Other partitions have a replica on every node,
-whatever replication factor is requested, up to the number of nodes.
+for any replication factor up to the number of nodes.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def answer_delete_topics(
         permissions = UNRESTRICTED
     asked = Counter(request.topics)
     ids = {reference.topic_id for reference in request.topics if reference.name is None}
-    # An id whose topic is named, too, is answered with the name.
+    # An id is answered with its name if the request has both.
     named = {
         topics.topic_id(name)
         for name, topic_id in request.topics

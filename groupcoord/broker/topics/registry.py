@@ -31,7 +31,7 @@ TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partiti
 FILE_NAME = "topics.json"
 
 DELETED_MAX = 1_000
-"""Number of deleted topics whose names are remembered."""
+"""Number of remembered names of deleted topics."""
 
 
 Replicas = Mapping[int, tuple[int, ...]]
@@ -68,7 +68,7 @@ class TopicError(GroupcoordError):
 
 
 class TopicFileError(DataFileError):
-    """The file of topics can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or invalid file of topics."""
 
 
 def check_topic_name(name: str) -> None:
@@ -227,7 +227,6 @@ class TopicRegistry:
 
     Attributes:
         directory: the directory of the file, or None.
-        file: the file.
         deleted: names of recently deleted topics.
     """
 
@@ -382,8 +381,7 @@ CREATION_MS = 50
 class LateCreations(Waker):
     """Deleted internal topics of streams groups, created again shortly after a heartbeat missed them.
 
-    As in Kafka, whose controller creates them, heartbeats in between report them as missing. New topics are created at
-    once.
+    In between heartbeats report them as missing, as with Kafka's controller. New topics are created at once.
     """
 
     def __init__(

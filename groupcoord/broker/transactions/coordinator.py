@@ -176,7 +176,7 @@ RETRY_MS = 1_000
 """Pause before failed markers are written again."""
 
 ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""Errors of a marker whose transaction has ended in its partition, perhaps by another marker."""
+"""Errors of a marker for a transaction that has ended in its partition, perhaps by another marker."""
 
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """Error of a change that could not be written."""
@@ -184,7 +184,7 @@ NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 @define(eq=False)
 class _Completion:
-    """Prepared transaction whose markers are being written."""
+    """Prepared transaction with markers that are being written."""
 
     transaction: Transaction
     missing: int = 0

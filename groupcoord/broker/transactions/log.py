@@ -46,9 +46,6 @@ class ProducerIds:
 
     Args:
         directory: the directory of the file; None for memory.
-
-    Raises:
-        ProducerIdsFileError: the file has invalid content.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
