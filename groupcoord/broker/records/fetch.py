@@ -404,7 +404,7 @@ class FetchRequests:
             self.waits.remove(connection)
             result = yield from read(plan)
         response = yield from context.respond(result.fetched)
-        return self._leaders.add_to_fetch(response, connection.nodes) if result.has_failed else response
+        return self._leaders.add(response, connection.nodes) if result.has_failed else response
 
     def _end_wait(self, wait: FetchWait) -> None:
         """Answer a Fetch that waited; at its connection's turn if its partitions have changed."""
@@ -424,7 +424,7 @@ class FetchRequests:
         if fetched is None or wait.has_changed:
             fetched, _, has_failed = yield from read(plan)
         response = yield from wait.context.respond(fetched)
-        return self._leaders.add_to_fetch(response, wait.connection.nodes) if has_failed else response
+        return self._leaders.add(response, wait.connection.nodes) if has_failed else response
 
     def next_deadline_ms(self) -> int | None:
         return self.waits.next_deadline_ms()

@@ -247,7 +247,7 @@ class ProduceRequests:
         """Append records. With acks=0, an error closes the connection, as in Kafka."""
         response = yield from answer_produce(request, self._data, self._verify, self._permissions_of(connection))
         if request.acks != 0:
-            return response if self._leaders is None else self._leaders.add_to_produce(response, connection.nodes)
+            return response if self._leaders is None else self._leaders.add(response, connection.nodes)
         failed = (
             partition
             for topic in response.topics

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from attrs import evolve
@@ -330,6 +330,9 @@ class NodeData(TopicData):
 MISDIRECTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
+LedResponse = TypeVar("LedResponse", FetchResponse, ProduceResponse, ShareFetchResponse, ShareAcknowledgeResponse)
+
+
 class CurrentLeaders:
     """Adds the current leader to each partition that fails with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH.
 
@@ -340,23 +343,12 @@ class CurrentLeaders:
         self._leadership = leadership
         self._data = data
 
-    def add_to_fetch(self, response: FetchResponse, told: Mapping[int, Node] | None) -> FetchResponse:
-        topics, endpoints = self._with_leaders(response.topics, told)
-        return response if topics is None else evolve(response, topics=topics, node_endpoints=endpoints)
-
-    def add_to_produce(self, response: ProduceResponse, told: Mapping[int, Node] | None) -> ProduceResponse:
-        topics, endpoints = self._with_leaders(response.topics, told)
-        return response if topics is None else evolve(response, topics=topics, node_endpoints=endpoints)
-
-    def add_to_share_fetch(self, response: ShareFetchResponse, told: Mapping[int, Node] | None) -> ShareFetchResponse:
-        topics, endpoints = self._with_leaders(response.responses, told)
-        return response if topics is None else evolve(response, responses=topics, node_endpoints=endpoints)
-
-    def add_to_share_acknowledge(
-        self, response: ShareAcknowledgeResponse, told: Mapping[int, Node] | None
-    ) -> ShareAcknowledgeResponse:
-        topics, endpoints = self._with_leaders(response.responses, told)
-        return response if topics is None else evolve(response, responses=topics, node_endpoints=endpoints)
+    def add(self, response: LedResponse, addresses: Mapping[int, Node] | None) -> LedResponse:
+        """Return a response with current leaders, and with their addresses for the client's listener if given."""
+        field = "topics" if isinstance(response, FetchResponse | ProduceResponse) else "responses"
+        topics, endpoints = self._with_leaders(getattr(response, field), addresses)
+        changes: dict[str, Any] = {field: topics, "node_endpoints": endpoints}
+        return response if topics is None else evolve(response, **changes)
 
     def _with_leaders(
         self, topics: Iterable[Any], told: Mapping[int, Node] | None

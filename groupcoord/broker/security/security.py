@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from groupcoord.broker.security.settings import Listener, SecuritySettings, TlsListener
 
 
-TOO_LATE = "SaslAuthenticate request received after successful authentication"
-
-
 def delegation_token_refusal(connection: Connection) -> ErrorCode:
     """Return the error of delegation tokens: that of a broker without ``delegation.token.secret.key``.
 

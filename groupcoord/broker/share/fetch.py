@@ -515,7 +515,7 @@ class ShareRequests:
         responses = tuple([ShareTopicData(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareFetchResponse(ErrorCode.NONE, lock_ms, responses)
         if has_failed and self._leaders is not None:
-            return self._leaders.add_to_share_fetch(response, connection.nodes)
+            return self._leaders.add(response, connection.nodes)
         return response
 
     # ------------------------------------------------------------ ShareAcknowledge
@@ -549,7 +549,7 @@ class ShareRequests:
         results = tuple([ShareAcknowledgedTopic(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
         if has_failed and self._leaders is not None:
-            return self._leaders.add_to_share_acknowledge(response, connection.nodes)
+            return self._leaders.add(response, connection.nodes)
         return response
 
     def _acknowledge_all(

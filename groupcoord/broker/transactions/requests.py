@@ -255,9 +255,6 @@ class TransactionRequests:
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
         return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
 
-    def describe_producers(self, connection: Connection, request: DescribeProducers) -> Work[WireResponse | None]:
-        return answer_describe_producers(request, self._data, self._permissions_of(connection))
-
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
         """Create the transaction topic when a permitted client looks for a transaction coordinator."""
         if request.key_type == CoordinatorType.TRANSACTION:
