@@ -108,13 +108,7 @@ class Membership:
             self._known[partition] = max(epoch, self._known.get(partition, epoch))
 
     def announcement(self, address: str, owned: Mapping[int, int], *, leaves: bool = False) -> Announcement:
-        """Return the next announcement of this node.
-
-        Args:
-            address: where clients reach it.
-            owned: the log partitions that it owns, with their epochs.
-            leaves: True if this is the last one.
-        """
+        """Return the next announcement of this node."""
         self._learn(owned)
         return Announcement(address, dict(owned), dict(self._known), leaves)
 

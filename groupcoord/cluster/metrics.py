@@ -13,11 +13,7 @@ PREFIX = "groupcoord_replica_"
 
 
 class ReplicaCollector(Collector):
-    """Collector that reads the status of a replica: ``REGISTRY.register(ReplicaCollector(replica.status))``.
-
-    Args:
-        status_now: returns the status, or None while there is no replica.
-    """
+    """Collector that reads the status of a replica: ``REGISTRY.register(ReplicaCollector(replica.status))``."""
 
     def __init__(self, status_now: Callable[[], ReplicaStatus | None]) -> None:
         self._status_now = status_now

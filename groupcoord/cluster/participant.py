@@ -34,14 +34,7 @@ class ToLoad(NamedTuple):
 
 
 class Sharing:
-    """Keeps a coordinator, its slot store and the announcements of other replicas consistent.
-
-    Args:
-        coordinator: the coordinator, whose log store is ``store``.
-        store: the owned log partitions.
-        membership: which replica should own which log partition.
-        address: where clients reach this replica.
-    """
+    """Keeps a coordinator, its slot store and the announcements of other replicas consistent."""
 
     def __init__(
         self, coordinator: GroupCoordinator, store: SlotStore, membership: Membership, address: str = ""
@@ -206,7 +199,6 @@ class ReplicaStatus(NamedTuple):
     """Status of a replica, for metrics and probes.
 
     Attributes:
-        may_answer: whether its lease lasts.
         live: the replicas that it has heard lately.
         owners: the owner of each log partition as far as it has heard; partitions without an owner are missing.
         partitions: figures of the log partitions that it owns, by number.
@@ -223,11 +215,7 @@ class ReplicaStatus(NamedTuple):
 
 
 class Served(Protocol):
-    """Coordinator in an event loop, such as :class:`~groupcoord.aio.AsyncCoordinator`.
-
-    Attributes:
-        coordinator: the synchronous coordinator.
-    """
+    """Coordinator in an event loop, such as :class:`~groupcoord.aio.AsyncCoordinator`."""
 
     coordinator: GroupCoordinator
 
@@ -248,8 +236,6 @@ class Participant:
         node_id, dead_ms, beat_ms: as in :class:`~groupcoord.cluster.replica.Replica`.
 
     Attributes:
-        node_id: the id of this process.
-        sharing: the ownership logic.
         on_heard: is called after each heartbeat that was answered.
 
     Raises:

@@ -145,11 +145,7 @@ class Membership(ABC):
 
     @abstractmethod
     def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity for a commit now.
-
-        Args:
-            is_automatic: whether the group assigns the partitions.
-        """
+        """Return the identity for a commit now."""
 
     @abstractmethod
     def fetch_identity(self) -> MemberIdentity | None:

@@ -42,10 +42,6 @@ _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 class DirectoryLock:
     """Locked directory, which is created if it does not exist. Closing it releases the lock.
 
-    Args:
-        directory: the directory.
-        against_brokers: whether to exclude JVM brokers, too.
-
     Raises:
         DirectoryLockedError: another process or store holds the lock.
         LogDirectoryError: it is not a directory, or can't be created, written or locked.
@@ -160,10 +156,6 @@ class FoundTopic(NamedTuple):
 
 class DataDirectory:
     """Directory that this process has locked.
-
-    Args:
-        path: the directory.
-        descriptors_max: the most files that are open at a time.
 
     Attributes:
         was_clean: True after a clean shutdown, so that logs need no check when they are opened.

@@ -73,9 +73,6 @@ WRITING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 class OpenFiles:
     """Descriptors by path; the least recently used one is closed when a file is opened beyond the limit.
 
-    Args:
-        count_max: the most files that are open at a time.
-
     Attributes:
         closed_count: how many files were closed so far. A descriptor stays valid while it does not change.
     """
@@ -223,11 +220,6 @@ def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
 
 def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]], *, is_durable: bool = True) -> None:
     """Write ``leader-epoch-checkpoint``.
-
-    Args:
-        folder: the folder of the log.
-        entries: the epochs with their start offsets, oldest first.
-        is_durable: whether to wait until the disk has it.
 
     Raises:
         OSError: it can't be written; the old file is unchanged.

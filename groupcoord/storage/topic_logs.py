@@ -243,11 +243,6 @@ class TopicLogs:
     ) -> bool:
         """Compact the dirtiest log a little further.
 
-        Args:
-            topics: returns the compacted topics with their settings.
-            now_ms: the time by the clock of the records.
-            budget: the approximate number of batches and records.
-
         Returns:
             True if it should be called again soon, False if all logs are clean enough.
         """

@@ -214,12 +214,7 @@ _UNREADABLE = (StructError, ValueError)
 
 
 def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """Encode the user data of the sticky assignor, version 1. Topics are in the order of Java's maps.
-
-    Args:
-        partitions: the partitions of the member.
-        generation_id: the generation in which it got them.
-    """
+    """Encode the user data of the sticky assignor, version 1. Topics are in the order of Java's maps."""
     grouped = partitions_by_topic(partitions)
     previous = [{"topic": topic, "partitions": grouped[topic]} for topic in hash_map_order(grouped)]
     return write_partitions(previous) + _GENERATION.pack(generation_id)
@@ -258,13 +253,6 @@ class Balancer:
 
     Kafka checks before each partition whether the whole assignment is balanced. Here the result is cached until a
     partition moves, and computed by topic, from the largest owner and the smallest subscriber. The moves are the same.
-
-    Args:
-        group: the group.
-        assigned: the partitions of each member.
-        owner: the last owner of each partition.
-        subscribers: the members that subscribe to each topic.
-        fixed: members that keep their partitions.
     """
 
     def __init__(

@@ -125,13 +125,7 @@ class StatelessAssignor:
 def subscribed_topics(
     cluster: Cluster, subscriptions: Mapping[str, Subscription], visiting_order: list[str]
 ) -> dict[str, ClusterTopic]:
-    """Return the subscribed topics that have partitions, in the order of Java's maps.
-
-    Args:
-        cluster: all topics.
-        subscriptions: by member id.
-        visiting_order: the member ids in the order of a Java ``HashMap``.
-    """
+    """Return the subscribed topics that have partitions, in the order of Java's maps."""
     different = dict.fromkeys(subscriptions[member_id].topics for member_id in visiting_order)
     names = hash_map_order(topic for topics in different for topic in topics)
     existing = [name for name in names if name in cluster.topics and cluster.topics[name].partition_count]
@@ -153,12 +147,7 @@ def racks_by_partition(topic: ClusterTopic) -> list[frozenset[str]]:
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: list[str]) -> list[str]:
-    """Return the member ids: static members by instance id, then dynamic members by member id.
-
-    Args:
-        subscriptions: by member id.
-        visiting_order: the order among members with the same instance id.
-    """
+    """Return the member ids: static members by instance id, then dynamic members by member id."""
 
     def place(member_id: str) -> tuple[bool, bytes]:
         instance_id = subscriptions[member_id].group_instance_id

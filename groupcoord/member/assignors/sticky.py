@@ -88,11 +88,6 @@ def assign_sticky(
 ) -> StickyAnswer:
     """Return the sticky assignment.
 
-    Args:
-        cluster: the topics.
-        subscriptions: by member id, in the order of the JoinGroup response.
-        claim_of: returns the claim in a subscription.
-
     Raises:
         AssignmentError: the members' claims are inconsistent.
     """

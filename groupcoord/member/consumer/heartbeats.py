@@ -177,11 +177,7 @@ class HeartbeatRequests:
         self._assignment: LocalAssignment | None = None
 
     def make(self, current: LocalAssignment) -> ConsumerGroupHeartbeat:
-        """Return the next heartbeat.
-
-        Args:
-            current: the partitions that the member owns.
-        """
+        """Return the next heartbeat."""
         membership, config = self._membership, self._config
         is_joining = membership.state is MemberState.JOINING
         if is_joining:
@@ -296,12 +292,7 @@ class ConsumerHeartbeats:
         return self._membership.state in _URGENT
 
     def send(self, current: LocalAssignment, now_ms: int) -> None:
-        """Send a heartbeat; the coordinator must be known.
-
-        Args:
-            current: the partitions that the member owns.
-            now_ms: the time.
-        """
+        """Send a heartbeat; the coordinator must be known."""
         self._next_ms = now_ms + self.interval_ms
         self._in_flight = self._link.send(self._requests.make(current), now_ms)
 

@@ -161,9 +161,6 @@ class OwnershipObserver(Protocol):
 class Stage:
     """Environment of all actors of a run.
 
-    Args:
-        consumer_count: client numbers from 0 on that belong to consumers.
-
     Attributes:
         start_ms: start of the run, in milliseconds since the Unix epoch.
         applications: tasks of Kafka Streams applications, by group.

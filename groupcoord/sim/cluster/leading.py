@@ -191,11 +191,7 @@ class Controlled(Leading):
 
 
 class Replicated(Leading):
-    """Leaders among replicas, which share the log partitions over an engine and heartbeats.
-
-    Args:
-        network: network between the nodes and the engine.
-    """
+    """Leaders among replicas, which share the log partitions over an engine and heartbeats."""
 
     def __init__(
         self, scheduler: Scheduler, options: ReplicaOptions, log: ClusterLog, network: Network, seed: int

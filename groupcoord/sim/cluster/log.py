@@ -73,10 +73,6 @@ class Answers(Protocol):
 class ClusterLog:
     """Durable records of all log partitions, their leaders, and the times of writes.
 
-    Args:
-        faults: intervals in which it is slow or refuses.
-        leaders: leaders shared with another log, or None for its own.
-
     A write is durable at the next flush. The time of a flush depends on the clock alone and not on other writes, so
     skipped writes change nothing for others.
 

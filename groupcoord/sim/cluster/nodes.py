@@ -337,11 +337,7 @@ class CoordinatorNode:
     # ------------------------------------------------------------ leading log partitions
 
     def hear(self, word: tuple[int, int, int]) -> None:
-        """Receive the leader of a log partition; notifications may arrive out of order.
-
-        Args:
-            word: the partition, its leader, and the leader epoch.
-        """
+        """Receive the leader of a log partition; notifications may arrive out of order."""
         if self.coordinator is None or self.is_stalled(self.hear, word):
             return
         partition, leader_id, epoch = word
@@ -452,9 +448,6 @@ class KnownGroup(NamedTuple):
 
 class SimulatedCluster:
     """Cluster that clients connect to.
-
-    Args:
-        has_share_groups: True if topics hold records for share groups (KIP-932).
 
     Attributes:
         environment: environment of the nodes, with ``on_event`` and ``on_answer``.

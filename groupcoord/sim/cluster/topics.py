@@ -323,11 +323,7 @@ def _is_blank(snapshot: ShareSnapshot) -> bool:
 
 
 class HeardData(TopicData):
-    """Topic data of one node: only the partitions that it leads and has been notified of.
-
-    Args:
-        epoch_of: returns the epoch that the node knows.
-    """
+    """Topic data of one node: only the partitions that it leads and has been notified of."""
 
     def __init__(self, shared: SharedTopics, epoch_of: EpochOf) -> None:
         whole = shared.data

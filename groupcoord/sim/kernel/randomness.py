@@ -46,11 +46,7 @@ class Chance:
 
 
 class Latency:
-    """Latency of messages: mostly near the low end, sometimes much longer.
-
-    Args:
-        most_ms: the longest; one in twenty messages comes near.
-    """
+    """Latency of messages: mostly near the low end, sometimes much longer."""
 
     __slots__ = ("_table", "most_ms")
 

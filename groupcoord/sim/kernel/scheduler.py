@@ -85,9 +85,6 @@ MILLION = 1_000_000
 class LocalClock:
     """Clock of a consumer.
 
-    Args:
-        drift_ppm: deviation of its rate, in millionths; negative: slower.
-
     Attributes:
         skipped_ms: time that does not pass on this clock (see :mod:`groupcoord.sim.actors.fast_forward`).
     """

@@ -208,11 +208,7 @@ Bin = tuple[int, int, int]
 
 
 def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int, int] | None = None) -> list[Bin]:
-    """Return bins of equal width that cover all values; none without values.
-
-    Args:
-        bounds: bounds of the bins, if wider than the values.
-    """
+    """Return bins of equal width that cover all values; none without values."""
     if not values:
         return []
     least, most = bounds or (min(values), max(values))

@@ -21,11 +21,7 @@ _STEPS_MS = (
 
 
 def ticks(least: float, most: float, count_max: int, *, is_time: bool) -> list[int]:
-    """Return round whole numbers from ``least`` to ``most``, at least one.
-
-    Args:
-        is_time: True for milliseconds, whose steps are those of a clock.
-    """
+    """Return round whole numbers from ``least`` to ``most``, at least one."""
     step = _step((most - least) / max(count_max - 1, 1), is_time=is_time)
     found = list(range(ceil(least / step) * step, floor(most / step) * step + 1, step))
     return found or [round(least)]
@@ -53,11 +49,7 @@ def format_value(measure: Measure, value: float) -> str:
 
 
 def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
-    """Return the histograms of a measure, one below the other; empty without values.
-
-    Args:
-        series: names and values; a name may be empty.
-    """
+    """Return the histograms of a measure, one below the other; empty without values."""
     every = list(chain.from_iterable(values for _, values in series))
     if not every:
         return EMPTY

@@ -76,11 +76,7 @@ class _Running(NamedTuple):
 
 
 class Cleaner:
-    """Compacts logs one after the other.
-
-    Args:
-        checkpoint: the first dirty offset of each log.
-    """
+    """Compacts logs one after the other."""
 
     def __init__(self, checkpoint: CleanerCheckpoint) -> None:
         self._checkpoint = checkpoint

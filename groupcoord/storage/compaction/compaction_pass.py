@@ -192,13 +192,7 @@ class CompactableLog(Protocol):
 
 
 class CompactionPass:
-    """One pass over a log; iterate over :meth:`run`.
-
-    Args:
-        log: the log.
-        first_dirty: the first offset that was not compacted before.
-        now_ms: the time by the clock of the records.
-    """
+    """One pass over a log; iterate over :meth:`run`."""
 
     def __init__(self, log: CompactableLog, first_dirty: int, now_ms: int) -> None:
         self._log = log

@@ -86,10 +86,6 @@ def read_payload(batch: Batch) -> bytes:
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
     """Yield the beginning of each record.
 
-    Args:
-        payload: the decompressed records of a batch.
-        record_count: the number of records by the header of the batch.
-
     Raises:
         MalformedError, IndexError: the payload does not hold that many records.
     """
@@ -109,10 +105,6 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
     """Check that the sizes of the records in a batch match their number and the end of the batch.
 
     The contents of the records are not checked.
-
-    Args:
-        data: a whole, uncompressed batch.
-        record_count: the number of records by its header.
 
     Raises:
         MalformedError: they don't match.
@@ -204,11 +196,6 @@ def check_keys(batch: Batch) -> None:
 
 def _has_key(payload: bytes, position: int, end: int) -> bool:
     """Return whether a record has a key.
-
-    Args:
-        payload: the decompressed records.
-        position: the position of the length of the key.
-        end: the end of the record.
 
     Raises:
         MalformedError, IndexError: key, value and headers do not end there.

@@ -58,12 +58,6 @@ _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 class FileSegment(Segment):
     """Batches in one file.
 
-    Args:
-        folder: the folder of the log.
-        base_offset: the base offset, which is the name of the file.
-        files: the open files.
-        memory: the account of the memory that the indexes use.
-
     Attributes:
         first_timestamp_ms: the largest timestamp of the first batch, or None before it is known.
     """
@@ -404,9 +398,6 @@ class FileSegment(Segment):
 
     def scan(self, size_bytes: int) -> Iterator[Batch]:
         """Add the batches of the file to the state and yield each.
-
-        Args:
-            size_bytes: how much of the file to read.
 
         Raises:
             FailedLogError: the file can't be read.

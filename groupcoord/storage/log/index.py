@@ -125,11 +125,7 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    """Leader epochs of a log in order, with their start offsets.
-
-    Args:
-        entries: epochs and the offsets of their first records, in order.
-    """
+    """Leader epochs of a log in order, with their start offsets."""
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._entries = list(entries) or [(LEADER_EPOCH, 0)]

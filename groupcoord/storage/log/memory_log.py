@@ -78,9 +78,6 @@ class Compaction(Protocol):
 class PartitionLog:
     """Batches of one partition in memory, and its producers.
 
-    Args:
-        memory: the account of the memory that it uses.
-
     Attributes:
         start_offset: the first offset that can be read.
         end_offset: the offset of the next record, which is the high watermark.
@@ -189,12 +186,6 @@ class PartitionLog:
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
         """Append a batch that already holds the end offset of the log and its leader epoch.
-
-        Args:
-            data: the batch.
-            record_count: the number of records, with consecutive offsets.
-            now_ms: the timestamp of the newest record.
-            settings: the settings of the topic.
 
         Returns:
             The offset of the first record.
@@ -497,12 +488,7 @@ class PartitionLog:
         return max(ends - place.position, 0)
 
     def _find(self, offset: int, ahead_bytes: int = 0) -> tuple[int, Place] | None:
-        """Return the segment and position of the batch that holds an offset, or None at the end of the log.
-
-        Args:
-            offset: the offset.
-            ahead_bytes: how much will be read from there.
-        """
+        """Return the segment and position of the batch that holds an offset, or None at the end of the log."""
         if offset >= self.end_offset:
             return None
         for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):

@@ -115,12 +115,7 @@ class Segment(ABC):
 
     @abstractmethod
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """Return the position of the batch that holds an offset or is the next one after it, or None.
-
-        Args:
-            offset: the offset.
-            ahead_bytes: how much will be read from there.
-        """
+        """Return the position of the batch that holds an offset or is the next one after it, or None."""
 
     @abstractmethod
     def end_before(self, offset: int) -> int:

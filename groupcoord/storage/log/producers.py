@@ -106,11 +106,7 @@ class ProducerEntry(NamedTuple):
 
 
 class ProducerStates:
-    """State of all producers of one log.
-
-    Args:
-        memory: the account of the memory that they use.
-    """
+    """State of all producers of one log."""
 
     __slots__ = ("_memory", "_open", "_producers")
 

@@ -34,11 +34,6 @@ DISK_SECTOR_BYTES = 512
 def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:
     """Find the end of a segment after a crash, and truncate a torn tail.
 
-    Args:
-        path: the file.
-        base_offset: its base offset.
-        end_offset: the base offset of the next segment.
-
     Returns:
         The size of the file in bytes, and the offset after its last record, or ``base_offset`` if it has none.
 
@@ -74,10 +69,6 @@ def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
     """Find the end of a log after a crash, and truncate torn tails.
 
     Only the last segment that holds a batch and those after it can have been written when the power failed.
-
-    Args:
-        folder: the folder of the log.
-        segments: the base offsets of its segments, in order.
 
     Returns:
         The size of the last segment and the offset after the last record.

@@ -87,9 +87,6 @@ class LogMemory:
     >>> memory.take(1_500)
     Traceback (most recent call last): groupcoord.storage.errors.RefusedBatchError: topics hold 1500 bytes of at most
     2000 (records.memory.max.bytes)
-
-    Args:
-        bytes_max: the limit for all logs together.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -24,14 +24,7 @@ Decode = Callable[[bytes, bytes | None], object]
 
 
 class TopicLogStore:
-    """Log store that writes to the logs of a topic, which may be truncated at the start but not compacted.
-
-    Args:
-        log: returns the log of a partition, or raises FailedLogError.
-        has_log: returns whether there is a log, or files of one.
-        settings: returns the settings of the topic.
-        decode: decodes a record.
-    """
+    """Log store that writes to the logs of a topic, which may be truncated at the start but not compacted."""
 
     def __init__(
         self,
