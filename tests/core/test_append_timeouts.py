@@ -11,7 +11,6 @@ from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
-    DeleteGroupsResponse,
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDelete,
@@ -139,27 +138,3 @@ def test_one_answer(driver: Driver, busy: Group, send: Callable[[Group], Sent], 
     else:
         driver.restart()
     assert sent.answers == given
-
-
-def test_a_deletion_that_takes_long(driver: Driver, group: Group) -> None:
-    """The group stays out of sight until the log answers: it is gone then, or it is back."""
-    group.commit(1)
-    driver.write()
-    for fails in (True, False):
-        deletion = driver.delete("group", "absent")
-        driver.sleep(TIMEOUT_MS)
-        results = deletion.answer(DeleteGroupsResponse).results
-        assert [(entry.group_id, entry.error_code) for entry in results] == [
-            ("group", UNAVAILABLE),
-            ("absent", UNAVAILABLE),
-        ]
-        deferred = group.commit(2)
-        assert deferred.is_waiting
-        if fails:
-            driver.refuse(NotEnoughReplicasError())
-            driver.write()
-        else:
-            driver.write(1)
-            assert group.describe().group_state == "Dead"
-            driver.write()
-        assert group.committed() == {"orders": {0: 2}}

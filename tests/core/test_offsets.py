@@ -80,36 +80,6 @@ def test_histories(steps: list, offset: int | None, is_unstable: bool) -> None:
     assert cache.has_open_transaction("group") == is_unstable
 
 
-def test_one_transaction_over_groups_and_partitions() -> None:
-    """A marker ends all that the producer has open, and only that."""
-    cache = OffsetCache()
-    places = [("one", "orders", 0), ("one", "orders", 1), ("one", "other", 0), ("two", "orders", 0)]
-    for log_offset, place in enumerate(places):
-        cache.apply(commit((*place, 5), producer_id=1), log_offset)
-    cache.apply(commit(("one", "orders", 1, 6), producer_id=2), 9)
-    cache.apply_tombstones((OffsetTombstone("one", "other", 0),))
-    cache.check()
-    cache.apply_marker(TransactionMarker(1, 0, True))
-    cache.check()
-    assert sorted(cache.of_group("one")["orders"]) == [0, 1]
-    assert list(cache.of_group("two")["orders"]) == [0]
-    assert "other" not in cache.of_group("one")
-    assert list(cache.transactions) == [2]
-
-
-def test_what_a_deletion_must_cover() -> None:
-    """Committed offsets, those on their way and those of open transactions, each once."""
-    cache = OffsetCache()
-    cache.apply(commit(("group", "orders", 0, 1)), 0)
-    cache.apply(commit(("group", "orders", 2, 1), ("group", "orders", 0, 1), producer_id=1), 1)
-    cache.pending[0] = commit(("group", "orders", 1, 1), ("group", "orders", 0, 1))
-    assert list(cache.known_keys("group")) == [("orders", 0), ("orders", 1), ("orders", 2)]
-    assert list(cache.known_keys("other")) == []
-    assert cache.known_partitions("group", "orders", (3, 2, 1, 0)) == [2, 1, 0]
-    assert cache.known_partitions("other", "orders", (0,)) == []
-    assert cache.known_partitions("group", "payments", (0,)) == []
-
-
 def test_check() -> None:
     """``check`` finds an index that does not mirror the transactions, and empty containers."""
     cache = OffsetCache()

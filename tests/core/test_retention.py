@@ -36,19 +36,3 @@ def test_a_managed_group_with_unknown_timestamp(driver: Driver, group: Group) ->
     assert group.committed() == {"orders": {0: 1}}
     driver.sleep_until(RETENTION_MS + 10_000)
     assert group.state is None
-
-
-@pytest.mark.parametrize(
-    ("stored", "deleted", "is_gone"),
-    [
-        (OLD_TOPIC, OLD_TOPIC, True),
-        (UUID(int=0), OLD_TOPIC, True),
-        (NEW_TOPIC, OLD_TOPIC, False),
-    ],
-)
-def test_a_deleted_topic_with_an_id(driver: Driver, group: Group, stored: UUID, deleted: UUID, is_gone: bool) -> None:
-    """Offsets of a newer topic of the same name stay; those without an id go."""
-    group.commit(1, topic_id=stored)
-    driver.coordinator.topic_deleted("orders", deleted)
-    driver.deliver()
-    assert (group.committed() == {}) == is_gone

@@ -9,7 +9,6 @@ from groupcoord.events import Cause, GroupRemoved
 from groupcoord.log_store import NotLeaderError
 from groupcoord.messages import (
     DeleteGroupsResponse,
-    ListGroups,
 )
 from tests.core.driver import Driver, Group
 
@@ -36,39 +35,11 @@ def refused_plainly(group: Group) -> None:
     assert group.commit({0: 1, 1: 2, 2: 3}, metadata=TOO_LONG).error is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-def listed(driver: Driver) -> list[str]:
-    """Return the ids of all groups."""
-    return [group.group_id for group in driver.coordinator.call(ListGroups()).groups]
-
-
 def deletion_of(group: Group) -> ErrorCode:
     return group.driver.delete(group.group_id).answer(DeleteGroupsResponse).results[0].error_code
 
 
 # ---------------------------------------------------------------- who sees them
-
-
-def test_another_log_partition_does_not_show_it() -> None:
-    """What is seen of a log partition follows its own writes."""
-    driver = Driver(offset_metadata_max_bytes=3, offsets_topic_num_partitions=2)
-    groups = [Group(driver, name) for name in ("a", "b")]
-    assert [driver.coordinator.partition_of(group.group_id) for group in groups] == [1, 0]
-    refused_plainly(groups[0])
-    groups[1].commit(1)
-    assert groups[0].describe().group_state == "Dead"
-
-
-def test_a_write_under_way_does_not_show_it() -> None:
-    """A write that began before the group was made tells nothing of it, the next one does."""
-    driver = Driver(late=True, offset_metadata_max_bytes=3)
-    group, other = Group(driver), Group(driver, "other")
-    other.commit(1)
-    refused_plainly(group)
-    other.commit(2)
-    driver.write(1)
-    assert listed(driver) == ["other"]
-    driver.write(1)
-    assert listed(driver) == ["group", "other"]
 
 
 # ---------------------------------------------------------------- how they end
@@ -86,15 +57,6 @@ def test_a_failed_write_takes_it_along(driver: Driver, group: Group, other: Grou
         ("group", Cause.CREATION_FAILED),
         ("other", Cause.CREATION_FAILED),
     }
-
-
-def test_a_failed_write_spares_what_was_seen(driver: Driver, group: Group, other: Group) -> None:
-    """After a write that showed it, it can be deleted like any group."""
-    refused_plainly(group)
-    other.commit(1)
-    driver.store.fail_next(NotLeaderError())
-    other.commit(2)
-    assert (listed(driver), deletion_of(group)) == (["group", "other"], ErrorCode.NONE)
 
 
 def test_a_deletion_that_fails(driver: Driver, group: Group) -> None:

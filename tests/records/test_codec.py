@@ -98,7 +98,6 @@ def test_producer_of_offsets() -> None:
         assert (record.producer_id, record.producer_epoch) == (77, 3)
 
 
-MEMBER = MemberRecord("m-1", "i1", "c", "/127.0.0.1", 60_000, 10_000, b"\x01\x02", b"\x03")
 GROUP_KEY = bytes.fromhex("0002 0003 677270")
 GOLDEN_GROUPS = {
     0: "00000008636f6e73756d657200000005000572616e676500036d2d310000000100036d2d31000163000a2f3132372e302e30"
@@ -381,83 +380,6 @@ def test_codec_needs_no_extra() -> None:
 
 
 # ---------------------------------------------------------------- properties
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
-int16s = st.integers(-(2**15), 2**15 - 1)
-int32s = st.integers(-(2**31), 2**31 - 1)
-int64s = st.integers(-(2**63), 2**63 - 1)
-
-
-@st.composite
-def offset_commits(draw: st.DrawFn) -> OffsetCommitRecord:
-    """Offsets as decoding yields them: no field that their version lacks, no version that a writer would choose."""
-    version = draw(st.integers(0, 4))
-    expire_timestamp_ms = draw(int64s) if version == 1 else -1
-    chosen = 1 if expire_timestamp_ms != -1 else 4
-    return OffsetCommitRecord(
-        draw(texts),
-        draw(texts),
-        draw(int32s),
-        draw(int64s),
-        draw(int32s) if version >= 3 else -1,
-        draw(texts),
-        draw(int64s),
-        expire_timestamp_ms,
-        draw(st.uuids() | st.just(UUID(int=0))) if version == 4 else UUID(int=0),
-        draw(int64s),
-        draw(int16s),
-        None if version == chosen else version,
-    )
-
-
-@st.composite
-def group_metadata(draw: st.DrawFn) -> GroupMetadataRecord:
-    """Group records as decoding yields them."""
-    version = draw(st.integers(0, 4))
-    members = st.builds(
-        MemberRecord,
-        texts,
-        st.none() | texts if version >= 3 else st.none(),
-        texts,
-        texts,
-        int32s if version >= 1 else st.just(-1),
-        int32s,
-        st.binary(max_size=200),
-        st.binary(max_size=200),
-    )
-    return GroupMetadataRecord(
-        draw(texts),
-        draw(texts),
-        draw(int32s),
-        draw(st.none() | texts),
-        draw(st.none() | texts),
-        draw(int64s) if version >= 2 else -1,
-        tuple(draw(st.lists(members, max_size=4))),
-        None if version == 3 else version,
-    )
-
-
-@given(
-    offset_commits()
-    | group_metadata()
-    | st.builds(OffsetTombstone, texts, texts, int32s)
-    | st.builds(GroupTombstone, texts)
-)
-def test_records_survive(record: OffsetCommitRecord) -> None:
-    """decode(encode(record)) is the record."""
-    key, value = encode_record(record)
-
-    assert (
-        decode_record(key, value, getattr(record, "producer_id", -1), getattr(record, "producer_epoch", -1)) == record
-    )
-
-
-@given(st.builds(TransactionMarker, int64s, int16s, st.booleans(), int32s))
-def test_markers_survive(marker: TransactionMarker) -> None:
-    """decode(encode(marker)) is the marker."""
-    key, value = encode_record(marker)
-
-    assert decode_control(key, value, marker.producer_id, marker.producer_epoch) == marker
 
 
 @given(

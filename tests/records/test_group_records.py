@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 from attrs import evolve
-from hypothesis import given
 
 from groupcoord.core.log.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
@@ -53,11 +52,9 @@ from .consumer_group_records import (
     OF_CONSUMER_PROTOCOL,
     STABLE,
     TOPIC_ID,
-    consumer_group_records,
-    consumer_group_tombstones,
 )
-from .share_group_records import SHARE_GROUP_GOLDEN, share_group_records
-from .streams_group_records import STREAMS_GROUP_GOLDEN, STREAMS_MEMBER_VALUE, streams_group_records
+from .share_group_records import SHARE_GROUP_GOLDEN
+from .streams_group_records import STREAMS_GROUP_GOLDEN, STREAMS_MEMBER_VALUE
 
 GOLDEN: Sequence[tuple[str, str, GroupRecord]] = (*CONSUMER_GROUP_GOLDEN, *SHARE_GROUP_GOLDEN, *STREAMS_GROUP_GOLDEN)
 
@@ -263,9 +260,3 @@ def test_a_member_of_the_classic_protocol_in_a_consumer_group() -> None:
     assert classic.session_timeout_ms == 20_000
     assert [name for name, _ in classic.supported_protocols] == ["range"]
     assert modern is None
-
-
-@given(consumer_group_records() | share_group_records() | streams_group_records() | consumer_group_tombstones())
-def test_records_survive(record: GroupRecord | GroupTombstone) -> None:
-    """decode(encode(record)) is the record."""
-    assert decode_record(*encode_record(record)) == record

@@ -12,17 +12,15 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.core.groups.consumer.heartbeat import REFRESH_PAUSE_MS
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import DeleteGroupsResponse, Heartbeat
+from groupcoord.messages import Heartbeat
 from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members, waiting_appends
 from tests.core.driver import SESSION_MS, Driver, Group, protocols_of
 
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
-CONSUMER_SESSION_MS = 45_000
 
 
 def classic_member(driver: Driver, group: Group) -> str:
@@ -64,19 +62,6 @@ def test_a_topic_that_comes_during_an_upgrade(driver: Driver, members: Members, 
     members.heartbeat("new", before)
     driver.write()
     assert members.described.group_epoch == before + 1
-
-
-def test_a_deletion_while_an_empty_group_is_converted(driver: Driver, members: Members, group: Group) -> None:
-    """Somebody is on the way into the group: it is not deleted, and whoever waits for the conversion is answered."""
-    group.commit({0: 5})
-    driver.write()
-    join, waiting = members.join("first"), members.join("second")
-    deletion = driver.delete("group").answer(DeleteGroupsResponse)
-    assert [result.error_code for result in deletion.results] == [ErrorCode.NON_EMPTY_GROUP]
-    driver.write()
-    driver.write()
-    assert (join.error, waiting.error) == (ErrorCode.NONE, ErrorCode.NONE)
-    assert group.committed() == {"orders": {0: 5}}
 
 
 @pytest.fixture
@@ -148,16 +133,3 @@ def test_expressions_that_are_matched_during_a_downgrade(
     while waiting_appends(driver):
         driver.write()
     assert ConsumerGroupRegularExpressionRecord in map(type, driver.written()[-5:])
-
-
-def test_a_downgrade_by_a_timer_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
-    """The silent member stays, and goes a little later."""
-    for _ in range(10):
-        driver.sleep(CONSUMER_SESSION_MS // 10)
-        group_epoch = members.described.group_epoch
-        driver.submit(Heartbeat("group", group_epoch - 1, mixed, None))
-    driver.refuse(NotEnoughReplicasError())
-    assert "new" in members.ids
-    driver.sleep(FENCING_RETRY_MS)
-    driver.write()
-    assert group.members == [mixed]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from groupcoord import ErrorCode
 from groupcoord.core.groups.base.group import FENCING_RETRY_MS
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import TopicPartitions
-from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members, answered, waiting_appends
-from tests.core.driver import Driver, Group
+from tests.core.driver import Driver
 
-UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 CONSUMER_SESSION_MS = 45_000
 
 
@@ -70,50 +65,10 @@ def test_who_is_about_to_be_put_out_is_not_told_that_it_is_in(driver: Driver, al
 # ---------------------------------------------------------------- what the log refuses
 
 
-def test_a_commit_that_waits_outlives_the_group_that_never_was(driver: Driver, members: Members) -> None:
-    """A commit from outside behind the creating write is durable though that is refused; then somebody can join."""
-    members.join("a")
-    commit = Group(driver).commit(5)
-    driver.refuse(NotEnoughReplicasError(), 1)
-    driver.write()
-    assert commit.error is ErrorCode.NONE
-    again = members.join("a")
-    driver.write()
-    assert answered(again).member_epoch == 2
-    assert Group(driver).committed() == {"orders": {0: 5}}
-
-
 # ---------------------------------------------------------------- a log that takes too long
 
 
 # ---------------------------------------------------------------- timers
-
-
-@pytest.fixture
-def revoking(driver: Driver, members: Members) -> Members:
-    """``a`` has until 20 s from now to give partitions back, which ``b`` is to have."""
-    members.join("a", rebalance_ms=20_000)
-    driver.write()
-    members.join("b")
-    driver.write()
-    members.heartbeat("a", 2)
-    driver.write()
-    assert members.described.group_state == "Reconciling"
-    return members
-
-
-def test_partitions_that_are_given_back_just_in_time(driver: Driver, revoking: Members, topics: Topics) -> None:
-    """A revocation that is durable before its timer fires ends it; one refused is asked for again in time."""
-    kept = (TopicPartitions(topics.ids["orders"], (0, 1, 2)),)
-    driver.sleep(19_000)
-    given = revoking.heartbeat("a", 2, owned=kept)
-    driver.refuse(NotEnoughReplicasError())
-    assert given.error is UNAVAILABLE
-    revoking.heartbeat("a", 2, owned=kept)
-    driver.write()
-    driver.sleep(1_000)
-    assert waiting_appends(driver) == 0
-    assert sorted(revoking.ids) == ["a", "b"]
 
 
 # ---------------------------------------------------------------- what only reads

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from groupcoord.core.groups.streams.assignors import MemberTasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
@@ -43,27 +42,6 @@ def test_any_order_of_records_says_the_same() -> None:
     expected = StreamsState.of("g", RECORDS).facts()
 
     assert all(StreamsState.of("g", order).facts() == expected for order in permutations(RECORDS))
-
-
-def test_records_are_facts() -> None:
-    """Epochs, topology, members, targets, who has what and who is static follow from the records."""
-    state = StreamsState.of("g", RECORDS)
-
-    assert (state.epoch, state.metadata_hash, state.assignment_epoch, state.assignment_timestamp_ms) == (
-        4,
-        77,
-        4,
-        1_234,
-    )
-    assert state.is_ready
-    assert state.members["m"].assignment == ASSIGNMENT
-    assert state.targets["m"] == MemberTasks({"0": (0, 1)}, {"1": (0,)})
-    assert state.static_members == {"i": "m"}
-    assert state.active == {("0", 0): ("p",), ("0", 1): ("p",), ("1", 1): ("p",)}
-    assert state.standby == {("1", 0): ("p",)}
-    assert state.has_subscribers("t")
-    assert not state.has_subscribers("v")
-    assert not state.is_settled(state.members["m"])
 
 
 def test_tombstones_leave_nothing_in_any_order() -> None:
