@@ -144,8 +144,6 @@ def test_closing() -> None:
 
 
 def test_before_it_is_started() -> None:
-    """A coordinator that was not started says how to start it."""
-
     async def story() -> None:
         with pytest.raises(RuntimeError, match="async with"):
             await AsyncCoordinator(GroupCoordinator()).ask(describe())

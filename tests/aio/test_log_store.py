@@ -129,8 +129,6 @@ def test_a_load_waits_for_what_is_being_written() -> None:
 
 
 def test_closing_waits_for_the_store() -> None:
-    """When the coordinator is closed nothing is being written any more, so that the database can be closed."""
-
     async def story() -> None:
         store = SlowStore()
         async with open_on(store) as coordinator:

@@ -118,7 +118,6 @@ def test_closing() -> None:
 
 
 def test_a_store_that_answers_from_a_thread() -> None:
-    """A commit is answered when the store's thread says that it is written."""
     store = MemoryLogStore(acknowledge_late=True)
     with ThreadSafeCoordinator(GroupCoordinator(config=CONFIG, log_store=store)) as coordinator:
         written, refused = coordinator.submit(commit(5)), coordinator.submit(commit(6))

@@ -47,7 +47,6 @@ def test_a_sample_of_mutated_logs() -> None:
 
 @pytest.mark.parametrize("seed", seeds(5))
 def test_valid_logs_are_loaded_whole(tmp_path: Path, seed: int) -> None:
-    """Every record of a log that nobody has changed is loaded."""
     log = valid_log(seed)
     assert check_log(log, tmp_path) == "loaded"
     assert len(find_truth(tmp_path / "written").records) > 1

@@ -54,7 +54,6 @@ def test_a_failure_is_said_with_path_and_reason(host: Host) -> None:
 
 
 def test_lasting_failure_is_one_line_in_ten_seconds(host: Host) -> None:
-    """However many appends fail, there is no more than a line every ten seconds, and their counts add up."""
     lines = []
     for _ in range(60):
         for _ in range(100):

@@ -365,7 +365,6 @@ def test_missing_topics_are_created_in_portions() -> None:
 
 
 def test_requests_that_are_handled_in_one_step_are_bounded() -> None:
-    """Whatever has no handler that lets others have their turn has a bound, each type of the registry."""
     frames = {api_key: frame for (api_key, _), frame in FRAMES.items()}
     assert frames.keys() == APIS.keys()
     for frame in frames.values():

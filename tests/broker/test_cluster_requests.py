@@ -56,7 +56,6 @@ def test_messages_are_those_of_kafka(world: WireWorld) -> None:
 
 
 def test_all_topics_are_described_from_the_cursor_on(world: WireWorld) -> None:
-    """Without names all topics are described, and the cursor may name one that is gone."""
     cursor = {"topic_name": "s", "partition_index": 1}
     answer = world.ask(75, 0, {"topics": (), "response_partition_limit": 2, "cursor": cursor})
 

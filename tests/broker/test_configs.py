@@ -274,7 +274,6 @@ def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
 
 
 def test_settings_of_topics_are_kept(tmp_path: Path) -> None:
-    """They are in the file of topics, and go with their topic."""
     topics = TopicRegistry(tmp_path)
     topics.ensure("orders", 1)
     topics.ensure("bills", 1)

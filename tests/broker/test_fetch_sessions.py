@@ -96,7 +96,6 @@ def test_errors(world: DataWorld) -> None:
 
 
 def test_a_session_waits_with_few_words(world: DataWorld) -> None:
-    """An empty request waits for all partitions of its session."""
     reader = Reader(world, 0, 1)
     request = Fetch((), session_id=reader.session_id, session_epoch=reader.epoch, max_wait_ms=500)
     connection = world.send(request)

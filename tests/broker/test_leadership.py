@@ -74,7 +74,6 @@ def test_what_is_remembered_of_a_topic_is_of_no_other() -> None:
 
 
 def test_an_election_raises_the_epoch(leadership: Leadership) -> None:
-    """Whoever is elected leads with the next epoch."""
     assert leadership.elect(ORDERS, 0, 3) == Leader(3, 1)
     assert leadership.elect(ORDERS, 0, 1) == Leader(1, 2)
 

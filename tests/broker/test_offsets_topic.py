@@ -112,7 +112,6 @@ def offsets_in(fetched: FetchedPartitionData) -> list[tuple[int, int]]:
 
 
 def test_a_reader_sees_each_commit_at_once(world: OffsetsTopic) -> None:
-    """What was committed before somebody read is there, and what comes afterwards too."""
     world.commit(5)
     fetched = world.fetch()
     assert (offsets_in(fetched), fetched.high_watermark, fetched.log_start_offset) == ([(0, 5)], 1, 0)
@@ -158,7 +157,6 @@ def test_producers_are_described(world: OffsetsTopic) -> None:
 
 
 def test_offsets_are_found_by_time(world: OffsetsTopic) -> None:
-    """The first record of a time and the newest one are found."""
     for offset in range(3):
         world.commit(offset)
         world.clock.advance(1_000)

@@ -90,7 +90,6 @@ def test_lines_that_nobody_wants_are_not_counted(log: RateLimitedLogger, caplog:
 
 
 def test_a_traceback_can_go_with_a_line(log: RateLimitedLogger, caplog: pytest.LogCaptureFixture) -> None:
-    """A line about a defect of ours has the traceback that names it."""
     try:
         raise ValueError("planted")
     except ValueError:

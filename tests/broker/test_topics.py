@@ -78,7 +78,6 @@ def test_extend_refuses(name: str, partition_count: int, error_code: ErrorCode) 
 
 
 def test_an_edit_that_raises_changes_nothing(tmp_path: Path) -> None:
-    """Either all changes of an edit are made and written, or none."""
     registry = TopicRegistry(tmp_path)
     create(registry, "kept")
 

@@ -146,7 +146,6 @@ def test_a_newcomer_shortens_the_turn() -> None:
 
 
 def test_what_one_big_request_cost_counts() -> None:
-    """Somebody whose first request was expensive does not count as cheap after it."""
     world = ScheduledWorkers()
     heavy = world.add("heavy", 0.05, 1)
     world.turns.run()

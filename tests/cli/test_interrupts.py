@@ -81,7 +81,6 @@ def test_a_signal_while_it_starts(folder: Path, log: Path, command: tuple[str, .
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [SERVE, SIMULATE, CONFORMANCE, DUMP, DEMO], ids=lambda command: command[0])
 def test_a_signal_at_many_moments(folder: Path, log: Path, command: tuple[str, ...]) -> None:
-    """The same, at a hundred moments."""
     check_moments(folder, command, log, 100)
 
 
@@ -187,7 +186,6 @@ def test_servers_that_were_launched_end(folder: Path, pattern: str, number: sign
 
 
 def test_a_program_keeps_its_signals(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who runs a command in a process of its own program keeps the handlers of its signals."""
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(SystemExit):
         cli.main(["conformance", "--list", "--area", "versions"])

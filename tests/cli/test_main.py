@@ -69,7 +69,6 @@ def test_the_extra_of_a_missing_package_is_named(
 
 
 def test_the_extras_have_the_packages() -> None:
-    """What is named as an extra's package is one of its requirements."""
     distributions = packages_distributions()
     for package, extra in cli.EXTRAS.items():
         (name,) = set(distributions[package])

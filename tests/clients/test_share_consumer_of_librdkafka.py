@@ -72,7 +72,6 @@ def produce(port: int, values: dict[bytes, int]) -> None:
 
 
 def test_records_are_accepted_released_and_rejected() -> None:
-    """What is accepted or rejected is done with, and what is released comes again, once more counted."""
     types = confluent_kafka.AcknowledgeType
     with ServerThread(topics={TOPIC: 1}, settings=SETTINGS) as server:
         configure(server.port)

@@ -46,7 +46,6 @@ def test_a_reader_that_lags_behind_is_asked_again() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"offsets.topic.num.partitions": "x"}', b"\xff"])
 def test_something_else_is_refused(payload: bytes) -> None:
-    """Nobody guesses at a log that says something else."""
     slot_log = MemorySlotLog()
     at_once(slot_log.put(LAYOUT_PARTITION, 0, payload))
     for asked in (partition_count_of(slot_log), agree_on_partition_count(slot_log, 12)):

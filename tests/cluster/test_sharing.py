@@ -214,7 +214,6 @@ def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str
 
 
 def test_who_loses_a_log_partition_writes_nothing_more_there_while_its_appends_fail() -> None:
-    """A join that waits for an append which fails would lead to the next append, to a log that is another's."""
     nodes = cluster("a", "b")
     partition, stopped, other = owner_and_other(nodes)
     groups = groups_in(stopped, partition)

@@ -98,7 +98,6 @@ def test_both_spellings() -> None:
     ],
 )
 def test_unknown_keys(key: str, message: str) -> None:
-    """An unknown key is refused, with the nearest known one if there is one."""
     with pytest.raises(ConfigError, match=message):
         Config.from_properties({key: 1})
 

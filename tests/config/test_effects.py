@@ -238,7 +238,6 @@ def test_each_bound_has_its_effect(name: str) -> None:
 @as_one_test
 @pytest.mark.parametrize("group_type", GROUPS)
 def test_groups_have_settings_of_their_own(group_type: GroupType) -> None:
-    """What may be set for a group holds for that group, if it has an effect at all."""
     settings_class = GROUPS[group_type]
     names = {name for name, each in settings_of_groups(group_type).items() if each.has_effect}
     declared = {name for name, own in settings_class.own_settings().items() if own is None}

@@ -110,7 +110,6 @@ def test_a_junit_file_that_cannot_be_written(groupcoord: Run, folder: Path) -> N
 
 
 def test_too_many_skipped(groupcoord: Run, tmp_path: Path) -> None:
-    """With --max-skipped a run in which more is skipped fails, and says so; one in which as many are does not."""
     body = {"group_id": "g", "member_id": "m", "member_epoch": -1, "topic_partitions": None}
     steps = [{"do": "send", "conn": "a", "api": "ConsumerGroupHeartbeat", "version": 1, "body": body}]
     head = {"name": "beat", "area": "new", "shows": "It is new."}
@@ -134,7 +133,6 @@ def test_a_table_of_settings_is_for_a_command(groupcoord: Run, tmp_path: Path) -
 
 
 def test_expected_failures(groupcoord: Run, folder: Path, tmp_path: Path) -> None:
-    """What fails as --expect-failures says is no failure, with its reason; what passes in spite of it is told."""
     known = tmp_path / "known.txt"
     known.write_text("*/heartbeat  # our members are others\n")
     status, out, _ = groupcoord("conformance", "--expect-failures", str(known), str(folder))

@@ -71,7 +71,6 @@ def test_the_group_id_is_filled_in() -> None:
 
 
 def test_a_different_answer_fails_with_step_and_path() -> None:
-    """The failure names the step, the request and the first differing field."""
     target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "UNKNOWN_MEMBER_ID"})
     failure = only_outcome(target, {"do": "sleep", "ms": 1}, HEARTBEAT, answer()).failure
     assert failure is not None
@@ -139,7 +138,6 @@ def test_answers_that_are_none_fail(reply: bytes | None, message: str) -> None:
 
 
 def test_a_closed_connection_fails() -> None:
-    """A connection that the server closes is a failure of the step that waits for an answer."""
     failure = only_outcome(ScriptedTarget(), HEARTBEAT, answer()).failure
     assert failure is not None
     assert (failure.step, failure.message) == (2, "the server hung up")
@@ -216,7 +214,6 @@ def test_a_server_that_never_gets_ready_fails() -> None:
 
 
 def test_acls_are_set_on_a_server_of_ones_own() -> None:
-    """Transcripts with ACLs share no server; each sets its ACLs, with $g filled in, and waits until they show."""
     made: list[dict[str, Any]] = []
     shown = iter([0, 1, 1])
     answers: Any = {
@@ -273,7 +270,6 @@ def test_order_and_messages_are_compared_where_a_transcript_says_so() -> None:
 
 
 def test_shared_servers_are_one_per_settings() -> None:
-    """Transcripts of equal settings share a server; each server gets the usual settings and theirs."""
     target = ScriptedTarget(shared=True)
     size = {"group.max.size": 2}
     made = [transcript({"do": "sleep", "ms": 1}, name=str(n), config=size if n % 2 else {}) for n in range(6)]
@@ -289,7 +285,6 @@ def test_shared_servers_are_one_per_settings() -> None:
 
 
 def test_servers_of_their_own_are_one_per_transcript() -> None:
-    """A target that is not shared makes a server for every transcript."""
     target = ScriptedTarget()
     run([transcript({"do": "sleep", "ms": 1}) for _ in range(3)], target)
     assert len(target.servers) == 3

@@ -214,7 +214,6 @@ def test_timers_fire_at_their_exact_time_while_sleeping() -> None:
 
 
 def test_waiting_for_an_answer_ends_when_it_comes() -> None:
-    """Virtual time stops at the moment of the answer, or at the end of the wait."""
     server, clock, _ = server_with(1100, 1250)
     stream = server.connect()
     assert (stream.receive(500), clock.now_ms()) == (b"1100 ", 1100)

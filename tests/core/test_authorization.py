@@ -56,7 +56,6 @@ def errors(topics: Iterable[DescribedShareTopic | AlteredShareTopic]) -> dict[st
 
 
 def test_share_offsets_need_permissions_on_each_topic(rules: Rules) -> None:
-    """Offsets of a share group need DESCRIBE on a topic, and their change READ; other topics are answered."""
     topics = Topics(open=1, secret=1)
     coordinator = GroupCoordinator(clock=ManualClock(), topics=topics, authorize=rules)
     coordinator.load_all()

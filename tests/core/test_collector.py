@@ -68,7 +68,6 @@ def test_a_program_without_collector_stays_without() -> None:
 
 
 def test_frozen_objects_stay_frozen() -> None:
-    """A program that froze its objects finds them so after the pause."""
     gc.freeze()
     with collector_paused():
         kept = make_lists(2 * MANY_OBJECTS)
@@ -105,7 +104,6 @@ def test_a_load_leaves_the_collector_alone(coordinator: GroupCoordinator, store:
 
 
 def test_the_server_loads_without_the_collector(coordinator: GroupCoordinator, store: WatchingStore) -> None:
-    """Its process is its own; when everything is loaded the collector works again."""
     Reloading(coordinator, ManualClock(0)).load_all(dict.fromkeys(range(3), 0))
     assert store.seen == [False] * 3
     assert gc.isenabled()

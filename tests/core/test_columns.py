@@ -226,7 +226,6 @@ def test_columns_read_like_a_tuple(rows: Any, items: tuple[object, ...]) -> None
 
 
 def test_lists_become_columns() -> None:
-    """What an embedding program gives as a list is the same as columns, and columns stay what they are."""
     listed = TopicToCommit("orders", [OffsetToCommit(4, 10, 1, "m"), OffsetToCommit(2, -1, -1, None)])
     assert listed == TopicToCommit("orders", COLUMNS)
     assert listed.partitions == (OffsetToCommit(4, 10, 1, "m"), OffsetToCommit(2, -1))
@@ -240,7 +239,6 @@ def test_lists_become_columns() -> None:
 
 
 def test_results_can_be_hashed() -> None:
-    """As tuples of results can."""
     assert hash(PartitionResults((1, 2))) == hash(tuple(PartitionResults((1, 2))))
 
 

@@ -174,7 +174,6 @@ def test_a_member_that_does_not_rejoin_in_time_is_removed_for_that() -> None:
 
 
 def test_a_member_that_does_not_sync_in_time_is_the_cause() -> None:
-    """The pending-sync time-out removes a member that lives but did not sync, and starts the next round."""
     fleet = Fleet()
     member_id = fleet.join()
     fleet.events()

@@ -21,7 +21,6 @@ def test_no_sweep_without_groups() -> None:
 
 
 def test_no_sweep_after_the_last_group() -> None:
-    """When the last group has expired, nothing is waited for any more."""
     driver = Driver(offsets_retention_minutes=1)
     Group(driver).commit(1)
     driver.sleep(INTERVAL_MS)

@@ -63,7 +63,6 @@ def _units(text: str) -> list[int]:
 
 @given(st.text(), st.integers(1, 1000))
 def test_every_group_has_a_partition(group_id: str, count: int) -> None:
-    """The partition is one of those that exist."""
     assert 0 <= partition_for(group_id, count) < count
 
 

@@ -43,7 +43,6 @@ def test_every_request_has_its_row(coordinator: GroupCoordinator) -> None:
 
 
 def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinator) -> None:
-    """The log partition of its group handles each request that waits or writes."""
     partition = coordinator.partition(0)
     assert partition is not None
     of_groups = {kind for kind in KINDS if issubclass(kind, GroupRequest)}
@@ -55,7 +54,6 @@ def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinat
 @as_one_test
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_request_carries_the_type_of_its_response(kind: type[Request]) -> None:
-    """It is that of its own name, and one of the responses."""
     (base,) = kind.__orig_bases__
     (response,) = typing.get_args(base)
     assert response.__name__ == f"{kind.__name__}Response"

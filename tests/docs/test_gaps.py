@@ -32,7 +32,6 @@ def test_the_transcripts_are_counted() -> None:
 
 
 def test_compaction_is_a_gap_until_the_host_compacts() -> None:
-    """The page lists compaction as a gap exactly if the host does not compact."""
     host = "".join(path.read_text("utf-8") for path in (ROOT / "groupcoord" / "host").glob("*.py"))
 
     assert ("Compaction by itself" in GAPS.read_text("utf-8")) != ("compact_some" in host)

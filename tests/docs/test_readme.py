@@ -123,7 +123,6 @@ def test_pages_are_made_as_shown(tmp_path: Path, command: str, changed: dict[str
 
 
 def test_a_client_joins_the_server(tmp_path: Path) -> None:
-    """The command of the README serves, and its client joins, is assigned and commits."""
     (block,) = (block for block in PYTHON_BLOCKS if PORT in block.code)
     ports = FreePorts()
     with served(str(ports.first), tmp_path):

@@ -88,7 +88,6 @@ def test_every_command_has_a_section() -> None:
 @as_one_test
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_option_is_named(command: str) -> None:
-    """The section of a command names all its options."""
     pytest.importorskip("typer")
     from typer.main import get_command
 

@@ -179,7 +179,6 @@ RUN_BY = (
 
 
 def test_every_example_is_run() -> None:
-    """No example is left out, and each says at its top how to run it."""
     runners = "".join(path.read_text("utf-8") for path in RUN_BY)
     for path in EXAMPLES.glob("*.py"):
         assert path.name in runners, f"{path.name} isn't run"
@@ -210,7 +209,6 @@ def test_services_pass_their_tests(name: str, count: int, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_service_in_go_passes_its_tests() -> None:
-    """A service with franz-go passes tests that say over HTTP what shall go wrong; needs Go and its module proxy."""
     go = shutil.which("go")
     if go is None:
         pytest.skip("there is no Go")

@@ -86,7 +86,6 @@ def mutable_parts(coordinator: GroupCoordinator) -> dict[int, Any]:
 @as_one_test
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_a_fork_goes_on_as_its_origin_does(kind: str) -> None:
-    """A fork answers every step as its origin would have; and whatever it does, the origin stays as it was."""
     for seed in SEEDS:
         scope = a_scope(kind, is_late=seed % 2 == 0)
         stage, forked = Stage(scope), Stage(scope)

@@ -133,7 +133,6 @@ class MisorderedOnLoad(MemoryLogStore):
 
 
 def test_a_log_that_can_not_be_loaded_breaks_a_law() -> None:
-    """A restart and a move find it; a history whose own words let a read break off breaks no law by that."""
     for word in ("crash", "move"):
         trace = Trace(Scope.of({"processes": {"c1": {}}}), steps_of(["start c1", "go c1", "go c1", word]))
         broken = play(trace, make_log_store=MisorderedOnLoad).broken

@@ -148,7 +148,6 @@ def test_a_coordinator_moves_while_its_log_is_slow(server: ServerThread) -> None
 
 
 def test_a_consumer_group_that_writes_is_not_disturbed(server: ServerThread) -> None:
-    """While a write of it is in flight a consumer group begins no epoch on request."""
     with server.hold_appends():
         server.run(lambda broker: broker.coordinator.submit(Kip848Consumer("a", "g").join_request(), Answer()))
         with pytest.raises(NoSuchMemberError, match="waits for the log"):

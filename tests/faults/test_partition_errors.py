@@ -162,7 +162,6 @@ def test_records_of_one_partition_are_not_deleted() -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("api", ["ShareFetch", "ShareAcknowledge"])
 def test_jobs_of_one_partition_fail(api: str) -> None:
-    """Jobs of the other partition are done; those of the failed one come (again) when the fault is removed."""
     with ServerThread(topics={"orders": 2}) as server:
         worker = confluent_kafka.ShareConsumer({"bootstrap.servers": server.bootstrap, "group.id": "billing"})
         worker.subscribe(["orders"])

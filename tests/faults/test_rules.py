@@ -84,7 +84,6 @@ def test_errors_come_in_the_order_in_which_they_were_asked_for(world: FaultyWorl
 
 
 def test_metadata_fail_without_creating_topics(world: FaultyWorld) -> None:
-    """Topics have the error, the node is there, and a topic that would have been created isn't."""
     for after in (False, True):
         world.fail_next("Metadata", ErrorCode.LEADER_NOT_AVAILABLE, after=after)
         answer = world.ask(

@@ -255,7 +255,6 @@ def test_message_max_bytes(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every setting that is the log store's reaches it."""
     given: dict[str, object] = {}
     monkeypatch.setattr(segments, "SegmentLogStore", lambda directory, **settings: given.update(settings))
     settings = {

@@ -252,7 +252,6 @@ def test_a_closing_connection_that_does_not_read_is_let_go(
 
 
 def test_a_half_closed_connection_is_answered_and_let_go(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a peer asked before it ended its stream is answered, all of it; then the connection is closed."""
     monkeypatch.setattr(work_module, "TURN_S", 1e-6)
 
     async def test() -> None:

@@ -309,7 +309,6 @@ def imports_beside_the_table(source: Source) -> Iterator[str]:
 
 
 def test_imports_follow_the_table() -> None:
-    """A file imports its own part, and those that the table names for it."""
     check_sources(package_sources(), imports_beside_the_table)
 
 
@@ -377,7 +376,6 @@ def test_no_files_import_each_other() -> None:
 
 @pytest.mark.parametrize("part", LAYERED)
 def test_sub_packages_are_layers(part: str) -> None:
-    """The sub-packages of a part import each other in one direction."""
     prefix = f"groupcoord.{part}."
     graph: dict[str, set[str]] = {}
     for module, imported in import_graph().items():

@@ -50,6 +50,5 @@ def test_a_copy_elsewhere() -> None:
 
 
 def test_a_member_ahead_of_the_target() -> None:
-    """No member is told of an epoch for which there is no target."""
     with pytest.raises(LawBrokenError, match="epochs"):
         check_sound_streams_group(state_of(("p", RUNS, NOTHING), epoch=5))

@@ -52,7 +52,6 @@ def test_without_security_nothing_is_needed() -> None:
 
 
 def test_quotes_in_a_password() -> None:
-    """A password may hold quotes and semicolons."""
     assert ClientProperties.from_mapping(scram()).credentials.password == 'a "b";c'
 
 

@@ -96,7 +96,6 @@ def test_asynchronous_commits_are_told_in_order_and_in_polls() -> None:
 
 
 def test_a_later_commit_tells_of_earlier_ones() -> None:
-    """Without any poll, each commit tells those that are done before it."""
     script = Script().stable(0, poll_ms=0)
     first = script.member.commit_async({P0: 1}, script.now_ms)
     script.committed()
@@ -128,7 +127,6 @@ def test_an_empty_commit_is_done_at_once() -> None:
 
 
 def test_asynchronous_commits_wait_for_one_lookup() -> None:
-    """Without a coordinator they wait for the lookup, and are then sent in order."""
     script = Script().stable(0, poll_ms=0)
     script.member.disconnected(script.now_ms)
     script.member.commit_async({P0: 1}, script.now_ms)
@@ -236,7 +234,6 @@ def test_the_first_error_counts() -> None:
 
 
 def test_a_denied_topic() -> None:
-    """TOPIC_AUTHORIZATION_FAILED names the topics."""
     script = Script().stable(0)
     script.member.commit_sync({P0: 1}, script.now_ms)
     script.committed(E.TOPIC_AUTHORIZATION_FAILED)
@@ -374,7 +371,6 @@ def test_commit_before_revocation() -> None:
 
 
 def test_cooperative_reads_on_while_it_commits() -> None:
-    """Cooperative: positions are committed first as well, but reading goes on."""
     script = auto(0, 1, partition_assignment_strategy="cooperative-sticky")
     script.member.enforce_rebalance(script.now_ms)
     assert script.kinds() == ["OffsetCommit"]
@@ -477,7 +473,6 @@ def test_a_question_ends_in_time() -> None:
 
 
 def test_nothing_to_commit_to() -> None:
-    """Without a group there are neither commits nor committed offsets."""
     script = Script(group_id=None)
     with pytest.raises(IllegalCallError, match=r"group\.id"):
         script.member.commit_sync({P0: 1}, script.now_ms)

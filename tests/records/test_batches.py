@@ -98,7 +98,6 @@ def test_golden_two_records() -> None:
 
 
 def test_golden_transactional() -> None:
-    """A record of a transaction."""
     written = encode_batch(
         20, [(b"\x01\x02", b"\x03", 1000)], leader_epoch=5, producer_id=77, producer_epoch=3, is_transactional=True
     )
@@ -182,7 +181,6 @@ def test_gaps_of_compaction_and_negative_deltas() -> None:
 
 
 def test_log_append_time() -> None:
-    """With the timestamp type "log append", every record has the batch's largest timestamp."""
     changed = with_crc(TWO_RECORDS[:21] + pack(">h", 0x08) + TWO_RECORDS[23:])
 
     assert [timestamp_ms for _, timestamp_ms, _, _ in only_batch(changed).records()] == [1005, 1005]

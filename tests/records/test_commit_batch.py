@@ -186,7 +186,6 @@ def test_commits_are_read(count: int, topic_id: UUID, version: int | None, name:
 
 
 def test_metadata_of_any_length_are_read() -> None:
-    """Where they begin alike but for the lengths of names and metadata, each is read as it is."""
     pairs = [commit(p, p, topic="t" * (1 + p % 9), metadata="m" * (9 - p % 9)) for p in range(100)]
     assert check(one(pairs))
 

@@ -53,7 +53,6 @@ def test_record_bytes_survive(key_and_value: tuple[bytes, bytes | None]) -> None
 
 @given(records(unknown_tags=False))
 def test_known_records_are_described(record: TypedRecord) -> None:
-    """Nothing of a known record stays in hexadecimal but bytes."""
     key, value = build_record(record)
     described = describe_record(key, value)
 

@@ -187,7 +187,6 @@ def test_a_large_batch_behind_damage_is_found(size: int) -> None:
 
 @pytest.mark.parametrize("is_legacy", [False, True])
 def test_checksums_of_ranges(is_legacy: bool) -> None:
-    """Whatever the range, its checksum is that of its bytes."""
     source = random.Random(3)
     data = source.randbytes(400_000)
     checksums = RangeChecksums(Log(data).read_at, 1_000, is_legacy=is_legacy)

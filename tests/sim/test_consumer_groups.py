@@ -173,7 +173,6 @@ def test_what_static_members_find_when_they_come_back(then: GroupProtocol) -> No
 
 @pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
 def test_a_new_topic_that_an_expression_matches(on_consumer_protocol: int) -> None:
-    """Whoever matches the expression, coordinators or the consumers themselves, finds a topic that is new."""
     creation = TopicCreation(start_ms=40_000, end_ms=40_000, topic="orders-new", partition_count=3)
     options = consumer_group_world(creation, on_consumer_protocol=on_consumer_protocol, group={"regex": "orders.*"})
     world = World(5, options)
@@ -201,7 +200,6 @@ def test_a_topic_that_goes_and_that_an_expression_has_matched() -> None:
 @pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
 @pytest.mark.parametrize("down_ms", [0, 20_000])
 def test_a_topic_that_goes_and_comes_again(on_consumer_protocol: int, down_ms: int) -> None:
-    """All partitions of the topic that comes have one owner, whoever had those of the topic before."""
     end_ms = 60_000 + down_ms
     deletion = TopicDeletion(start_ms=60_000, end_ms=end_ms, topic="orders", partition_count=9)
     lines: list[str] = []
@@ -342,7 +340,6 @@ def test_an_epoch_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conversion that removes an offset is caught when it is written."""
     begin = Conversion.begin
 
     def forgetful(self: Conversion, written: Any, records: Iterable[Any], *held: Any) -> None:

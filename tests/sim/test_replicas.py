@@ -184,7 +184,6 @@ def test_who_fences_and_dies_leaves_the_log_partition_to_its_owner() -> None:
 
 
 def test_who_is_fenced_by_one_that_died_takes_over_anew_when_it_writes() -> None:
-    """Its first write is refused, so it loads all that there is, and writes that again."""
     stop = ConsumerStop(start_ms=80_000, end_ms=90_000, consumer=0, group="billing")
     world, fences, lines = world_with_a_forsaken_fence(stop)
     world.run()

@@ -72,7 +72,6 @@ def test_variants_set_keys_otherwise() -> None:
 
 
 def test_a_variant_unsets_keys() -> None:
-    """Keys that a variant unsets have their defaults; what it sets for other keys counts."""
     added = """
 [[variants]]
 name = "as it is"

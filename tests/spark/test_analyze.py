@@ -141,14 +141,12 @@ def test_every_step_begins(analyzed: Analyzed) -> None:
 
 @pytest.mark.slow
 def test_lag_is_that_of_the_ends_given(analyzed: Analyzed) -> None:
-    """Groups are behind in the topic whose end was given, and in no other."""
     assert {row["topic"] for row in analyzed.summary["lag"]} == {"t-6"}
     assert all(row["partitions"] == 1 and row["lag"] == row["worst"] for row in analyzed.summary["lag"])
 
 
 @pytest.mark.slow
 def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
-    """The page is there, and the terminal shows the same figures and where it is."""
     page = (analyzed.folder / "report.html").read_text("utf-8")
     overview = analyzed.summary["overview"]
 

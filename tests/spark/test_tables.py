@@ -96,7 +96,6 @@ def test_every_byte_is_accounted_for(broker_records: DataFrame, broker_log: Path
 
 
 def test_tables_of_offsets_need_few_columns(broker_records: DataFrame, spark: SparkSession, broker_log: Path) -> None:
-    """Of the columns named for them come the same commits and offsets."""
     few = pipeline.read_log(spark, broker_log, columns=pipeline.COMMIT_COLUMNS)
 
     assert few.columns == [name for name in RECORDS.fieldNames() if name in pipeline.COMMIT_COLUMNS]
@@ -153,7 +152,6 @@ def test_transactions_count_once_they_are_committed(spark: SparkSession, tmp_pat
 
 
 def test_load_of_a_broker_adds_up(broker_records: DataFrame, broker_log: Path) -> None:
-    """The log partitions' loads add up to the log."""
     loads = rows(pipeline.partition_load(broker_records))
 
     assert [load["log_partition"] for load in sorted(loads, key=lambda load: load["log_partition"])] == [

@@ -112,7 +112,6 @@ def test_tombstones_stay_for_their_retention(tmp_path: Path) -> None:
 
 
 def test_aborted_transactions_go_at_once_and_their_markers_later(tmp_path: Path) -> None:
-    """What a later record of an aborted transaction seemed to replace stays."""
     history: list[list[Record]] = [[commit(0, 1)], [commit(0, 2, 7), commit(1, 2, 7)], [marker(7, False)]]
     assert compacted(tmp_path / "a", *history) == [(0, commit(0, 1)), (3, marker(7, False))]
     assert compacted(tmp_path / "b", *history, now_ms=(0, 0, 999)) == [(0, commit(0, 1)), (3, marker(7, False))]
@@ -150,7 +149,6 @@ def test_nothing_behind_an_open_transaction_is_compacted(tmp_path: Path) -> None
 
 
 def test_young_records_wait(tmp_path: Path) -> None:
-    """Segments with records younger than the lag are not compacted."""
     with open_store(tmp_path, min_compaction_lag_ms=100) as store:
         for number in range(6):
             append(store, commit(0, number), timestamp_ms=1_000 + 50 * number)

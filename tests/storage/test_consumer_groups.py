@@ -44,7 +44,6 @@ def facts(records: Iterable[Any]) -> dict[str, Any]:
 
 
 def test_compaction_keeps_the_last_record_of_each_key(store: SegmentLogStore) -> None:
-    """Compacted twice, the segment has one record for each key that is not gone, with the bytes that it had."""
     before = {entry.offset: entry for entry in store.read(0)}
     compact(store, LATER_MS)
     assert facts(store.read(0)) == facts(before.values())

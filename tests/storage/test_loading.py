@@ -107,7 +107,6 @@ def test_records_are_those_of_read(tmp_path: Path) -> None:
 
 
 def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
-    """One topic of one commit is one item, until the same partitions are committed again."""
     other_topic, other_time, other_group = plain(9, 3), plain(9, 4), plain(9, 5)
     other_topic.topic, other_time.commit_timestamp_ms, other_group.group_id = "u", 6, "h"
     with SegmentLogStore(tmp_path) as store:

@@ -175,7 +175,6 @@ def test_a_failed_flush_by_time_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_each_call_looks_at_a_few_partitions(tmp_path: Path) -> None:
-    """However many partitions there are, a call looks at ten, and every one has its turn."""
     count = 3 * CHECKED_AT_ONCE + 1
     with SegmentLogStore(tmp_path) as store:
         for partition in range(count):

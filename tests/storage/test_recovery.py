@@ -210,7 +210,6 @@ def test_wrong_base_offset_behind_the_back_of_an_open_log_is_refused(tmp_path: P
 
 @both_ways
 def test_offsets_of_the_next_segment_before_an_empty_one_are_refused(tmp_path: Path, read: Read) -> None:
-    """An empty last segment ends the one before it, too."""
     three_batches(tmp_path)
     log_file(tmp_path, 5).touch()
 
@@ -294,7 +293,6 @@ def test_a_last_batch_below_all_offsets_is_corruption(tmp_path: Path, read: Read
 
 
 def test_offsets_that_go_back_inside_a_batch_are_corruption(tmp_path: Path) -> None:
-    """A batch whose checksum is right and whose offsets go back is refused when it is read, as when it is loaded."""
     path = log_file(tmp_path)
     path.parent.mkdir()
     batch = bytearray(encode_batch(5, [(b"\xff\xff", b"a", 5), (b"\xff\xff", b"b", 5)]))

@@ -32,7 +32,6 @@ def test_who_trusts_the_authority_gets_in() -> None:
 
 
 def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:
-    """Where certificates are required, the file that is written for a client lets it in, under its name."""
     with ServerThread(tls=True, settings={"ssl.client.auth": "required"}) as server:
         assert server.certificates is not None
         folder = server.certificates.write_to(tmp_path, "ann")

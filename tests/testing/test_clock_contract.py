@@ -95,6 +95,5 @@ class Restless(ManualClock):
     ],
 )
 def test_what_is_wrong_with_a_virtual_clock_is_told(kind: type[Clock], message: str) -> None:
-    """A virtual clock stands still, moves by just as much as it is told, and alone."""
     with pytest.raises(AssertionError, match=message):
         check_clock(kind, advance=lambda clock, duration_ms: clock.advance(duration_ms))  # type: ignore[attr-defined]

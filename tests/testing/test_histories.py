@@ -214,8 +214,6 @@ def test_what_is_not_wanted_does_not_happen(history: History) -> None:
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
-    """Drawing from a strategy with arguments that make no sense names the argument."""
-
     @settings(database=None)
     @given(st.data())
     def draw(data: st.DataObject) -> None:

@@ -17,7 +17,6 @@ def join(instance_id: str, member_id: str = "", metadata: bytes = b"") -> JoinGr
 
 
 def test_static_members_that_are_away_do_not_count() -> None:
-    """Two static members fill a group; while one is away a third one joins, and the first one stays a member."""
     clock = ManualClock()
     coordinator = GroupCoordinator(config=Config(group_max_size=2), clock=clock)
     coordinator.load_all()

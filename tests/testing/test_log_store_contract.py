@@ -28,7 +28,6 @@ def paths(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_store_in_memory() -> None:
-    """The store in memory keeps the contract."""
     check_log_store(MemoryLogStore)
 
 
@@ -49,7 +48,6 @@ def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
 
 
 def test_the_segment_store_while_it_compacts(paths: Iterator[Path]) -> None:
-    """So does it when every append has a segment of its own, and all are compacted as far as that goes."""
     settings = CompactionSettings(min_cleanable_ratio=0.0, delete_retention_ms=0)
 
     def open_store(path: Path) -> SegmentLogStore:
@@ -324,7 +322,6 @@ class RefusesWhatIsSound(Late):
 
 @pytest.mark.parametrize("make_store", [Late, AnswersOnceForAll])
 def test_a_store_that_answers_later(make_store: type[Late]) -> None:
-    """A store that answers later keeps the contract if its answers come in order, each for itself or one for all."""
     check_log_store(make_store, reopen=lambda store: store.reopened(), settle=lambda store: store.settle())
 
 

@@ -168,7 +168,6 @@ def test_the_others_say_who_leads(server: ServerThread) -> None:
 
 
 def test_share_consumers_learn_who_leads(server: ServerThread) -> None:
-    """A node that does not lead a partition names the leader, its epoch and its address to a share consumer."""
     topic_id = next(topic.topic_id for topic in ask(server, 1, Metadata(None)).topics if topic.name == "orders")
     server.move_leader("orders", 0, to=3)
     topics = (ShareFetchTopic(topic_id, (ShareFetchPartition(0),)),)

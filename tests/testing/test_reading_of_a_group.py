@@ -106,7 +106,6 @@ def test_a_group_that_reads_gets_what_is_produced_then(consume: Consume, members
 
 @pytest.mark.ci
 def test_groups_whose_clients_have_one_client_id_are_told_apart() -> None:
-    """Fetches of another group's member with the same client id do not count for this group."""
     with ServerThread(topics={"orders": 2}) as server, consuming(server, confluent, "billing") as first:
         server.wait_until_reading("billing", timeout_s=TIMEOUT_S)
         with consuming(server, confluent, "shipping") as second:

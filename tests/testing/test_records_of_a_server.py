@@ -119,7 +119,6 @@ def test_readers_choose_what_of_transactions_they_see() -> None:
 
 
 def test_records_of_the_log_have_the_logs_time() -> None:
-    """Where a topic says so, records have the time at which they were appended."""
     with ServerThread(topics=["orders"], clock=ManualClock(START_MS)) as server:
         with server.run(lambda broker: broker.topics).edit() as edit:
             edit.configure("orders", {"message.timestamp.type": "LogAppendTime"})

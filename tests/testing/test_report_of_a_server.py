@@ -378,7 +378,6 @@ def test_groups_are_told_with_members_and_progress(caplog: pytest.LogCaptureFixt
 
 
 def test_many_groups_and_members_are_counted() -> None:
-    """Of groups, and of the members of one, the first eight are told."""
     with ServerThread(topics=["orders"]) as server:
         for number in range(10):
             join = Kip848Consumer(f"m{number}", "big").join_request()

@@ -189,8 +189,6 @@ def size_of(request: ReceivedRequest) -> int:
 
 
 def test_faults_change_what_is_answered_not_what_came() -> None:
-    """Of a request that a fault has met, what came is kept as it came, and the answer is the one that left."""
-
     def disguise(call: Call) -> HeartbeatResponse:
         return HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
 

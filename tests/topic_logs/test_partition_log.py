@@ -229,7 +229,6 @@ def test_the_last_stable_offset(log: PartitionLog) -> None:
 
 
 def test_aborted_transactions_against_a_plain_list() -> None:
-    """Whatever is read, every aborted transaction with records in it is listed, and none that ended before."""
     chance = random.Random(5)
     log = PartitionLog(LogMemory(MEMORY_BYTES))
     open_at: dict[int, int] = {}

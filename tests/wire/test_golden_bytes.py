@@ -163,7 +163,6 @@ def test_leave_of_unknown_member(version: int, expected: str) -> None:
     ],
 )
 def test_offset_fetch(version: int, expected: str) -> None:
-    """One committed offset."""
     topic = FetchedTopic("t", ZERO_UUID, (FetchedOffset(0, 5, -1, "", ErrorCode.NONE),))
     response = OffsetFetchResponse((FetchedGroup("g", ErrorCode.NONE, (topic,)),))
     assert encode_response(RequestHeader(9, version, 7), response).hex() == expected
@@ -345,7 +344,6 @@ def test_txn_offset_commit_response_by_topic_id() -> None:
 
 
 def test_topology_description_update() -> None:
-    """What a description of a topology says is passed over."""
     body = "0667726f7570 076d656d626572 00000004 02 02 30 02 02 6e 01 02 02 74 00 01 02 02 73 00 00 01 00 00"
     frame = bytes.fromhex("005d 0000 01020304 0006 636c69656e74 00" + body)
     expected = StreamsGroupTopologyDescriptionUpdate("group", "member", 4)

@@ -30,7 +30,6 @@ def decode(frame: bytes) -> bool:
 
 
 def test_samples_are_requests() -> None:
-    """Every sample is taken as it is."""
     assert len(FRAMES) == sum(last - first + 1 for first, last in VERSIONS.values())
     assert all(decode(frame) for frame in FRAMES.values())
 

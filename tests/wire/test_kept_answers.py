@@ -28,7 +28,6 @@ class Writer:
     ("body", "is_repeated", "count"), [(b"b" * 256, True, 1), (b"b" * 257, True, 2), (b"", False, 2)]
 )
 def test_a_short_answer_that_is_given_again_is_written_once(body: bytes, is_repeated: bool, count: int) -> None:
-    """What is long, or is given once, takes no room."""
     writer, response = Writer(body), StreamsGroupHeartbeatResponse(ErrorCode.NONE)
     answers = KeptAnswers(writer.write, lambda _: is_repeated)
     assert [answers.encode(response, HEADER) for _ in range(2)] == [body, body]

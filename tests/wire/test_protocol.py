@@ -216,7 +216,6 @@ def test_unsupported_api_versions(version: int) -> None:
 
 
 def test_negative_api_versions() -> None:
-    """A negative version has the old header."""
     assert decode_request(header(18, -1), HOST)[1] == ApiVersions(unsupported_version=True)
 
 

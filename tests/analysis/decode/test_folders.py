@@ -148,7 +148,6 @@ def test_what_was_found_stays_in_its_process(tmp_path: Path) -> None:
 
 
 def test_linked_folders_and_segments_are_found(tmp_path: Path) -> None:
-    """A folder of links to log partitions, and to segments, is read as if they were there."""
     there = tmp_path / "there"
     there.mkdir()
     path = segment(there / "__consumer_offsets-4", 0, 12)

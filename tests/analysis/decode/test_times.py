@@ -61,7 +61,6 @@ def test_timestamps_stand_behind_their_numbers() -> None:
 
 
 def test_batches_are_as_tables() -> None:
-    """Who writes batch by batch gets the same."""
     batch = pa.RecordBatch.from_pylist([{"at_ms": 5}], arrow_schema([TABLES["end_offsets"][2]]))
 
     assert with_times(batch).to_pylist() == [{"at_ms": 5, "at_utc": datetime(1970, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC)}]

@@ -160,7 +160,6 @@ def test_an_expression_that_is_none(broker_log: Path, tmp_path: Path, more: tupl
 
 
 def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
-    """The page is there with the figures of the summary, and the terminal tells where."""
     page, overview = (analyzed.folder / "report.html").read_text("utf-8"), analyzed.summary["overview"]
 
     assert f"<b>{overview['rebalances']:,}</b><span>rebalances</span>" in page

@@ -85,7 +85,6 @@ def test_tables_are_those_of_one_reading(whole_log: Path, tmp_path: Path, seed: 
 
 
 def test_excluded_groups_are_not_followed(whole_log: Path, tmp_path: Path) -> None:
-    """The tables of groups are those of one reading that leaves the same groups out."""
     left_out = ("small-.*", "transactional")
     following = LocalFollowing([whole_log], tmp_path / "out", exclude_groups=left_out, clock=ManualClock(NOW_MS))
     following.run(lambda wait_s: True, lambda progress: None)

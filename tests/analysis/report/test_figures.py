@@ -100,7 +100,6 @@ def test_what_does_not_expire_is_no_forecast() -> None:
 
 
 def test_tables_are_read_from_all_their_files(tmp_path: Path) -> None:
-    """All files of a table's folder are one table; files that are being written don't count."""
     results = ResultDirectory(tmp_path)
     for name in ("part-0.parquet", "part-1.parquet", ".part-2.parquet"):
         with results.new_table_file(f"tables/commits/{name}", arrow_schema(COMMITS)) as file:

@@ -144,7 +144,6 @@ def test_consumer_groups_have_a_section() -> None:
 
 
 def test_names_of_troubled_groups_lead_to_their_stories() -> None:
-    """Wherever such a group is named, its name leads to its card; other names lead nowhere."""
     text = report_page(reports.report())
 
     assert text.count('<article class="card bad" id="group-2"><h3>2. <code>group-1</code>') == 1
@@ -153,7 +152,6 @@ def test_names_of_troubled_groups_lead_to_their_stories() -> None:
 
 
 def test_figures_lead_to_sections_that_are_there() -> None:
-    """A figure on top leads to its section, and is plain where that section was left out."""
     whole = report_page(reports.report())
     without = report_page(evolve(reports.report(), anomaly_counts=(), tables={}))
 

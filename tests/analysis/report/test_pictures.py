@@ -130,7 +130,6 @@ def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
 @as_one_test
 @pytest.mark.parametrize("count", [1, 24, 25, 50, 200, model.PARTITIONS_MAX, 3_000])
 def test_labels_of_log_partitions_do_not_overlap(count: int) -> None:
-    """Many log partitions are labelled at round distances, with room for four digits between two labels."""
     picture = load_columns([reports.partition(number, 1_000) for number in range(count)])
     labels = [(float(x), int(told)) for x, told in re.findall(r'<text x="([\d.]+)" y="176.0"[^>]*>(\d+)<', picture)]
 

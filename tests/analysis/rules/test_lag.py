@@ -105,7 +105,6 @@ def test_lag_is_the_distance_to_the_end() -> None:
 
 
 def test_a_commit_after_the_look_at_the_end_is_not_ahead() -> None:
-    """The log had grown by then; a commit before the look is beyond the end for sure."""
     ends = Ends(samples((0, 80_000, 18), (1, 95_000, 18)))
     current = committed((90_000, [20]), (90_000, [20])).current_offsets()
 

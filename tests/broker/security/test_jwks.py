@@ -125,7 +125,6 @@ def test_keys_that_can_not_be_fetched_again_stay(validator: Validator, caplog: p
 
 @pytest.mark.parametrize("content", [None, "nonsense", "[]", '{"keys": []}'])
 def test_a_server_does_not_start_without_keys(tmp_path: Path, content: str | None) -> None:
-    """No file, or nothing in it that is a key."""
     path = tmp_path / "keys.json"
     if content is not None:
         path.write_text(content)

@@ -72,7 +72,6 @@ def emptied(driver: Driver, members: Members) -> Members:
 def test_a_join_that_ends_an_empty_consumer_group_and_is_refused_by_the_log(
     driver: Driver, group: Group, emptied: Members
 ) -> None:
-    """It is told so, is not tried again by itself, and the consumer group is still there."""
     refuse_next(driver)
     join = group.join("old", protocols=ORDERS)
     assert join.answer(JoinGroupResponse).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE

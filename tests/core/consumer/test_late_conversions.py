@@ -89,7 +89,6 @@ def test_a_heartbeat_like_the_last_one_during_a_downgrade(driver: Driver, member
 def test_who_waits_behind_the_leave_that_makes_a_classic_group(
     driver: Driver, members: Members, group: Group, mixed: str
 ) -> None:
-    """It waits for the conversion too, and meets the classic group, which becomes a consumer group once more for it."""
     members.heartbeat("new", members.described.group_epoch, names=("orders", "payments"))
     leave, waiting = members.leave("new"), members.join("third")
     driver.write()

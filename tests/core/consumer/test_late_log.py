@@ -15,7 +15,6 @@ CONSUMER_SESSION_MS = 45_000
 
 
 def test_who_waits_shares_the_next_write(driver: Driver, members: Members) -> None:
-    """Two joins that meet a write wait for it, and then for one append of both."""
     members.join("a")
     later = [members.join("b"), members.join("c")]
     assert waiting_appends(driver) == 1

@@ -10,7 +10,6 @@ MATCHED_MS = 1_700_000_000_000
 
 
 def test_a_loaded_group_keeps_its_expressions_without_a_resolver() -> None:
-    """A member may join with an expression that the loaded group uses, but not with a new one."""
     topics, clock, log_store = Topics(orders=2, other=2), ManualClock(MATCHED_MS), MemoryLogStore()
     config = Config(offsets_topic_num_partitions=1)
 

@@ -185,7 +185,6 @@ def test_an_answer_that_never_comes(driver: ShareDriver, members: Members) -> No
 
 
 def test_a_restart_asks_again(driver: ShareDriver, members: Members) -> None:
-    """What was asked before a restart counts as asked then, and late answers to it are nobody's."""
     driver.host.is_slow = True
     members.join("a")
     driver.restart()

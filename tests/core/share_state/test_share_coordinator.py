@@ -204,7 +204,6 @@ def test_young_snapshots_stay_as_they_are() -> None:
 
 
 def test_old_snapshots_are_not_written_again_and_again() -> None:
-    """Where nothing happens, nothing is written any more."""
     driver = Driver()
     driver.initialize()
     for _ in range(4):
@@ -287,7 +286,6 @@ def test_states_are_spread_as_kafka_spreads_them() -> None:
 
 
 def test_leaders_of_earlier_epochs_are_fenced() -> None:
-    """Who has read a state is its leader: one of an earlier epoch can neither read it nor write to it any more."""
     driver = Driver()
     driver.initialize()
     assert code(driver.read(leader_epoch=5)) is ErrorCode.NONE

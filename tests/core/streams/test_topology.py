@@ -113,7 +113,6 @@ def _topology(*subtopologies: Subtopology) -> StreamsGroupTopologyRecord:
 
 
 def test_topologies_are_no_larger_than_can_be_assigned() -> None:
-    """All tasks are assigned in one go, so there is a largest number of them."""
     parts = [Subtopology(str(number), ("a",)) for number in range(TASKS_MAX // 100)]
     assert configure(_topology(*parts), {"a": 100}).is_ready
     with pytest.raises(InvalidTopologyError, match="more than"):

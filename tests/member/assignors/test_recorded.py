@@ -94,7 +94,6 @@ def sizes(shape: Shape) -> list[int]:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_members_keep_the_order_of_the_join(assignor: str) -> None:
-    """Every member is in the answer, in the order in which the subscriptions came."""
     for record in records(assignor)[:50]:
         if record["assignment"] is not None:
             subscriptions = subscriptions_of(record)

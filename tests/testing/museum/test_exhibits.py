@@ -97,7 +97,6 @@ def test_nothing_breaks_without_the_bug(shown: Exhibit) -> None:
 @as_one_test
 @pytest.mark.parametrize("shown", PLAYED, ids=lambda shown: shown.id)
 def test_a_law_breaks_with_the_bug(shown: Exhibit) -> None:
-    """The same history breaks a law in a process that has the bug, in its last steps."""
     story = play_of(shown, is_planted=True)
     assert shown.play is not None
     assert story.law

@@ -54,7 +54,6 @@ def test_who_was_silent_for_a_session_left_or_expired() -> None:
 
 
 def test_a_commit_of_its_partition_shows_that_a_member_lived() -> None:
-    """A commit of another's partition does not."""
     both = (member("a", [0]), member("b", [1]))
     own = Log().generation(1, *both).commit(1, 40_000).generation(2, member("a", [0, 1]), at_ms=45_000).last()
     other = Log().generation(1, *both).commit(0, 40_000).generation(2, member("a", [0, 1]), at_ms=45_000).last()
@@ -85,7 +84,6 @@ def test_a_client_that_comes_back_left_first() -> None:
 
 
 def test_another_subscription_is_a_metadata_change() -> None:
-    """So are another rack and another protocol."""
     start = Log().generation(1, member("a"), member("b"))
     assert start.generation(2, member("a"), member("b", topics=("t", "u"))).last()["cause"] == METADATA_CHANGE
     racks = Log().generation(1, member("a", rack_id="r1")).generation(2, member("a", rack_id="r2"))
@@ -213,7 +211,6 @@ def test_sessions_of_consumer_groups_are_a_setting(
 
 
 def test_a_commit_before_a_member_had_the_partition_is_no_sign_of_it() -> None:
-    """Its former owner may commit until it gives the partition up."""
     log = Log(session_timeout_ms=10_000).joins("a", 1, 0).target(1, 0, a=[0]).current("a", 1, [0], 0)
     log.joins("b", 2, 1_000).target(2, 1_000, a=[], b=[0]).current("b", 2, [], 1_000)
     log.commit(0, 5_000).goes("b", 12_000).epoch(3, 12_000)
@@ -270,7 +267,6 @@ def test_states_of_consumer_groups() -> None:
 
 
 def test_states_of_share_and_streams_groups() -> None:
-    """A share group is stable with members; a streams group waits for its topology to be validated."""
     told = {"clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"], "rackId": None}
     share = Log().add(RecordType.SHARE_GROUP_MEMBER_METADATA, told, memberId="a")
     assert state(share.add(RecordType.SHARE_GROUP_METADATA, {"epoch": 1, "metadataHash": 0})) == ("Share", "Stable")

@@ -237,7 +237,6 @@ def test_members_of_consumer_groups_began_and_ended_as_their_clients_say(
 def test_epochs_of_members_are_those_that_clients_printed(
     broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
 ) -> None:
-    """No member is told to have had other epochs than from its first to its last."""
     for group_id in CONSUMER_GROUPS:
         for row in of_kind(histories[group_id], MEMBERSHIP):
             assert row["first_epoch"] <= row["last_epoch"]
