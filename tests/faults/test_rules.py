@@ -223,7 +223,7 @@ def test_delay_and_error_go_together(world: FaultyWorld) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_held_goes_on_when_the_rule_is_removed(world: FaultyWorld, after: bool) -> None:
     """A request that is held waits, and so does an answer."""
-    rule = world.add(Rule("OffsetCommit", lambda call: rule.hold(call), after=after))
+    rule = world.add(Rule("OffsetCommit", None, after=after))
     sent = world.send(8, 9, COMMIT)
     assert sent.receive() is None
     assert world.committed() == ([7] if after else [])
@@ -235,7 +235,7 @@ def test_what_is_held_goes_on_when_the_rule_is_removed(world: FaultyWorld, after
 
 def test_who_is_gone_is_not_answered(world: FaultyWorld) -> None:
     """A connection that closes while its request waits is forgotten, and the request is never handled."""
-    rule = world.add(Rule("OffsetCommit", lambda call: rule.hold(call)))
+    rule = world.add(Rule("OffsetCommit", None))
     world.add(Rule("OffsetFetch", lambda call: call.delay(500)))
     for sent in (world.send(8, 9, COMMIT), world.send(9, 7, FETCH_OFFSETS)):
         sent.connection.close()

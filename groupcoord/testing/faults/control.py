@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from operator import methodcaller
 from typing import NamedTuple
 
 from groupcoord.broker.broker import Broker
@@ -20,7 +21,7 @@ from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.testing.asserting.groups import GroupDescription, describe_group, is_known, no_such_group
 from groupcoord.testing.faults.log_faults import LogFaults, append_error
-from groupcoord.testing.faults.rules import Call, Rule, Rules, Where, error_named, partition_chooser
+from groupcoord.testing.faults.rules import Action, Call, Rule, Rules, Where, error_named, partition_chooser
 
 
 class AcquiredRange(NamedTuple):
@@ -237,8 +238,7 @@ class Control:
             elif answer is not None:
                 call.answer(answer)  # type: ignore[arg-type]  # which checks it
 
-        effect = f"meets {getattr(function, '__name__', 'a function')}()"
-        return self._add(Rule(api, act, where=where, times=times, after=after, node=node, effect=effect))
+        return self._add(api, act, f"meets {getattr(function, '__name__', 'a function')}()", times, where, after, node)
 
     def fail_next(
         self,
@@ -259,7 +259,6 @@ class Control:
             UnknownNameError: the API, error or field does not exist.
         """
         code = error_named(error)
-        effect = f"fails with {code.name}"
         chosen = partition_chooser(where)
 
         def action(call: Call) -> None:
@@ -268,7 +267,7 @@ class Control:
             else:
                 call.fail_partitions(code, chosen)
 
-        return self._add(Rule(api, action, where=where, times=times, after=after, node=node, effect=effect))
+        return self._add(api, action, f"fails with {code.name}", times, where, after, node)
 
     def delay(
         self,
@@ -286,18 +285,8 @@ class Control:
         """
         if duration_ms < 0:
             raise ValueError(f"the duration must not be negative: delay({duration_ms})")
-        effect = f"is delayed by {duration_ms} ms"
-        return self._add(
-            Rule(
-                api,
-                lambda call: call.delay(duration_ms),
-                where=where,
-                times=times,
-                after=after,
-                node=node,
-                effect=effect,
-            )
-        )
+        delay = methodcaller("delay", duration_ms)
+        return self._add(api, delay, f"is delayed by {duration_ms} ms", times, where, after, node)
 
     def drop_next(
         self,
@@ -309,9 +298,7 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Send no response to the next requests of an API, nor to any later request of their connections."""
-        return self._add(
-            Rule(api, Call.drop, where=where, times=times, after=after, node=node, effect="is never answered")
-        )
+        return self._add(api, Call.drop, "is never answered", times, where, after, node)
 
     def disconnect_next(
         self,
@@ -323,9 +310,7 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Close the connections of the next requests of an API instead of responding."""
-        return self._add(
-            Rule(api, Call.disconnect, where=where, times=times, after=after, node=node, effect="is disconnected")
-        )
+        return self._add(api, Call.disconnect, "is disconnected", times, where, after, node)
 
     def hold(
         self,
@@ -337,15 +322,21 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Hold requests of an API, or with ``after`` their responses, until the fault is removed."""
-        rule = Rule(
-            api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node, effect="is held"
-        )
-        rule.holds = True
-        return self._add(rule)
+        return self._add(api, None, "is held", times, where, after, node)
 
-    def _add(self, rule: Rule) -> Rule:
-        if rule.node is not None:
-            self._servers.check_node(rule.node)
+    def _add(
+        self,
+        api: str,
+        action: Action | None,
+        effect: str,
+        times: int | None,
+        where: Where | None,
+        after: bool,
+        node: int | None,
+    ) -> Rule:
+        if node is not None:
+            self._servers.check_node(node)
+        rule = Rule(api, action, where=where, times=times, after=after, node=node, effect=effect)
         self.rules.add(rule)
         return rule
 

@@ -336,7 +336,7 @@ class Rule:
 
     Args:
         api: Kafka's name of the API.
-        action: applies the fault to a matching request.
+        action: applies the fault to a matching request; None holds it until the rule is removed.
         where: condition on requests; None for all.
         times: number of requests that it applies to; None for no limit.
         after: apply it after the request was handled, before the response is sent.
@@ -359,7 +359,7 @@ class Rule:
     def __init__(
         self,
         api: str,
-        action: Action,
+        action: Action | None,
         *,
         where: Where | None = None,
         times: int | None = None,
@@ -376,10 +376,10 @@ class Rule:
         self.count = 0
         self.is_over = False
         self.has_failed = False
-        self.holds = False
+        self.holds = action is None
         self.held: list[Call] = []
         self.on_met: Callable[[], None] | None = None
-        self._action = action
+        self._action = self._hold if action is None else action
         self._matches = matcher(api, where)
         self._where = where
         self._times = times
@@ -417,7 +417,7 @@ class Rule:
                 self.on_met()
         return True
 
-    def hold(self, call: Call) -> None:
+    def _hold(self, call: Call) -> None:
         call.is_held = True
         self.held.append(call)
 
