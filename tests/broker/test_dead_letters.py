@@ -206,7 +206,7 @@ def test_a_disk_that_stays_broken(
         assert (jobs.archived, caplog.text) == ([], "")
         jobs.pass_time((FIRST_PAUSE_MS << number) - 1)
         jobs.pass_time(1)
-    assert "go nowhere: the disk is gone" in caplog.text
+    assert "are dropped: the disk is gone" in caplog.text
     assert jobs.archived == [0]
     failures(jobs, None)
     jobs.pass_time(FIRST_PAUSE_MS)
@@ -285,14 +285,14 @@ def test_many_records_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_topic_that_is_deleted_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
-    """The records go nowhere, which is logged, and are archived."""
+    """The records are dropped, which is logged, and are archived."""
     jobs = Jobs()
     jobs.holds = True
     jobs.reject(0)
     with jobs.broker.topics.edit() as edit:
         edit.delete("dlq.jobs")
     jobs.go_on()
-    assert "go nowhere: the topic was deleted" in caplog.text
+    assert "are dropped: the topic was deleted" in caplog.text
     assert jobs.archived == [0]
 
 
@@ -305,5 +305,5 @@ def test_what_is_refused_is_not_tried_again(
     if what == "log":
         failures(jobs, TopicLogError(ErrorCode.POLICY_VIOLATION, "there is no room"))
     jobs.reject(0)
-    assert {"topic": "go nowhere: Topic name is invalid", "log": "go nowhere: there is no room"}[what] in caplog.text
+    assert {"topic": "are dropped: Topic name is invalid", "log": "are dropped: there is no room"}[what] in caplog.text
     assert jobs.archived == [0]

@@ -222,7 +222,7 @@ def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, caplog: p
     rules = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=nobody$/x/"}
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         run_with_server(certificates.properties() | rules, test)
-    assert "no rule of ssl.principal.mapping.rules is for the name 'CN=ann," in caplog.text
+    assert "no rule of ssl.principal.mapping.rules matches the name 'CN=ann," in caplog.text
 
 
 def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ class LoginConnection(Connection):
         try:
             self._log_in(bytes(frame))
         except (ProtocolError, BrokenExchangeError) as error:
-            self.refuse(f"its log-in can't go on: {error}")
+            self.refuse(f"the log-in failed: {error}")
         except Exception:
             self._fail("a log-in could not be handled")
 
@@ -208,7 +208,7 @@ class LoginConnection(Connection):
             self._take_token(frame)
             return
         if frame[:2] not in BEFORE_LOGIN:
-            raise BrokenExchangeError("a request of another kind")
+            raise BrokenExchangeError("another request than ApiVersions and those of SASL")
         self._header, request = decode_request(frame, self.client_host)
         match request:
             case ApiVersions() | Answered():
@@ -218,13 +218,13 @@ class LoginConnection(Connection):
             case SaslAuthenticate() if self._state is _State.EXCHANGING:
                 self._take_token(request.auth_bytes)
             case _:
-                raise BrokenExchangeError("a token without a handshake")
+                raise BrokenExchangeError("SaslAuthenticate before SaslHandshake")
 
     def _tell_versions(self, request: Any) -> None:
         if self._state is _State.EXCHANGING:
-            self._refuse_later(ApiVersionsResponse(_ILLEGAL, ()), "asked for versions in the middle of a log-in")
+            self._refuse_later(ApiVersionsResponse(_ILLEGAL, ()), "it sent ApiVersions during a log-in")
         elif self._state is not _State.BEGUN:
-            raise BrokenExchangeError("it asks for versions again")
+            raise BrokenExchangeError("it sent ApiVersions twice")
         else:
             if isinstance(request, ApiVersions) and not request.unsupported_version:
                 self._state = _State.TOLD_VERSIONS
@@ -233,7 +233,7 @@ class LoginConnection(Connection):
     def _begin_exchange(self, request: SaslHandshake) -> None:
         mechanisms = tuple(self._sasl.mechanisms)
         if self._state is _State.EXCHANGING:
-            self._refuse_later(SaslHandshakeResponse(_ILLEGAL), "a second handshake")
+            self._refuse_later(SaslHandshakeResponse(_ILLEGAL), "it sent a second SaslHandshake")
         elif request.mechanism in mechanisms:
             was_other = self._is_again and request.mechanism != self._mechanism
             self._exchange = _Changed() if was_other else self._sasl.mechanisms[request.mechanism]()
@@ -241,10 +241,10 @@ class LoginConnection(Connection):
             self._state = _State.EXCHANGING
             self.answer(SaslHandshakeResponse(ErrorCode.NONE, mechanisms))
         elif self._is_again:
-            raise BrokenExchangeError("another mechanism, which isn't enabled")
+            raise BrokenExchangeError("the re-authentication uses a mechanism that is not enabled")
         else:
             response = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms)
-            self._refuse_later(response, "a mechanism that isn't enabled")
+            self._refuse_later(response, "its mechanism is not enabled (sasl.enabled.mechanisms)")
 
     # ------------------------------------------------------------ tokens
 

@@ -112,14 +112,14 @@ class ClaimChecks(NamedTuple):
         if not isinstance(user, str) or not user.strip():
             raise InvalidTokenError(f"it has no claim {self.subject_claim!r}")
         if expires_at_s is None or not _is_time(expires_at_s):
-            raise InvalidTokenError("it doesn't say when it expires")
+            raise InvalidTokenError("it has no valid claim 'exp'")
         now_ms = self.now_ms()
         expires_at_ms = int(expires_at_s * _MILLISECONDS)
         if expires_at_ms + self.clock_skew_ms <= now_ms:
             raise InvalidTokenError("it has expired")
         for begins_at_s in (claims.get("iat", 0), claims.get("nbf", 0)):
             if not _is_time(begins_at_s) or begins_at_s * _MILLISECONDS > now_ms + self.clock_skew_ms:
-                raise InvalidTokenError("it isn't good yet")
+                raise InvalidTokenError("it is not valid yet (iat, nbf)")
         return Bearer(user, expires_at_ms)
 
 
@@ -187,7 +187,7 @@ class KeySet:
         if age_s >= self._refresh_s or (key is None and age_s >= FETCH_PAUSE_S):
             self._fetch_soon()
         if key is None:
-            raise InvalidTokenError(f"it is signed with a key that isn't known ({key_id!r})")
+            raise InvalidTokenError(f"its key is unknown (kid {key_id!r})")
         return key
 
     def _fetch_soon(self) -> None:

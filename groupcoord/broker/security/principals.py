@@ -151,7 +151,7 @@ def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
     mapped = (rule.apply(name) for rule in rules)
     result = next((result for result in mapped if result is not None), None)
     if result is None:
-        raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules is for the name {name!r}")
+        raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules matches the name {name!r}")
     return result
 
 

@@ -94,7 +94,7 @@ class DeadLetters:
                     yield from self._append(target.topic_id, index, portion)
                 del given_up[:count]
         except (NoDeadLetterTopicError, TopicError, TopicLogError, OSError) as error:
-            message, group_id = "records that share group %r has given up go nowhere: %s", origin.group_id
+            message, group_id = "dead letters of share group %r are dropped: %s", origin.group_id
             self._lines.log(logging.ERROR, "dead letters", self._data.clock.now_ms() / 1_000, message, group_id, error)
         done()
 

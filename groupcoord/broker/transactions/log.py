@@ -83,7 +83,7 @@ class ProducerIds:
         try:
             self._file.write(lambda: {"next_producer_id": end})
         except OSError as error:
-            raise NoProducerIdError(f"producer ids can't be set aside: {error}") from error
+            raise NoProducerIdError(f"producer ids can't be reserved: {error}") from error
         self._reserved = end
 
 
