@@ -205,6 +205,7 @@ class Parts:
         self.shared_documents = self._make_shared_documents()
         self.topic_requests = self._make_topic_requests()
         self._ensure_offsets_topic()
+        # The coordinator creates internal topics and verifies transactions; both need it, so lambdas look it up later.
         self.internal_topics = LateCreations(
             self.topics,
             self.clock.now_ms,
@@ -214,6 +215,7 @@ class Parts:
         self.share = self.nodes.share_coordination(self.config, self.clock, self.data.whole, self.authorize)
         self.coordinator = self._make_coordinator()
         self.loading = Reloading(self.coordinator, self.clock)
+        # Transactions are recovered into loaded log partitions.
         self.loading.load_all(self.nodes.led_log_partitions(self.node.node_id))
         self.transactions = self.nodes.transactions or self._own_transactions()
         self.leaders = CurrentLeaders(self.nodes.leadership, self.data)

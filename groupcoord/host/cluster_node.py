@@ -206,9 +206,7 @@ class ClusterNode:
                 return
             if loop.time() > deadline_s:
                 where = ", ".join(f"{host}:{port}" for host, port in taken[0].listeners.values())
-                raise NodeIdTakenError(
-                    f"node {taken[0].node_id} runs already at {where}: use different ids"
-                )
+                raise NodeIdTakenError(f"node {taken[0].node_id} runs already at {where}: use different ids")
             await asyncio.sleep(self._dead_ms / 10_000)
 
     async def stop(self) -> None:
