@@ -1,11 +1,12 @@
-"""Kafka's primitive types: integers, varints, strings, byte strings, UUIDs, tagged fields, read and written one by one.
+"""Kafka's primitive types: integers, varints, strings, byte strings, UUIDs and tagged fields, read and written one by
+one.
 
-A reader takes the bytes and a position, and returns the value and the position after it. No length is trusted: it is
-compared with the bytes that are left before anything is allocated. Readers raise MalformedError; a fixed-size value
-beyond the end raises ``struct.error`` or ``IndexError``.
+A reader takes the bytes and a position, and returns the value and the position after it. Lengths are compared with the
+bytes that are left before anything is allocated. Readers raise MalformedError; a fixed-size value beyond the end raises
+``struct.error`` or ``IndexError``.
 
-By default they are as lenient as Kafka: any negative length is null, a varint may be longer than necessary, malformed
-UTF-8 becomes U+FFFD. The strict dialects accept only what a broker writes.
+Readers are as lenient as Kafka: any negative length is null, a varint may be longer than necessary, malformed UTF-8
+becomes U+FFFD. Those of the strict dialects accept only what a broker writes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ INT32_FROM, INT32_PACK = INT32.unpack_from, INT32.pack
 
 STRING_BYTES_MAX = 0x7FFF
 MAX_ARRAY_LENGTH = 1_000_000
-"""Brokers of Kafka 4.4 close the connection on a longer one."""
+"""Brokers of Kafka 4.4 close the connection on a longer array."""
 
 UTF8_AS_JAVA = "groupcoord-utf8-as-java"
 
@@ -105,7 +106,7 @@ def read_int32_length(frame: bytes, position: int) -> tuple[int, int]:
 
 
 def read_content(frame: Content, position: int, length: int) -> tuple[Content, int]:
-    """Read ``length`` bytes, all of which must be there; of a view of the frame they are a view."""
+    """Read ``length`` bytes. The result for a view is a view."""
     end = position + length
     if end > len(frame):
         raise MalformedError(f"a length of {length} bytes is claimed where {len(frame) - position} are left")
@@ -113,7 +114,6 @@ def read_content(frame: Content, position: int, length: int) -> tuple[Content, i
 
 
 def read_string(frame: bytes, position: int) -> tuple[str, int]:
-    """Read a string with an int16 length that may not be null."""
     start = position + 2
     end = start + INT16_FROM(frame, position)[0]
     if not start <= end <= len(frame):
@@ -122,7 +122,6 @@ def read_string(frame: bytes, position: int) -> tuple[str, int]:
 
 
 def read_nullable_string(frame: bytes, position: int) -> tuple[str | None, int]:
-    """Read a string with an int16 length; negative: null."""
     if frame[position] >= 0x80:
         if position + 2 > len(frame):
             raise IndexError("the length of a string is cut short")
@@ -131,7 +130,6 @@ def read_nullable_string(frame: bytes, position: int) -> tuple[str | None, int]:
 
 
 def read_compact_string(frame: bytes, position: int) -> tuple[str, int]:
-    """Read a string with a varint length that may not be null."""
     size = frame[position]
     if 0 < size < 0x80 and position + size <= len(frame):  # nearly always; the rest is slower
         end = position + size
@@ -144,7 +142,6 @@ def read_compact_string(frame: bytes, position: int) -> tuple[str, int]:
 
 
 def read_compact_nullable_string(frame: bytes, position: int) -> tuple[str | None, int]:
-    """Read a string with a varint length; 0: null."""
     if frame[position] == 0:
         return None, position + 1
     length, start = read_compact_length(frame, position)
@@ -172,7 +169,6 @@ def topic_id_of(content: bytes) -> UUID:
 
 
 def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
-    """Read 16 bytes."""
     end = position + 16
     if end > len(frame):
         raise MalformedError(f"a UUID where {len(frame) - position} bytes are left")
@@ -180,7 +176,7 @@ def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
 
 
 def check_array_length(frame: bytes, position: int, length: int) -> int:
-    """Refuse null, and more entries than Kafka takes, or than bytes are left (each takes at least one)."""
+    """Return the length of an array if it is neither null nor larger than Kafka's limit or the number of bytes left."""
     if length < 0:
         raise MalformedError("an array is null that may not be")
     if length > MAX_ARRAY_LENGTH:
@@ -191,7 +187,6 @@ def check_array_length(frame: bytes, position: int, length: int) -> int:
 
 
 def read_array_length(frame: bytes, position: int) -> tuple[int, int]:
-    """Read the number of entries of an array that may not be null."""
     (length,) = INT32_FROM(frame, position)
     position += 4
     if 0 <= length <= len(frame) - position and length <= MAX_ARRAY_LENGTH:  # nearly always
@@ -200,7 +195,6 @@ def read_array_length(frame: bytes, position: int) -> tuple[int, int]:
 
 
 def read_compact_array_length(frame: bytes, position: int) -> tuple[int, int]:
-    """Read the number of entries of a compact array that may not be null."""
     size = frame[position]
     if 0 < size < 0x80 and size <= len(frame) - position:  # nearly always; the rest is slower
         return size - 1, position + 1
@@ -209,13 +203,11 @@ def read_compact_array_length(frame: bytes, position: int) -> tuple[int, int]:
 
 
 def read_nullable_array_length(frame: bytes, position: int) -> tuple[int, int]:
-    """Read the number of entries of an array; negative: null."""
     length, position = read_int32_length(frame, position)
     return (length if length < 0 else check_array_length(frame, position, length)), position
 
 
 def read_compact_nullable_array_length(frame: bytes, position: int) -> tuple[int, int]:
-    """Read the number of entries of a compact array; negative: null."""
     if frame[position] == 0:
         return -1, position + 1
     length, position = read_compact_length(frame, position)
@@ -223,7 +215,6 @@ def read_compact_nullable_array_length(frame: bytes, position: int) -> tuple[int
 
 
 def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...], int]:
-    """Read ``count`` int32s."""
     end = position + 4 * count
     if end > len(frame):
         raise MalformedError(f"{count} numbers are claimed where {len(frame) - position} bytes are left")
@@ -231,7 +222,7 @@ def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...
 
 
 def skip_tagged_fields(frame: bytes, position: int) -> int:
-    """Pass over tagged fields, none of which is known here."""
+    """Return the position after tagged fields, all of which are unknown."""
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
@@ -242,13 +233,12 @@ def skip_tagged_fields(frame: bytes, position: int) -> int:
 
 
 def skip_tagged_content(frame: bytes, position: int) -> int:
-    """Pass over the size of a tagged field and that many bytes."""
+    """Return the position after the size of a tagged field and its content."""
     size, position = read_uvarint(frame, position)
     return read_content(frame, position, size)[1]
 
 
 def write_uvarint(value: int) -> bytes:
-    """Encode an unsigned varint."""
     if 0 <= value < 0x80:  # nearly always
         return _SHORT_UVARINTS[value]
     encoded = bytearray()
@@ -268,7 +258,7 @@ def write_varint(value: int) -> bytes:
 
 
 def write_compact_length(length: int) -> bytes:
-    """Encode the length of a compact byte string or array; -1 for null."""
+    """Encode the length of a compact byte string or array; -1 is null."""
     return _SHORT_UVARINTS[length + 1] if length < 0x7F else write_uvarint(length + 1)
 
 
@@ -281,21 +271,18 @@ def _null() -> MalformedError:
 
 
 def write_string_length(length: int) -> bytes:
-    """Encode the length of a string: an int16."""
     if length > STRING_BYTES_MAX:
         raise _too_long(length)
     return INT16.pack(length)
 
 
 def write_compact_string_length(length: int) -> bytes:
-    """Encode the length of a compact string: a varint."""
     if length > STRING_BYTES_MAX:
         raise _too_long(length)
     return write_uvarint(length + 1)
 
 
 def write_string(value: str) -> bytes:
-    """Encode a string with an int16 length."""
     content = value.encode()
     size = len(content)
     if size > STRING_BYTES_MAX:
@@ -304,43 +291,36 @@ def write_string(value: str) -> bytes:
 
 
 def write_nullable_string(value: str | None) -> bytes:
-    """Encode a string with an int16 length, -1 for null."""
     return b"\xff\xff" if value is None else write_string(value)
 
 
 def write_compact_string(value: str) -> bytes:
-    """Encode a string with a varint length."""
     content = value.encode()
     size = len(content) + 1
     return (_SHORT_UVARINTS[size] if size < 0x80 else write_compact_string_length(size - 1)) + content
 
 
 def write_compact_nullable_string(value: str | None) -> bytes:
-    """Encode a string with a varint length, 0 for null."""
     return b"\x00" if value is None else write_compact_string(value)
 
 
 def write_bytes(value: bytes) -> bytes:
-    """Encode a byte string with an int32 length."""
     if value is None:
         raise _null()
     return INT32.pack(len(value)) + value
 
 
 def write_nullable_bytes(value: bytes | None) -> bytes:
-    """Encode a byte string with an int32 length, -1 for null."""
     return b"\xff\xff\xff\xff" if value is None else INT32_PACK(len(value)) + value
 
 
 def write_compact_bytes(value: bytes) -> bytes:
-    """Encode a byte string with a varint length."""
     if value is None:
         raise _null()
     return write_uvarint(len(value) + 1) + value
 
 
 def write_compact_nullable_bytes(value: bytes | None) -> bytes:
-    """Encode a byte string with a varint length, 0 for null."""
     return b"\x00" if value is None else write_compact_length(len(value)) + value
 
 
@@ -349,7 +329,7 @@ def _skip_nothing(frame: bytes, position: int) -> int:
 
 
 def bytes_reader(read_length: Reader[int]) -> Reader[bytes]:
-    """Return a reader of byte strings that may not be null."""
+    """Return a reader of byte strings that are not null."""
 
     def read(frame: bytes, position: int) -> tuple[bytes, int]:
         length, position = read_length(frame, position)
@@ -371,7 +351,7 @@ def nullable_bytes_reader(read_length: Reader[int]) -> Reader[bytes | None]:
 
 
 class Dialect(NamedTuple):
-    """Encoding of strings, lengths and tagged fields: that of flexible versions (KIP-482), or of earlier ones."""
+    """Encoding of strings, lengths and tagged fields: of flexible versions (KIP-482), or of earlier ones."""
 
     read_string: Reader[str]
     read_nullable_string: Reader[str | None]
@@ -488,4 +468,4 @@ def _minimal_length(data: bytes, position: int) -> tuple[int, int]:
 STRICT_PLAIN = _strict(PLAIN, _int16_length, read_int32_length)
 STRICT_FLEXIBLE = _strict(FLEXIBLE, _minimal_length, _minimal_length)
 LENIENT_FLEXIBLE = _strict(FLEXIBLE, read_compact_length, read_compact_length)
-"""Exact like the others, except that varints may be longer than necessary, which brokers read but do not write."""
+"""Strict except for varints that are longer than necessary, which brokers read but do not write."""

@@ -89,7 +89,7 @@ def _of_version(version: int, numbers: dict[int, _Numbers]) -> _Numbers:
 
 
 class _RequestLayout:
-    """Layout of a version of the request."""
+    """Layout of the request in a version."""
 
     def __init__(self, version: int) -> None:
         self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
@@ -110,7 +110,6 @@ class _RequestLayout:
             self._skip_behind_partition = partial(_skip_known_tags, sizes)
 
     def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Fetch:
-        """Decode a request."""
         *settings, replica_id = self._in_order(*self._settings.unpack_from(frame, position))
         count, position = self._dialect.read_array_length(frame, position + self._settings.size)
         topics = []
@@ -202,7 +201,7 @@ _EPOCH_END = struct.Struct(">iq").pack
 
 
 class _Layout:
-    """Layout of a version of the response."""
+    """Layout of the response in a version."""
 
     def __init__(self, version: int) -> None:
         self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
@@ -213,7 +212,6 @@ class _Layout:
         self._has_endpoints = version >= 16
 
     def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
-        """Encode a response in parts."""
         write_length, nothing_tagged = self._dialect.write_length, self._dialect.nothing_tagged
         head = _INT32(0)  # the throttle time
         if self._has_session:
@@ -247,12 +245,11 @@ class _Layout:
         return parts
 
     def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:
-        """Encode a response in one piece."""
         return b"".join(self.parts(response, header))
 
     def _tagged(self, partition: FetchedPartitionData) -> bytes:
-        """Encode the tagged fields of a partition. Kafka sends the current leader from version 16 on (KIP-951) if it
-        has an address.
+        """Encode the tagged fields of a partition. Kafka sends a current leader with an address from version 16 on
+        (KIP-951).
         """
         if partition.diverging_epoch is not None:
             return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))

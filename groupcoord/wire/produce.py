@@ -56,7 +56,7 @@ _make_partition, _make_topic = maker(ProducePartition), maker(ProduceTopic)
 
 
 class _Layout:
-    """Layout of a version."""
+    """Layout of request and response in a version."""
 
     def __init__(self, version: int) -> None:
         dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
@@ -73,7 +73,6 @@ class _Layout:
         self._capabilities = version >= 7, version >= 11, version >= 12
 
     def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Produce:
-        """Decode a request."""
         dialect = self._dialect
         transactional_id, position = dialect.read_nullable_string(frame, position)
         acks, _ = _acks_from(frame, position)
@@ -110,9 +109,7 @@ class _Layout:
     def names_few(self, frame: bytes, position: int) -> bool:
         """Return whether there are few topics and partitions, and no unknown fields.
 
-        Args:
-            frame: the request.
-            position: where the tagged fields of the header begin, or the body of a version without them.
+        ``position``: that of the header's tagged fields, or of the body in versions without them.
         """
         dialect = self._dialect
         tags_bytes = len(dialect.nothing_tagged)
@@ -138,7 +135,6 @@ class _Layout:
         return left >= 0
 
     def encode(self, response: ProduceResponse, header: RequestHeader) -> bytes:
-        """Encode a response."""
         dialect = self._dialect
         parts = [dialect.write_length(len(response.topics))]
         for name, topic_id, partitions in response.topics:
@@ -208,13 +204,13 @@ def write_leader(tag: int, leader: CurrentLeader) -> bytes:
 
 
 def write_tagged(tag: int, numbers: bytes) -> bytes:
-    """Encode tagged fields with a single one, a structure of numbers."""
+    """Encode tagged fields of which only one is present, a structure of numbers."""
     value = numbers + _NOTHING_TAGGED
     return b"\x01" + write_uvarint(tag) + write_uvarint(len(value)) + value
 
 
 def write_endpoints(endpoints: tuple[MetadataBroker, ...]) -> bytes:
-    """Encode the tagged fields of a response: addresses of nodes."""
+    """Encode the tagged fields of a response: addresses of nodes (KIP-951)."""
     value = write_uvarint(len(endpoints) + 1)
     for node_id, host, port, rack in endpoints:
         value += INT32.pack(node_id) + write_compact_string(host) + INT32.pack(port)

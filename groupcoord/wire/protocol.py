@@ -119,11 +119,7 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
 
 @lru_cache(maxsize=8_192)
 def _decode_remembered(frame: bytes, client_host: str) -> tuple[int, int, str, object, WireRequest]:
-    """Decode a request without its correlation id.
-
-    Returns:
-        The other fields of its header, and the request.
-    """
+    """Decode a request without its correlation id; return the other fields of its header, and the request."""
     header, request = _decode(frame[:4] + bytes(4) + frame[4:], client_host)
     return header.api_key, header.api_version, header.client_id, header.reply_context, request
 
@@ -262,7 +258,7 @@ def _served_api(header: RequestHeader) -> Api:
 
 
 def _name_of(api_key: int) -> str:
-    """Return the name of an API that is not served: its key, and Kafka's name if there is one."""
+    """Return a name for an unserved API: its key, and Kafka's name if there is one."""
     from kio.schema.index import api_key_map
 
     known = api_key_map.get(api_key)
@@ -278,7 +274,7 @@ def _is_supported(api: Api, version: int) -> bool:
 def _decode_unsupported_api_versions(
     frame: bytes, position: int, header: RequestHeader, client_host: str
 ) -> ApiVersions:
-    """Return a request without reading the body, whose version is unknown."""
+    """Return a request without reading the body, which has an unknown version."""
     return ApiVersions(unsupported_version=True)
 
 
