@@ -32,7 +32,7 @@ EXECUTED = (
 
 
 # Classes of a page are in no module that another process could import.
-@pytest.mark.filterwarnings("ignore:assignor .* was not asked in a process with another PYTHONHASHSEED:UserWarning")
+@pytest.mark.filterwarnings("ignore:assignor .* was not checked in a process with another PYTHONHASHSEED:UserWarning")
 @as_one_test
 @pytest.mark.parametrize("name", EXECUTED)
 def test_code_runs_as_printed(name: str) -> None:
