@@ -45,7 +45,6 @@ ELSEWHERE = {
     "groupcoord/messages.py": "site/api.md",
     "groupcoord/config/config.py": "reference.md",
     "groupcoord/analysis/decode/schema.py": "spark.md",
-    "groupcoord/analysis/decode/group_tables.py": "spark.md",
     "groupcoord/testing/museum/exhibits": "museum.md",
 }
 """Files that pages link to, with the page of the site that shows them."""
