@@ -85,7 +85,7 @@ def test_who_answers_after_its_lease_breaks_the_law(monkeypatch: pytest.MonkeyPa
         proven(self, since_ms)
 
     monkeypatch.setattr(Ownership, "_proven", proven_for_long)
-    with pytest.raises(LawBrokenError, match="its lease is over"):
+    with pytest.raises(LawBrokenError, match="its lease has expired"):
         World(1, small_world(A_STALL, cluster=OWNED)).run()
 
 
