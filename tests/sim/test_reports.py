@@ -273,7 +273,7 @@ def test_a_time_line_shows_what_happens() -> None:
 
     assert span == (119_000, 131_000)
     assert "1 rebalance;" in picture
-    assert "Shown is 12.0 s of 10.0 min" in picture
+    assert "12.0 s of 10.0 min are shown" in picture
     assert picture.index("billing-0</span>") < picture.index("billing-11</span>")
     assert 'class="owner-0"' in picture
     assert 'class="owner-1"' in picture

@@ -134,17 +134,17 @@ class _Axis:
 
 def _told(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
     shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
-    told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is a partition without owner."]
+    told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is time without an owner."]
     if left_out := timeline.partition_count - len(timeline.rows):
-        told.append(f"{counted(left_out, 'partition')} more are left out.")
+        told.append(f"{counted(left_out, 'partition')} more are not shown.")
     if consumer_count > OWNER_COLOURS:
         told.append(f"Of {consumer_count:,} consumers some share a colour.")
     if axis.end_ms - axis.start_ms < timeline.duration_ms:
         told.append(
-            f"Shown is {format_duration(axis.end_ms - axis.start_ms)} of {format_duration(timeline.duration_ms)}: "
-            "in the rest nothing happens that is measured."
+            f"{format_duration(axis.end_ms - axis.start_ms)} of {format_duration(timeline.duration_ms)} are shown, "
+            "the span with measured events."
         )
-    return " ".join([*told, "Point at a bar to see who and when."])
+    return " ".join([*told, "Hover over a bar for its consumer and times."])
 
 
 def _in_order(consumer: str) -> tuple[str, int]:
