@@ -31,7 +31,7 @@ class Administration:
         self._delete_external_state = delete_external_state
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
-        """Return the groups whose state and type pass the lower-case filters; an empty filter passes all."""
+        """Return the groups that pass the lower-case filters of state and type; an empty filter passes all."""
         return [
             listed
             for listed in (group.listed() for group in self._context.visible_groups())

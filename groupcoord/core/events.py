@@ -175,7 +175,7 @@ class OwnershipLost(Event):
 
 @frozen
 class AppendFailures:
-    """Appends to one log partition that failed, or whose outcome is unknown.
+    """Appends to one log partition that failed or have an unknown outcome.
 
     Attributes:
         count: how many there were.
@@ -196,7 +196,7 @@ class Counters:
     NEVER_CHANGES: ClassVar = False
 
     append_failures: int = 0
-    """Appends that failed or whose outcome is unknown, without those that are larger than the log store accepts."""
+    """Appends that failed or have an unknown outcome, without those that are larger than the log store accepts."""
     group_completed_rebalances: int = 0
     """Generations of classic groups that became stable."""
     consumer_group_rebalances: int = 0

@@ -57,7 +57,7 @@ WALKED_BY_NAME = frozenset(
 
 
 def counted(places: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Return the places whose values count unchanged: all except those that classes or the lists above exclude."""
+    """Return the places with values that count unchanged: all except those that classes or the lists above exclude."""
     return [
         (part, name)
         for part, name in places

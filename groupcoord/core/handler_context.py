@@ -139,7 +139,7 @@ class HandlerContext:
     def add_group(self, group: Group, now_ms: int) -> None:
         """Add a group that is not in the log yet.
 
-        Readers see it once an append that began later is durable, of whatever group: Kafka 4 likewise versions its
+        Readers see it once an append that began later is durable, of any group: Kafka 4 likewise versions its
         memory by the writes of the log partition. Without a write it stays soft state, until a restart or the next
         expiry check.
         """

@@ -125,7 +125,7 @@ class AskShareCoordinator:
         group_id: the group.
         request: the request.
         purpose: identifies the query to the group.
-        topic_names: names of topics whose latest offsets are wanted as well.
+        topic_names: names of topics with wanted latest offsets.
     """
 
     partition: int
@@ -135,7 +135,7 @@ class AskShareCoordinator:
     topic_names: Mapping[UUID, str] = field(factory=dict)
 
     def ends_wanted(self, response: ShareStateResponse) -> list[TopicPartition]:
-        """Return the partitions of a response whose latest offsets are wanted, because they have a lag."""
+        """Return the partitions of a response with wanted latest offsets, because they have a lag."""
         if not isinstance(response, ReadShareGroupStateSummaryResponse):
             return []
         return [

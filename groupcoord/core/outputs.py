@@ -35,11 +35,11 @@ class Continuation:
         """Handle an append that is not in the log; clients see ``error_code``."""
 
     def on_overdue(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle an append after ``offsets.commit.timeout.ms``, whose outcome is still unknown."""
+        """Handle an append without an outcome after ``offsets.commit.timeout.ms``."""
 
     @property
     def suspended(self) -> Sequence[Group]:
-        """Groups whose requests and timers wait for the log's answer."""
+        """Groups with requests and timers that wait for the log's answer."""
         return ()
 
     def concerns(self, group: Group) -> bool:

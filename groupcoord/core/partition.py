@@ -80,11 +80,11 @@ class Partition:
         """Handle a request for one group."""
         kind = type(request)
         handler = self._handlers[kind]
-        # Whether the group exists, and of which type it is, depends on the write in flight.
+        # The existence and the type of the group depend on the write in flight.
         if self._writings and request.group_id in self._writings:
             self._writings[request.group_id].waiting.append(Waiting(request, token))
             return
-        # Where all groups are classic, the lookup of guests is skipped.
+        # Without a modern group the lookup of guests is skipped.
         if self._context.has_modern_groups:
             guests = self._guest_handlers.get(type(self._context.groups.get(request.group_id or "")))
             if guests is not None and kind in guests:
@@ -228,7 +228,7 @@ class Partition:
         return waiting
 
     def fail_appends(self, now_ms: int, error_code: ErrorCode) -> None:
-        """Fail all appends in flight, whose outcome will not be known.
+        """Fail all appends in flight, with an unknown outcome.
 
         Call :meth:`take_waiting` before.
         """

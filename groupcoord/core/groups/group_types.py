@@ -1,6 +1,6 @@
 """Table of group types: a row of handlers for each.
 
-Only this module and the folders of the types depend on the type of a group. A new type is a folder beside ``classic``
+Only this module and the folders of the types depend on the type of a group. A new type is a folder next to ``classic``
 and ``consumer`` with a row in :class:`GroupKinds`, the checks of its requests in ``core/router``, and messages in
 ``core/messages``.
 """

@@ -12,7 +12,7 @@ Record classes have it as ``key``, and ``key_of`` for tombstones where the key n
 
 
 class MemberRecord:
-    """Record whose key names a member; each class has its type."""
+    """Record with a key that names a member; each class has its type."""
 
     __slots__ = ()
 

@@ -46,7 +46,7 @@ class GroupRequest(Request[R_co]):
 
 
 class Refusable(Request[R_co]):
-    """A request whose error response follows from the classes, as most do.
+    """Request with an error response that is derived from its classes.
 
     The error stands at the top of the response if there is a field for it, otherwise at one entry for each entry of the
     request's first array. Entries repeat the fields that name a topic, partition or resource: those without a default.

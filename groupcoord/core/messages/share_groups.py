@@ -120,14 +120,14 @@ class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
 
 
 class ShareTopicToDescribe(NamedTuple):
-    """Partitions of a topic whose offsets are requested."""
+    """Partitions of a topic with requested offsets."""
 
     topic_name: str
     partitions: tuple[int, ...]
 
 
 class ShareGroupToDescribe(NamedTuple):
-    """Group whose offsets are requested; ``topics`` None: all initialized ones."""
+    """Group with requested offsets; ``topics`` None: all initialized ones."""
 
     group_id: str
     topics: tuple[ShareTopicToDescribe, ...] | None = None
@@ -258,7 +258,7 @@ class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
 
 
 class ShareTopicToForget(NamedTuple):
-    """Topic whose offsets are deleted."""
+    """Topic with offsets to delete."""
 
     topic_name: str
 

@@ -110,7 +110,7 @@ class InitializeShareGroupState(StateRequest[InitializeShareGroupStateResponse])
 
 
 class StateToRead(NamedTuple):
-    """Partition whose leader requests its state."""
+    """Partition with a state that its leader requests."""
 
     partition: int
     leader_epoch: int

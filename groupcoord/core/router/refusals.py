@@ -42,7 +42,7 @@ _WITH_MEMBER_ID = (
 
 
 def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
-    """Return the response to a request whose log partition fails with ``error_code``."""
+    """Return the response to a request for a log partition that fails with ``error_code``."""
     error_code = _unserved_error(request, error_code, config)
     if isinstance(request, JoinGroup) and error_code in _WITH_MEMBER_ID:
         return JoinGroupResponse(error_code, request.member_id)

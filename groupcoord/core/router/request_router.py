@@ -143,7 +143,7 @@ class RequestRouter:
     """Routes requests to their handlers.
 
     Attributes:
-        served_protocols: types of groups whose requests are served; others fail with UNSUPPORTED_VERSION.
+        served_protocols: served types of groups; requests for others fail with UNSUPPORTED_VERSION.
     """
 
     NOT_STATE = ("_assignors", "_authorize", "_verify_transaction", "served_protocols")
@@ -225,7 +225,7 @@ class RequestRouter:
         route.handler(request, token, permissions, now_ms)
 
     def refuse_unserved(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
-        """Fail a request whose log partition is not served."""
+        """Fail a request for a log partition that is not served."""
         self._effects.reply(token, unserved(request, error_code, self._config))
 
     # ------------------------------------------------------------ requests for one group

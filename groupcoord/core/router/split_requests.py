@@ -109,7 +109,7 @@ def find_coordinator(
 
 @define(eq=False)
 class Gather:
-    """Request whose response is combined from its parts.
+    """Request with a response that is combined from its parts.
 
     Attributes:
         token: of the request.

@@ -254,7 +254,7 @@ class SharePartition:
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
-        """Release records whose lock has expired; return the write, or None."""
+        """Release records with expired locks; return the write, or None."""
         until_ms = now_ms if until_ms is None else until_ms
         written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []

@@ -146,7 +146,7 @@ class ShareStates:
 
 
 def _unknown(update: ShareUpdate, log_offset: int) -> ShareState:
-    """Return the base of an update whose snapshot is not in the log."""
+    """Return the base of an update without a snapshot in the log."""
     nothing = ShareSnapshot(
         update.key, update.snapshot_epoch, 0, update.leader_epoch, NO_START_OFFSET, 0, 0, UNKNOWN_COUNT, ()
     )

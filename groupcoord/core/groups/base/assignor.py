@@ -30,7 +30,7 @@ class PartitionAssignorError(GroupcoordError):
 
 @plain_members
 class SubscriptionType(Enum):
-    """Whether all members of a group subscribe to the same topics (Kafka's name)."""
+    """Equality of subscriptions: whether all members of a group subscribe to the same topics (Kafka's name)."""
 
     HOMOGENEOUS = "homogeneous"
     HETEROGENEOUS = "heterogeneous"
@@ -177,7 +177,7 @@ def changed_targets(
     topics: Mapping[str, Topic],
     assignable: Mapping[UUID, Collection[int]] | None = None,
 ) -> dict[str, Partitions]:
-    """Return the new targets of the members whose target changes, in the order in which Kafka writes them.
+    """Return the changed targets by member, in the order in which Kafka writes them.
 
     A member without a target gets one even if it is empty. A static member that replaces another takes over its target:
     ``members`` holds only the new id, and ``targets`` the old target under the new id.

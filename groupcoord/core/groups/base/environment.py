@@ -149,7 +149,7 @@ class GroupEnvironment(Generic[SettingsT, AssignorT]):
         topics: the topics of the cluster.
         assignors: by name; the first is the default.
         settings_of: returns the settings of a group by its id; called for each heartbeat.
-        default_assignor: the assignor of a group whose members select none.
+        default_assignor: the assignor of a group without a selected one.
     """
 
     NOT_STATE = ("assignors", "default_assignor")

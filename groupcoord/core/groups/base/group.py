@@ -76,7 +76,7 @@ class ModernGroup(ABC, Generic[StateT]):
         is_topics_look_due: subscribed topics may have changed, so the next heartbeat compares them.
         answers: answers of the host that wait for the write in flight.
         overdue: timers that fired during the write in flight.
-        fencing: timers that fired and whose consequence is in flight.
+        fencing: timers that fired with a consequence in flight.
         revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
@@ -259,7 +259,7 @@ def described_partitions(
 
 
 class CommittingGroup(ModernGroup[StateT]):
-    """Group with logged state whose members commit offsets: of consumers or of Kafka Streams."""
+    """Group with logged state and committed offsets: of consumers or of Kafka Streams."""
 
     def uses_classic_protocol(self, member: Any) -> bool:
         """Return whether a member speaks the classic protocol, and so has a generation."""
@@ -336,7 +336,7 @@ class CommittingGroup(ModernGroup[StateT]):
 
 
 FENCING_RETRY_MS = 500
-"""Delay until a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
+"""Delay until a timer fires again after a refused write (Kafka's ``CoordinatorTimerImpl``)."""
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
 
@@ -395,7 +395,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def retry_fencing(self, group: GroupT, now_ms: int) -> None:
-        """Rearm the timers of members whose removal failed, unless a heartbeat has rearmed them."""
+        """Rearm the timers of members after a failed removal, unless a heartbeat has rearmed them."""
         fencing, group.fencing = group.fencing, []
         for key in fencing:
             timer = group.timer(key.kind, key.member_id)

@@ -75,7 +75,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     draft_class: ClassVar[type[Any]]
     announces_assignments: ClassVar[bool] = True
-    """Whether observers see assignments of members; tasks of streams groups have no such event."""
+    """Flag: observers see assignments of members; tasks of streams groups have no such event."""
     described_class: ClassVar[Callable[..., Any]]
     """Makes the description of a group that does not exist."""
 
@@ -150,7 +150,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             steady is None
             or (request is not steady.request and request != steady.request)
             or group.writes != steady.writes
-            # A member whose removal is in flight has to wait for the outcome.
+            # With its removal in flight a member has to wait for the outcome.
             or (group.writing is not None and request.member_id not in group.writing.state.members)
             or group.is_topics_look_due
             or now_ms > steady.until_ms
@@ -318,7 +318,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # ------------------------------------------------------------ timers
 
     def _renew_waiting_session(self, group: GroupT, request: Any, now_ms: int) -> None:
-        """Renew the session of a member whose heartbeat waits for a write."""
+        """Renew the session of a member with a heartbeat that waits for a write."""
         if type(request) is self.heartbeat_request:
             member = group.state.members.get(request.member_id)
             if member is not None and member.member_epoch == request.member_epoch:
@@ -337,7 +337,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.write(group, draft, now_ms)
 
     def fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
-        """Remove the member whose timer fired, unless the timer was rearmed or the member has a newer epoch."""
+        """Remove the member of an expired timer, unless the timer was rearmed or the member has a newer epoch."""
         # The member sent a heartbeat while the timer waited for the write in flight.
         if group.timer(key.kind, key.member_id).deadline_ms is not None:
             return
@@ -413,7 +413,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     @abstractmethod
     def join(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a JoinGroup whose session timeout is allowed."""
+        """Handle a JoinGroup with an allowed session timeout."""
 
     def refuse_classic_members(self) -> dict[type, Handler]:
         """Return guest handlers for a type without classic members: all fail with UNKNOWN_MEMBER_ID."""

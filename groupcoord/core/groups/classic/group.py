@@ -46,7 +46,7 @@ class GroupMetadata:
         previous_state: the state before the current one; ``Dead`` at first. A rebalance from ``Empty`` is the initial
             one, which waits for more members even when all have joined (KIP-134).
         state_timestamp_ms: time of the last transition; None if unknown after a load.
-        pending_members: ids sent with MEMBER_ID_REQUIRED whose join is awaited, with their timers (KIP-394).
+        pending_members: ids sent with MEMBER_ID_REQUIRED without a join yet, with their timers (KIP-394).
         pending_sync: members of the current generation that have not synced yet.
         waiting_joins: number of members with a waiting join.
         subscribed_topics: the topics of the last completed join phase; None if unknown.

@@ -32,7 +32,7 @@ class GroupState(Enum):
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """Generation whose leader's assignments are missing or not durable yet.
+    """Generation without durable assignments of its leader.
 
     Responses: syncs wait; heartbeat NONE; commits fail with REBALANCE_IN_PROGRESS. Exits: the assignments are durable
     (Stable); a member joins, changes, leaves, expires or never syncs, or the write failed (PreparingRebalance).

@@ -163,7 +163,7 @@ NOBODY = -1
 
 
 class HeterogeneousAssignment:
-    """Assignment of a group whose members subscribe to different topics.
+    """Assignment of a group with different subscriptions.
 
     Members keep their partitions. The rest goes to the subscribers of a topic with the fewest. Then partitions move,
     topic by topic, from members with most to members with least. A member is its index in the visiting order; its load

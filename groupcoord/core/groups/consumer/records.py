@@ -192,7 +192,7 @@ class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
 @fast_init
 @frozen
 class ConsumerGroupRegularExpressionRecord:
-    """Topics whose names match a regular expression (record type 16).
+    """Topics that match a regular expression (record type 16).
 
     ``version`` is that of the cluster's metadata, ``timestamp_ms`` the time of the query.
     """

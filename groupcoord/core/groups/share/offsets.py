@@ -262,7 +262,7 @@ def draft_deletion(
 ) -> DeleteShareGroupOffsetsResponse:
     """Draft the deletion of a group's offsets in topics; return the response on success.
 
-    A group without any initialized topic has an empty response, whatever the topics (Kafka 4.4).
+    A group without any initialized topic has an empty response for any topics (Kafka 4.4).
 
     Raises:
         RefusedError: NON_EMPTY_GROUP.
@@ -302,7 +302,7 @@ def forgotten(response: DeleteShareGroupOffsetsResponse, error_codes: ErrorCodes
 def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareGroupState | None:
     """Draft the deletion of all share-partition states; return the request to the share coordinator, or None.
 
-    A group whose offsets were deleted before writes that once more without a query (Kafka 4.4).
+    A group with deleted offsets writes that once more without a query (Kafka 4.4).
     """
     known = draft.state.state_partitions
     partitions: dict[UUID, frozenset[int]] = {}

@@ -112,7 +112,7 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
 @fast_init
 @frozen
 class ShareGroupStatePartitionMetadataRecord:
-    """Partitions whose states are being initialized, initialized, or being deleted at the share
+    """Partitions with states that are being initialized, initialized, or being deleted at the share
     coordinator (type 15).
     """
 

@@ -56,9 +56,9 @@ class StatePartitions:
     """Share-partition states of a group at the share coordinator.
 
     Attributes:
-        initializing: topic id → partitions whose initialization was requested.
+        initializing: topic id → partitions with a requested initialization.
         initialized: topic id → partitions with a state.
-        deleting: topic id → name of topics whose deletion was requested.
+        deleting: topic id → name of topics with a requested deletion.
         is_written: the log has a record of it, maybe an empty one.
     """
 
@@ -104,7 +104,7 @@ class StatePartitions:
         )
 
     def give_up(self, partitions: PartitionsByTopic) -> StatePartitions:
-        """Return the value without these partitions, whose initialization failed."""
+        """Return the value without these partitions, after a failed initialization."""
         return evolve(self, initializing=_without(self.initializing, partitions))
 
     def forgotten(self, topic_ids: Iterable[UUID]) -> StatePartitions:

@@ -213,12 +213,12 @@ class Step:
 
     @property
     def has_changed_tasks(self) -> bool:
-        """Whether the member's tasks or their epochs changed."""
+        """True if the member's tasks or their epochs changed."""
         return self.member.assignment.assigned != self.before.assignment.assigned
 
     @property
     def has_changed_endpoint(self) -> bool:
-        """Whether the endpoint information of the group changed with the member."""
+        """True if the endpoint information of the group changed with the member."""
         endpoint = self.member.metadata.user_endpoint
         return endpoint != self.before.metadata.user_endpoint or (endpoint is not None and self.has_changed_tasks)
 
@@ -416,7 +416,7 @@ def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> Stre
         # A damaged log may lack it.
         return known or StreamsGroupTopologyRecord(draft.state.group_id, NO_TOPOLOGY_EPOCH)
     ids = Counter(subtopology.subtopology_id for subtopology in brought.subtopologies)
-    # Kafka has no error of its own for these.
+    # Kafka has no specific error for these.
     if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if known is None:

@@ -268,7 +268,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             group.steady.clear()
 
     def _go_on_untold(self, group: StreamsGroup, step: Step, now_ms: int) -> None:
-        """Set the timers of a heartbeat whose response failed and whose records are not written, as Kafka does."""
+        """Set the timers of a heartbeat that failed with its response, and is not written, as Kafka does."""
         if step.member.member_id in group.state.members and step.member.assignment != step.before.assignment:
             self._member_timers.follow_assignment(group, step.member, now_ms)
 
@@ -328,7 +328,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     def write(self, group: StreamsGroup, draft: StreamsDraft, now_ms: int) -> None:
         """Append a draft; a group without records is discarded.
 
-        Task offsets of leaving members are forgotten before the write, whatever its outcome, and also if the member
+        Task offsets of leaving members are forgotten before the write, for any outcome, and also if the member
         returns with it. So is a shutdown request, with the last member.
         """
         gone = gone_members(draft.records)

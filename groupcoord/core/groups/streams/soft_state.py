@@ -64,7 +64,7 @@ Findings = tuple[ConfiguredTopology | None, UsedTarget | None]
 class StreamsMemory:
     """Soft state of a streams group: a restart forgets it, and a refused heartbeat does not take it back.
 
-    Kafka versions the findings by the writes of the log partition, of whatever group. A refused write reverts them.
+    Kafka versions the findings by the writes of the log partition, of any group. A refused write reverts them.
 
     Attributes:
         configured: the topology with the partitions of its topics; None until a heartbeat has configured it.

@@ -218,12 +218,12 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a topology whose topics were valid at the group's epoch."""
+        """True if there is a topology with valid topics at the group's epoch."""
         return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether there are tasks, the target is current, and all members have reached it."""
+        """True if there are tasks, the target is current, and all members have reached it."""
         return (
             self.is_ready and self.epoch == self.assignment_epoch and all(map(self.is_settled, self.members.values()))
         )

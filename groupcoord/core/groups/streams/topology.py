@@ -54,7 +54,7 @@ class TopicProblem:
 
 
 class InvalidTopologyError(GroupcoordError):
-    """A topology is invalid, whatever topics exist."""
+    """A topology is invalid for any topics."""
 
 
 class BrokenTopologyError(GroupcoordError):
