@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import stat
-import tarfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +58,8 @@ def data_files(folder: Path, suffix: str) -> Iterator[tuple[str, str]]:
         for path in sorted(folder.rglob(f"*{suffix}")):
             yield str(path), path.read_text("utf-8")
         return
+    import tarfile  # the server starts without it
+
     with tarfile.open(f"{folder}.tar.xz") as archive:
         for entry in archive:
             file = archive.extractfile(entry)
