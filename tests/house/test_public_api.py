@@ -27,8 +27,6 @@ RAISES = re.compile(r"^Raises:\n((?: .*\n?)*)", re.MULTILINE)
 ERROR = re.compile(r"^    (\w+):", re.MULTILINE)
 LINE_LENGTH_MAX = 120
 
-pytestmark = pytest.mark.ci
-
 
 def public_names() -> dict[str, Any]:
     """Return what docs/reference.md lists, by dotted name: members of the modules it names, and members it names."""
