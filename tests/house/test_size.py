@@ -14,7 +14,7 @@ from .sources import Source, comments, sources
 
 BOUNDS = {
     "groupcoord": {"code": 77_367, "files": 710, "words": 204_618},
-    "tests": {"code": 62_411, "files": 650, "words": 95_470},
+    "tests": {"code": 62_484, "files": 650, "words": 95_647},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
