@@ -275,8 +275,8 @@ def test_transactions_are_refused_at_once(nodes: Nodes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "named"),
     [
-        (["--cluster", "postgresql://nowhere"], 2, "--cluster and --node-id go together"),
-        (["--node-id", "1"], 2, "--cluster and --node-id go together"),
+        (["--cluster", "postgresql://nowhere"], 2, "--cluster needs --node-id"),
+        (["--node-id", "1"], 2, "--cluster needs --node-id"),
         (
             ["--cluster", "mysql://nowhere", "--node-id", "1"],
             2,

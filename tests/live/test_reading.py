@@ -255,7 +255,7 @@ def test_a_topic_of_the_same_name_is_another_one(
     """A topic that was deleted and made again while its logs were read."""
     _, cluster, whole = orders
     other = evolve(whole, topic_id=whole.topic_id.__class__(int=1))
-    with pytest.raises(LogCutError, match="topic orders was deleted, and made again"):
+    with pytest.raises(LogCutError, match="topic orders was deleted and created again"):
         rows_of(cluster, patience, other)
 
 

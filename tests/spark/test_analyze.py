@@ -197,7 +197,7 @@ def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
         ([broker_log, "--out", file], "is a file"),
         ([broker_log, "--out", file / "below"], "file"),
         ([broker_log, "--out", "nonsense://a"], "nonsense"),
-        ([broker_log, "--out", new, "--partition", "5"], "none of the log partitions"),
+        ([broker_log, "--out", new, "--partition", "5"], "no such log partitions"),
         ([broker_log, "--out", new, "--end-offsets", tmp_path / "ends.csv"], "no such file"),
         ([broker_log, "--out", new, "--conf", "nothing"], "KEY=VALUE"),
     ]
