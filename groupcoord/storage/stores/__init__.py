@@ -45,3 +45,6 @@ if not TYPE_CHECKING:  # type checkers use the imports above
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULES[name]), name)
         return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES})
