@@ -127,7 +127,7 @@ def check_reaction(
         response: the response.
         before: the generation and the member id before the response.
         after: the same after the response. The generation is -1 if it is in none any more; None if the member has ended
-            or is about to leave.
+            or is leaving.
 
     Raises:
         LawBrokenError: it continues in a lost generation, has left a valid one, or ignores its id.

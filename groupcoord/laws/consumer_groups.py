@@ -263,7 +263,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     Args:
         coordinator: the coordinator.
         group_id: a consumer group.
-        member_ids: the live members, except those for whom there is no room.
+        member_ids: the live members that fit into the group.
 
     Raises:
         LawBrokenError: this does not hold, there are other members, or the uniform assignment is uneven.

@@ -276,7 +276,7 @@ def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[st
 
 
 def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
-    """Check that a snapshot rebuilds the hard state, except for groups whose offsets are all gone.
+    """Check that a snapshot rebuilds the hard state, except for groups without remaining offsets.
 
     Raises:
         LawBrokenError: it does not.
@@ -286,7 +286,7 @@ def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
 
 
 def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> None:
-    """Check that a compacted log rebuilds the hard state, except for groups whose offsets are all gone.
+    """Check that a compacted log rebuilds the hard state, except for groups without remaining offsets.
 
     Args:
         coordinator: the coordinator.
@@ -301,7 +301,7 @@ def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> No
 
 
 def check_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], name: str) -> None:
-    """Check that records rebuild the hard state of a log partition, except for groups whose offsets are all gone.
+    """Check that records rebuild the hard state of a log partition, except for groups without remaining offsets.
 
     Args:
         partition: the core of a log partition.

@@ -28,7 +28,7 @@ def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> No
 
     Args:
         coordinator: the coordinator.
-        records: what the sweep is about to append to a log partition.
+        records: the records of a sweep, before their append to a log partition.
 
     Raises:
         LawBrokenError: it removes something else.

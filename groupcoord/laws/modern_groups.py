@@ -146,7 +146,7 @@ def check_members_are_served(coordinator: GroupCoordinator, group_id: str, membe
     Args:
         coordinator: the coordinator.
         group_id: a streams or share group.
-        member_ids: the live members, except those for whom there is no room.
+        member_ids: the live members that fit into the group.
 
     Raises:
         LawBrokenError: this does not hold, or there are other members.
