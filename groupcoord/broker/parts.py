@@ -397,9 +397,7 @@ class Parts:
                     allowed(connection),
                 ),
             ),
-            ListConfigResources: lambda connection, request: answer_list_config_resources(
-                request, self.resources, allowed(connection)
-            ),
+            ListConfigResources: self._permitted(answer_list_config_resources, self.resources),
             GetTelemetrySubscriptions: lambda connection, request: self.telemetry.answer_subscriptions(
                 request, connection
             ),
@@ -427,7 +425,7 @@ class Parts:
         }
 
     def _topic_steps(self) -> Handlers:
-        topics, nodes, allowed = self.topic_requests, self.nodes, self.permissions
+        topics, nodes = self.topic_requests, self.nodes
         return {
             Metadata: topics.metadata,
             CreateTopics: topics.create_topics,
@@ -435,24 +433,18 @@ class Parts:
             DeleteTopics: topics.delete_topics,
             IncrementalAlterConfigs: topics.alter_some_configs,
             AlterConfigs: topics.alter_configs,
-            DescribeConfigs: lambda connection, request: answer_describe_configs(
-                request, self.resources, allowed(connection)
-            ),
-            DescribeTopicPartitions: lambda connection, request: answer_describe_topic_partitions(
-                request, self.topics, nodes.leadership, allowed(connection)
-            ),
+            DescribeConfigs: self._permitted(answer_describe_configs, self.resources),
+            DescribeTopicPartitions: self._permitted(answer_describe_topic_partitions, self.topics, nodes.leadership),
         }
 
     def _record_steps(self) -> Handlers:
-        data, allowed = self.data, self.permissions
+        data = self.data
         return {
             Produce: self._produce,
             Fetch: self.fetch_requests.fetch,
-            ListOffsets: lambda connection, request: answer_list_offsets(request, data, allowed(connection)),
-            OffsetForLeaderEpoch: lambda connection, request: answer_offset_for_leader_epoch(
-                request, data, allowed(connection)
-            ),
-            DeleteRecords: lambda connection, request: answer_delete_records(request, data, allowed(connection)),
+            ListOffsets: self._permitted(answer_list_offsets, data),
+            OffsetForLeaderEpoch: self._permitted(answer_offset_for_leader_epoch, data),
+            DeleteRecords: self._permitted(answer_delete_records, data),
         }
 
     def _group_steps(self) -> Handlers:
@@ -506,9 +498,7 @@ class Parts:
             WriteTxnMarkers: transactions.write_markers,
             ListTransactions: transactions.list,
             DescribeTransactions: transactions.describe,
-            DescribeProducers: lambda connection, request: answer_describe_producers(
-                request, self.data, self.permissions(connection)
-            ),
+            DescribeProducers: self._permitted(answer_describe_producers, self.data),
         }
 
     def _cluster_steps(self) -> Handlers:
@@ -516,31 +506,27 @@ class Parts:
         quotas, acls = self.administered.quotas, None if self.security is None else self.security.acls
         return {
             UpdateFeatures: self._update_features,
-            ElectLeaders: lambda connection, request: answer_elect_leaders(request, nodes, topics, allowed(connection)),
-            AlterPartitionReassignments: lambda connection, request: answer_alter_partition_reassignments(
-                request, nodes, topics, allowed(connection)
-            ),
-            ListPartitionReassignments: lambda connection, request: answer_list_partition_reassignments(
-                request, allowed(connection)
-            ),
+            ElectLeaders: self._permitted(answer_elect_leaders, nodes, topics),
+            AlterPartitionReassignments: self._permitted(answer_alter_partition_reassignments, nodes, topics),
+            ListPartitionReassignments: self._permitted(answer_list_partition_reassignments),
             DescribeQuorum: lambda connection, request: answer_describe_quorum(
                 request, self.node_for(connection), self.clock.now_ms(), allowed(connection)
             ),
-            DescribeLogDirs: lambda connection, request: answer_describe_log_dirs(
-                request, self.data, allowed(connection)
-            ),
-            AlterReplicaLogDirs: lambda connection, request: answer_alter_replica_log_dirs(
-                request, topics, allowed(connection)
-            ),
-            DescribeClientQuotas: lambda connection, request: quotas.answer_describe(request, allowed(connection)),
-            AlterClientQuotas: lambda connection, request: quotas.answer_alter(request, allowed(connection)),
+            DescribeLogDirs: self._permitted(answer_describe_log_dirs, self.data),
+            AlterReplicaLogDirs: self._permitted(answer_alter_replica_log_dirs, topics),
+            DescribeClientQuotas: self._permitted(quotas.answer_describe),
+            AlterClientQuotas: self._permitted(quotas.answer_alter),
             **dict.fromkeys(
                 (CreateAcls, DescribeAcls, DeleteAcls),
-                lambda connection, request: answer_acl_request(request, acls, allowed(connection)),
+                self._permitted(answer_acl_request, acls),
             ),
         }
 
-    # ------------------------------------------------------------ handlers that need several parts
+    # ------------------------------------------------------------ handlers
+
+    def _permitted(self, answer: Callable[..., Any], *arguments: Any) -> Handler:
+        """Return a handler that calls a function with a request, arguments, and the permissions of its client."""
+        return lambda connection, request: answer(request, *arguments, self.permissions(connection))
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse:
         connection.note_client_id()
