@@ -11,7 +11,7 @@ import groupcoord.messages
 from groupcoord import GroupCoordinator
 from groupcoord.core import messages
 from groupcoord.core.messages import share_state
-from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.messages.request import GroupRequest, Refusable, Request
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup, DescribeOneShareGroupResponse
 from groupcoord.core.router.request_router import OF_PROTOCOLS
 from tests.subclasses import subclasses
@@ -21,7 +21,7 @@ from tests.tables import as_one_test
 def kinds(parent: type[Request] = Request) -> Iterator[type[Request]]:
     """Yield every type of request."""
     for child in subclasses(parent):
-        if child is not GroupRequest and child.__module__ != share_state.__name__:  # those are for another coordinator
+        if child not in (GroupRequest, Refusable) and child.__module__ != share_state.__name__:  # another coordinator's
             yield child
         yield from kinds(child)
 
