@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = (
-    False  # importing typing takes longer than everything else here; jedi follows the else branch of a plain False
-)
+# Not from typing, because its import takes longer than all else here; a name, because jedi skips "if False".
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config

@@ -5,9 +5,10 @@ A host brings its own persistence by implementing two methods. Rules of the cont
 * ``append`` receives records that are written together or not at all, for one log partition, under a *ticket*. A
   synchronous store returns the offset of the first record. An asynchronous one returns ``None`` and answers later
   through :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
-* Answers of one log partition come in the order of its tickets. An acknowledgement of *n* covers all tickets up to *n*,
-  whose records lie right before it, without gaps. Only ``append`` may raise while earlier appends are unanswered.
-  The coordinator queues that error until the earlier appends are answered; no other answer covers it.
+* Answers of one log partition come in the order of its tickets. The answer to *n* also acknowledges all unanswered
+  tickets before *n*; their records must directly precede its own, without gaps.
+* An error that ``append`` raises may come before the answers to earlier tickets. The coordinator handles it after them,
+  and an answer to a later ticket does not acknowledge this one.
 * Offsets grow. Gaps are allowed, because other writers and compaction leave them.
 * An error states whether the records can still appear in the log. If they can (``outcome_unknown``), the log partition
   fails and must be loaded again, because its state could otherwise miss a durable record.
@@ -229,7 +230,7 @@ class LoadedCommits(NamedTuple):
 
     Attributes:
         offset: the offset of the first record.
-        record: the commit, in place of the record of a :class:`LogRecord`.
+        record: all of these records as one value.
     """
 
     offset: int
@@ -274,7 +275,7 @@ class CondensingStore(Protocol):
     def read_last(self, partition: int) -> Iterable[LogRecord | LoadedCommits]:
         """Return the records of a log partition for a load.
 
-        They may lack commits that a later one of the same partitions replaces, as after compaction, and adjacent
+        They may lack commits that are replaced by later ones of the same partitions, as after compaction. Adjacent
         records may come as one :class:`LoadedCommits`.
 
         Raises:
@@ -323,7 +324,7 @@ class FailingStore(Protocol):
     """Log store that detects failed log partitions by itself."""
 
     def find_failed(self) -> Mapping[int, LogStoreError]:
-        """Return the log partitions that failed since the last call, except in an append, with the errors."""
+        """Return the log partitions that failed outside of appends since the last call, with the errors."""
 
 
 @runtime_checkable
@@ -358,7 +359,7 @@ def close_store(store: object) -> None:
 
 
 class TakesAnswers(Protocol):
-    """Receiver of the answers of appends, from any thread."""
+    """Receiver of a store's answers to appends and ownership checks, from any thread."""
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
         """Handle a written append."""
@@ -367,7 +368,7 @@ class TakesAnswers(Protocol):
         """Handle a failed append, or one whose outcome is unknown."""
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Handle the result of a look: the log is still owned, or ``error`` states that it is lost or unknown."""
+        """Handle the result of a check: the log is still owned, or ``error`` states that it is lost or unknown."""
 
 
 @runtime_checkable
@@ -382,26 +383,26 @@ class AnsweringStore(Protocol):
 class OwnedStore(Protocol):
     """Log store that one process owns until another one takes it over, by force or because the owner seems to be dead.
 
-    An owner may answer from memory for the time of a lease, counted from the beginning of its last look that found the
-    log its own; a successful read counts as a look. So a store guarantees two things. After a take-over each look, read
-    and append of the former owner raises :class:`OwnershipLostError`. And the new owner gets the log after the former
-    one's lease, unless that one has released it. So at most one owner answers at a time, whatever their clocks show;
-    only their speeds must agree.
+    An owner may answer from memory for the time of a lease. A lease starts when a successful ownership check starts; a
+    successful read counts as a check. After a take-over, each check, read and append of the former owner raises
+    :class:`OwnershipLostError`. The new owner gets the log when the former one has released it, or when the former
+    one's lease has expired. So at most one owner answers at a time, if clocks run at the same speed; their values may
+    differ.
     """
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look, in milliseconds, or None if the log can't be taken over."""
+        """The time that an owner may answer after a check, in milliseconds; None if the log can't be taken over."""
 
     def check_ownership(self) -> bool:
-        """Look whether the log is still owned.
+        """Check whether the log is still owned.
 
         Returns:
             True if it is, or False if the answer comes later through :meth:`TakesAnswers.ownership_checked`.
 
         Raises:
             OwnershipLostError: another process owns it.
-            LogStoreError: the owner is unknown; the next look may succeed.
+            LogStoreError: the owner is unknown; the next check may succeed.
         """
 
 
@@ -409,7 +410,7 @@ class OwnedStore(Protocol):
 class SharedStore(OwnedStore, Protocol):
     """Log store of a log that several processes share, each partition with an owner.
 
-    A log partition is read when it is taken over, before it is loaded. So here a load does not count as a look.
+    A log partition is read when it is taken over, before it is loaded. So here a load does not count as a check.
     """
 
     @property
@@ -447,7 +448,7 @@ class MemoryLogStore:
         self._failures: list[LogStoreError] = []
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Append, wait or fail, depending on the faults."""
+        """Append the records at once, keep them until :meth:`write_waiting`, or raise the next planned error."""
         if self._is_lost:
             self._refuse()
         if self._failures:
@@ -476,14 +477,14 @@ class MemoryLogStore:
         del records[: bisect_left(records, offset, key=attrgetter("offset"))]
 
     def check_ownership(self) -> bool:
-        """Look whether the log is still owned."""
+        """Return True, or raise OwnershipLostError after :meth:`take_over`."""
         if self._is_lost:
             self._refuse()
         return True
 
     def take_over(self) -> MemoryLogStore:
-        """Return the same log for another owner. This store has lost it, with its waiting appends, and notices at its
-        next look.
+        """Return the same log for another owner. The next call of this store raises OwnershipLostError, and its
+        waiting appends are dropped.
 
         The test must let the lease pass before the other owner answers.
         """
@@ -514,6 +515,7 @@ class MemoryLogStore:
         Returns:
             ``(ticket, base offset)`` of each, for :meth:`GroupCoordinator.appended`.
         """
+        # The second slice needs a number, and ``count`` may be None or too high.
         chosen, self._waiting = self._waiting[:count], self._waiting[len(self._waiting[:count]) :]
         return [(ticket, self._write(ticket.partition, records)) for ticket, records in chosen]
 

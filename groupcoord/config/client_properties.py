@@ -37,7 +37,7 @@ _NAMES_OF_LIBRDKAFKA = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.pem": "ssl.keystore.key",
 }
-"""Keys of librdkafka that Kafka spells differently."""
+"""Kafka's keys by librdkafka's, where the two differ."""
 
 _NO_JAVA = "it names a class of Java, which can't be run here"
 _REFUSED = {
@@ -50,13 +50,13 @@ _REFUSED = {
     "ssl.engine.factory.class": _NO_JAVA,
     "ssl.provider": _NO_JAVA,
 }
-"""Keys that decide how a client gets in, and that have no meaning here, with the reason."""
+"""Unsupported keys that affect how a client connects or logs in, each with the reason."""
 
 _WITHOUT_EFFECT = re.compile(
     r"sasl\.(kerberos|login|oauthbearer)\..*"
     r"|ssl\.(protocol|cipher\.suites|(key|trust)manager\.algorithm|secure\.random\.implementation|truststore\.password)"
 )
-"""Accepted keys without effect, also of unsupported mechanisms."""
+"""Accepted keys without effect, including those of unsupported mechanisms."""
 
 _JAAS = re.compile(r"(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);", re.S)
 _JAAS_OPTION = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
@@ -65,6 +65,7 @@ _MODULES = {
     "ScramLoginModule": MECHANISMS[2:],
     "OAuthBearerLoginModule": MECHANISMS[:1],
 }
+"""SASL mechanisms by JAAS login module."""
 
 
 class Address(NamedTuple):
@@ -120,7 +121,7 @@ class ClientProperties:
             if not self.sasl_mechanism:
                 raise ConfigError(f"'sasl.mechanism' is missing: one of {', '.join(MECHANISMS)}")
             _check_choice("sasl.mechanism", self.sasl_mechanism, MECHANISMS)
-            _ = self.credentials
+            _ = self.credentials  # raises ConfigError
         for key, kind in (("ssl.truststore", self.ssl_truststore_type), ("ssl.keystore", self.ssl_keystore_type)):
             if kind != "PEM":
                 _refuse(f"{key}.type", f"of type {kind} can't be read; write the store as PEM: {_to_pem(key)}")
@@ -128,7 +129,7 @@ class ClientProperties:
             _check_choice("ssl.enabled.protocols", version, tuple(_TLS_VERSIONS))
         algorithm = self.ssl_endpoint_identification_algorithm
         _check_choice("ssl.endpoint.identification.algorithm", algorithm.lower(), ("", "https", "none"))
-        _ = self.addresses
+        _ = self.addresses  # raises ConfigError
 
     @classmethod
     def load(cls, path: str | Path) -> ClientProperties:
@@ -148,8 +149,8 @@ class ClientProperties:
         """Return the properties of keys and values as in a properties file.
 
         Raises:
-            ConfigError: a key of ``sasl.*``, ``ssl.*`` or ``security.*`` is unknown or unsupported, has two spellings,
-                or a value is not allowed.
+            ConfigError: a key of ``sasl.*``, ``ssl.*`` or ``security.*`` is unknown or unsupported, a key is given in
+                two spellings, or a value is not allowed.
         """
         known = {attribute.name for attribute in fields(cls) if attribute.metadata.get("is_setting")}
         values: dict[str, str] = {}
@@ -169,12 +170,12 @@ class ClientProperties:
 
     @property
     def uses_tls(self) -> bool:
-        """Connections are encrypted."""
+        """True if connections are encrypted."""
         return self.security_protocol.endswith("SSL")
 
     @property
     def uses_sasl(self) -> bool:
-        """Clients log in."""
+        """True if clients log in."""
         return self.security_protocol.startswith("SASL_")
 
     @property
@@ -198,7 +199,7 @@ class ClientProperties:
 
     @property
     def checks_host_name(self) -> bool:
-        """A broker's certificate must be for the host that was connected to."""
+        """True if a broker's certificate must be for the host of the connection."""
         return self.ssl_endpoint_identification_algorithm.lower() == "https"
 
     def tls_context(self) -> ssl.SSLContext:
@@ -268,7 +269,7 @@ class Credentials:
         Args:
             now_s: the time, in seconds since the epoch.
         """
-        issued_at_s = int(now_s)  # servers reject a time in the future
+        issued_at_s = int(now_s)  # rounded down, because servers reject a time in the future
         claims = {**self.claims, "iat": issued_at_s, "exp": issued_at_s + self.lifetime_s}
         return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}."
 
@@ -312,7 +313,7 @@ def parse_address(text: str) -> Address:
         ConfigError: invalid address.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or port.endswith("]"):
+    if not colon or port.endswith("]"):  # an IPv6 address without a port
         host, port = text, str(_DEFAULT_PORT)
     host = host.strip("[]")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65_536:
@@ -361,6 +362,7 @@ def _token_of(options: Mapping[str, str]) -> Credentials:
         elif name.startswith("unsecuredLoginNumberClaim_"):
             claims[name.partition("_")[2]] = _number(name, value)
         elif name.startswith("unsecuredLoginListClaim_"):
+            # The first character is the separator, as in Kafka.
             claims[name.partition("_")[2]] = value[1:].split(value[0]) if value else []
     if "sub" not in claims and options.get("unsecuredLoginPrincipalClaimName", "sub") not in claims:
         _refuse("sasl.jaas.config", "lacks unsecuredLoginStringClaim_sub, for whom a token is made")
@@ -380,6 +382,7 @@ def _base64(text: str) -> str:
 
 
 def _check_plain(key: str, value: object) -> None:
+    """Raise ConfigError if a value is no text, or refers to a config provider (``${…}``)."""
     if not isinstance(value, str):
         raise ConfigError(f"{key!r} must be text, not {type(value).__name__}")
     if value.strip().startswith("${"):
@@ -393,6 +396,7 @@ def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _to_pem(store: str) -> str:
+    """Return instructions for converting a Java store to PEM."""
     keys = " -nokeys" if store == "ssl.truststore" else " -nodes"
     return f"keytool -importkeystore makes PKCS12 of it, and openssl pkcs12 -in STORE{keys} makes PEM of that"
 

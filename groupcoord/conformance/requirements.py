@@ -1,7 +1,8 @@
 """Requirements of transcripts: APIs, nodes and settings that a server may lack.
 
 A transcript was recorded with :data:`~groupcoord.conformance.targets.USUAL_SETTINGS` and its own settings. It requires
-only those that its requests depend on: without a join, the initial rebalance delay does not matter.
+all of its own. It requires a usual one only if its requests depend on it: without a join, the initial rebalance delay
+does not matter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ OPTIONAL_APIS = frozenset(
 INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"
 _OTHERS_WAIT_MS = 1500
-"""Time that a member may be silent for longer than recorded without delaying others."""
+"""Allowance for the recorded silence of a member, to which longer delays are added."""
 
 _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"))
 
@@ -63,6 +64,7 @@ def needed_keys(transcripts: Iterable[Transcript]) -> set[str]:
 
 
 def topics_made_by(transcript: Transcript) -> set[str]:
+    """Return the topics that a transcript prepares, creates, or lets Metadata create automatically."""
     asked = (
         topic.get("name")
         for step in _sends(transcript)
@@ -73,6 +75,7 @@ def topics_made_by(transcript: Transcript) -> set[str]:
 
 
 def groups_named_by(transcript: Transcript) -> set[str]:
+    """Return the fixed ids of groups that a transcript commits offsets for; ``$…`` stands for a generated id."""
     ids = (step.body["group_id"] for step in _sends(transcript) if step.api == "OffsetCommit")
     return {group_id for group_id in ids if not group_id.startswith("$")}
 
@@ -87,7 +90,7 @@ def alters_broker(transcript: Transcript) -> bool:
 
 
 def _lists(facts: ServerFacts, api: str, version: int) -> bool:
-    lowest, highest = facts.apis.get(api, (1, 0))
+    lowest, highest = facts.apis.get(api, (1, 0))  # an empty range
     return lowest <= version <= highest
 
 
@@ -100,7 +103,7 @@ def _sends(transcript: Transcript) -> Iterator[Send]:
 
 
 def initial_delay_ms(transcript: Transcript, settings: Mapping[str, str]) -> int:
-    """Return by how much the initial rebalance delay of a server may delay joins of a transcript."""
+    """Return by how much a server's initial rebalance delay may delay joins; 0 if the transcript sets the delay."""
     found = settings.get(INITIAL_DELAY, "")
     return int(found) if found.isdecimal() and INITIAL_DELAY not in transcript.settings else 0
 
@@ -128,9 +131,9 @@ def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain, tuple[Step
 
 
 def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
-    """Return whether a transcript acts during another initial rebalance delay.
+    """Return whether a transcript sends requests during the initial rebalance delay.
 
-    A single member gets the same responses later, unless others are then silent for longer than their sessions.
+    Otherwise a longer delay only delays the responses, unless sessions of other members expire during it.
     """
     delays, sessions_ms = 0, []
     for send, body, meanwhile in _exchanges(transcript):
@@ -145,6 +148,7 @@ def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
             delays += 1
             if any(isinstance(step, Send) for step in meanwhile):
                 return True
+    # A member is silent during all delays but its own.
     is_long = found.isdecimal() and (delays - 1) * int(found) + _OTHERS_WAIT_MS >= min(sessions_ms, default=0)
     return (delays > 1 and is_long) or _asks_for_settings(transcript, value, found)
 

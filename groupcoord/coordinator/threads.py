@@ -35,7 +35,7 @@ T = TypeVar("T")
 class ThreadSafeCoordinator:
     """Coordinator that threads share: ``with ThreadSafeCoordinator(GroupCoordinator(…)) as coordinator``.
 
-    Entering loads all log partitions, or raises as :meth:`start`, and starts a thread for the timers; leaving closes
+    Entering calls :meth:`start`, which loads all log partitions and starts a thread for the timers; leaving closes
     both. One lock guards the coordinator, so one request is handled at a time; it is not held while waiting for a
     response. All methods are thread-safe, those for the log store included.
 
@@ -109,9 +109,7 @@ class ThreadSafeCoordinator:
         return response if self.coordinator.may_answer() else self._again(response, timeout_s)
 
     def _again(self, response: R, timeout_s: float | None) -> R:
-        """Return a response after another look at the lease, because the process may have been
-        paused before this turn.
-        """
+        """Return a response, or its refusal, after another check of the lease, which has expired meanwhile."""
         late: Future[R] = Future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
         return late.result(timeout_s)
@@ -130,8 +128,8 @@ class ThreadSafeCoordinator:
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
         """Call a function with the coordinator under the lock and deliver the responses that result.
 
-        ``change(lambda coordinator: coordinator.topic_deleted("orders"))``; after advancing a manual clock,
-        ``change(GroupCoordinator.tick)``.
+        For example, pass ``lambda coordinator: coordinator.topic_deleted("orders")``, or ``GroupCoordinator.tick``
+        after a manual clock was advanced.
         """
         replies: list[Reply] = []
         try:
@@ -144,7 +142,7 @@ class ThreadSafeCoordinator:
                     if self._on_event is not None:
                         for event in self.coordinator.take_events():
                             self._on_event(event)
-                    if self.coordinator.timer_advances != advances:
+                    if self.coordinator.timer_advances != advances:  # the timer thread would wait too long
                         self._changed.notify()
         finally:
             resolve(replies)  # callers may send requests at once, and callbacks of futures may take time
@@ -171,7 +169,7 @@ class ThreadSafeCoordinator:
     # ------------------------------------------------------------ life cycle
 
     def start(self) -> None:
-        """Load all log partitions and start the timers.
+        """Start the timers and load all log partitions.
 
         Raises:
             LoadError: some could not be loaded; the others are served.

@@ -22,6 +22,7 @@ READ_TIMEOUT_S = 10.0
 END_OF_HEAD = b"\r\n\r\n"
 CONNECTIONS_MAX = 16
 DRAINED_BYTES = 1_048_576
+"""Most unread bytes of a request that are discarded before its socket is closed."""
 
 Receive = Callable[[int], Awaitable[bytes]]
 
@@ -70,6 +71,11 @@ class HttpServer(ABC):
     """HTTP server on a port in the event loop, open within an ``async with`` block.
 
     It has at most ``CONNECTIONS_MAX`` connections; the oldest one is closed for a new one.
+
+    Args:
+        host, port: the address.
+        purpose: the purpose of the server in log messages.
+        body_bytes_max: the most bytes of a request's body.
     """
 
     def __init__(self, host: str, port: int, purpose: str, body_bytes_max: int = 0) -> None:
@@ -97,7 +103,7 @@ class HttpServer(ABC):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop listening."""
+        """Stop listening and close all connections."""
         self._listening.close()
         for task in self._serving:
             task.cancel()
@@ -111,7 +117,7 @@ class HttpServer(ABC):
         self._warn("a connection could not be accepted", "no connection for %s: %s", error)
 
     def _accept(self, sock: socket.socket) -> None:
-        if is_reserved(sock.fileno()):
+        if is_reserved(sock.fileno()):  # the log needs these descriptors
             sock.close()
             self._warn("too many open files", "refused a connection for %s: %s", "too many open files (ulimit -n)")
             return
@@ -169,6 +175,7 @@ class HttpServer(ABC):
             raise HttpError(HTTPStatus.NOT_IMPLEMENTED)
         if not (length.isascii() and length.isdigit()):
             raise HttpError(HTTPStatus.BAD_REQUEST)
+        # int() raises for thousands of digits.
         if len(length) > len(str(self._body_bytes_max)) or int(length) > self._body_bytes_max:
             raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         return int(length)
@@ -182,7 +189,7 @@ async def _received(receive: Receive) -> bytes:
 
 
 async def _receive_head(receive: Receive) -> tuple[bytes, bytes]:
-    """Return the head of a request, and what has come of its body."""
+    """Return the head of a request, and the received part of its body."""
     data = b""
     while END_OF_HEAD not in data:
         if len(data) >= HEAD_BYTES_MAX:

@@ -32,7 +32,7 @@ _REFUSED = {
         "partition_assignment_strategy": "the coordinator assigns ('group.remote.assignor' may choose how)",
     },
 }
-"""By group protocol: settings that the Java consumer refuses with it, and the reason."""
+"""Settings that the Java consumer refuses with a group protocol, and the reasons, by protocol."""
 
 
 def _number(default: int, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
@@ -55,7 +55,7 @@ def _names(default: tuple[str, ...]) -> Any:
 def _to_names(value: Any) -> Any:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
-        return value
+        return value  # _validate reports it
     stripped = tuple(name.strip() if isinstance(name, str) else name for name in names)
     return tuple(ASSIGNOR_CLASSES.get(name, name) for name in stripped)
 
@@ -100,6 +100,7 @@ class MemberConfig:
             raise ConfigError(
                 f"setting 'group.protocol' can only be 'classic' or 'consumer', not {self.group_protocol!r}"
             )
+        # An attribute does not show whether it was given with its default; from_properties checks those keys, too.
         given = [a.name for a in fields(MemberConfig) if getattr(self, a.name) != a.default]
         self._refuse(self.group_protocol, given)
 
@@ -110,7 +111,7 @@ class MemberConfig:
 
     @staticmethod
     def _refuse(protocol: str, names: Iterable[str]) -> None:
-        """Refuse settings that the protocol ignores."""
+        """Raise ConfigError if one of these settings can't be used with the protocol."""
         refused = _REFUSED.get(protocol.lower(), {})
         for name in names:
             if name in refused:
@@ -120,7 +121,7 @@ class MemberConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> MemberConfig:
-        """Return a configuration from the keys and values of ``consumer.properties``.
+        """Return a configuration from keys of this class and values, as in ``consumer.properties``.
 
         Args:
             properties: keys with Kafka's dots or with underscores; values as text or in their own type.

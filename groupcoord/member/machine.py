@@ -91,7 +91,7 @@ class Member:
         """Subscribe to topics; no topics mean :meth:`unsubscribe`. The next poll joins or rejoins.
 
         Raises:
-            IllegalCallError: the member is closed, has no group, or has assigned itself partitions.
+            IllegalCallError: the member is closed, has no group or assignor, or has assigned itself partitions.
         """
 
         wanted = tuple(topics)
@@ -156,10 +156,10 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def poll(self, now_ms: int, timeout_ms: int = 0) -> None:
-        """Enter the application's ``poll`` until ``now_ms + timeout_ms``: join and rejoin as needed.
+        """Start a poll of the application, which ends at ``now_ms + timeout_ms``; join and rejoin as needed.
 
-        A further call, also with timeout 0, replaces the one before. An application that only polls makes one call with
-        a very long timeout.
+        The next call, also with timeout 0, replaces this one. If the application does nothing but poll, one call with a
+        very long timeout is enough.
         """
 
         self._check_open()
@@ -254,7 +254,7 @@ class Member:
         Args:
             now_ms: the time.
             timeout_ms: the time limit for responses.
-            operation: whether to leave the group.
+            operation: the choice whether to leave the group.
         """
 
         if self._dispatcher.closing is None:
@@ -300,6 +300,7 @@ class Member:
         if send is None:
             return
         if send.to is not None and error_code is ErrorCode.NETWORK_EXCEPTION:
+            # All requests to the coordinator share one connection, so they fail together.
             self._link.broken.append(send)
             self._link.lose("disconnected")
         else:
@@ -332,7 +333,7 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def listener_returned(self, now_ms: int) -> None:
-        """Continue after an event that the member waits for (``waits_for_listener``); otherwise do nothing."""
+        """Continue after an event that the member waits for (``waits_for_listener``); do nothing without one."""
 
         if not self._gate.is_shut:
             return
@@ -418,7 +419,7 @@ class Member:
 
     @property
     def is_steady(self) -> bool:
-        """True if nothing but heartbeats is due until the next input or another deadline."""
+        """True if heartbeats are the only requests that the member sends without an input or another deadline."""
 
         return (
             self._membership.state is MemberState.STABLE

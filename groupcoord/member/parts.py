@@ -30,7 +30,7 @@ class Dispatcher:
 
     Attributes:
         closing: the progress of closing, or None.
-        is_unsubscribing: whether the listener gets the revocation of all partitions, after which the member leaves.
+        is_unsubscribing: whether the member leaves once the listener has handled the revocation of all partitions.
         poll_until_ms: the end of the application's current poll.
     """
 
@@ -71,6 +71,7 @@ class Dispatcher:
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
+        # Fast path: nothing but the deadline depends on such a response.
         if self._is_quiet and self._protocol.answered(send, response, now_ms):
             self._look_for_heartbeats()
         else:
@@ -146,7 +147,7 @@ class Dispatcher:
             self.progress(now_ms)  # even if the host is late and the poll is over
 
     def settle(self, now_ms: int) -> None:
-        """Handle the consequences of an input until nothing is due."""
+        """Handle the consequences of an input and compute the next deadline."""
         while self._link.broken:
             broken, self._link.broken = self._link.broken, []
             for send in broken:
@@ -196,7 +197,7 @@ class Dispatcher:
 
     def close(self, now_ms: int, deadline_ms: int, operation: CloseOperation) -> None:
         commit = None
-        self._gate.is_shut = False
+        self._gate.is_shut = False  # closing does not wait for the listener's earlier event
         if self._config.enable_auto_commit and not self._membership.has_ended:
             commit = self._commits.begin_repeated(CommitKind.SYNC, now_ms, deadline_ms)
         self.closing = Closing(deadline_ms, operation, commit)

@@ -27,7 +27,7 @@ from groupcoord.schema.primitives import MalformedError, Reader
 
 KEY_VERSION = b"\x00\x00"
 VALUE_VERSION = 1
-FIRST_FLEXIBLE = 1
+FIRST_FLEXIBLE = 1  # version of the value from which on it has tagged fields
 
 _KEY = structure(Field("transactionalId", STRING))
 _PARTITIONS = structure(Field("topic", STRING), Field("partitionIds", Array(INT32)))

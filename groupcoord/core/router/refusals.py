@@ -39,10 +39,11 @@ _WITH_MEMBER_ID = (
     ErrorCode.INVALID_GROUP_ID,
     ErrorCode.INVALID_SESSION_TIMEOUT,
 )
+"""Errors with which a JoinGroup response holds the member id of the request, as in Kafka."""
 
 
 def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
-    """Return the response to a request for a log partition that fails with ``error_code``."""
+    """Return the response to a request that fails with the error of its log partition, or with its own error."""
     error_code = _unserved_error(request, error_code, config)
     if isinstance(request, JoinGroup) and error_code in _WITH_MEMBER_ID:
         return JoinGroupResponse(error_code, request.member_id)
@@ -54,10 +55,10 @@ def unserved(request: GroupRequest, error_code: ErrorCode, config: Config) -> Re
 
 
 def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config) -> ErrorCode:
-    # An error of the request comes before the state of the log partition, but after "closed".
+    # An invalid request takes precedence over the state of a log partition, but not over a closed coordinator.
     if error_code not in _STATES_OF_A_PARTITION:
         return error_code
-    if not request.group_id and not isinstance(request, OffsetCommit):
+    if not request.group_id and not isinstance(request, OffsetCommit):  # Kafka allows commits of the empty group id
         return ErrorCode.INVALID_GROUP_ID
     if isinstance(request, JoinGroup) and not allows_session_timeout(config, request.session_timeout_ms):
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -65,9 +66,9 @@ def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config
 
 
 def disowned(reply: Reply) -> Reply:
-    """Return the error response of a coordinator that may have lost its log, so that the client looks it up again.
+    """Return the error response of a coordinator that may have lost its log, so that the client looks for another one.
 
-    As after a broken connection, the request may have been carried out.
+    The request may have been executed, as after a broken connection.
     """
     token, response = reply
     match response:
@@ -81,7 +82,7 @@ def disowned(reply: Reply) -> Reply:
             return Reply(token, FindCoordinatorResponse(tuple(unknown)))
         case (
             OffsetCommitResponse() | TxnOffsetCommitResponse()
-        ):  # also a group's errors, which another coordinator may not have
+        ):  # errors of partitions are replaced, too: another coordinator may return none
             return Reply(token, type(response)(tuple(_disowned_topic(topic) for topic in response.topics)))
         case OffsetFetchResponse():
             fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
@@ -102,7 +103,7 @@ def disowned(reply: Reply) -> Reply:
             return Reply(token, DescribeShareGroupOffsetsResponse(tuple(groups)))
         case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():
             return Reply(token, type(response)(ErrorCode.NOT_COORDINATOR))
-    return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # for clients: NOT_COORDINATOR
 
 
 def _disowned_topic(topic: TopicResult) -> TopicResult:

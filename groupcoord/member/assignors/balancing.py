@@ -2,8 +2,8 @@
 
 Partitions move from members with many to members with few, as in Kafka. The cooperative sticky assignor reads claims
 from the subscription, and the generation from the user data if the subscription has none. The sticky assignor reads
-everything from the user data. It writes version 1, partitions and generation; version 0, from before Kafka 2.4, lacks
-the generation. The bytes hold no version: what is too short for version 1 is read as version 0.
+everything from the user data. It writes version 1: partitions and generation. Version 0, from before Kafka 2.4, lacks
+the generation. The bytes hold no version number: data without a generation are version 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
     """Claim of one member.
 
     Attributes:
-        partitions: the partitions that it owns, in its order.
+        partitions: the partitions that it owns, in the order in which it sends them.
         generation_id: the generation in which it got them, or None.
     """
 
@@ -44,7 +44,7 @@ class Claim(NamedTuple):
 class PartitionNumbers:
     """Numbers of partitions, from 0 in order of topic and partition.
 
-    Claimed partitions that the cluster does not have get higher numbers when they are requested.
+    A claimed partition beyond a topic's count gets a higher number on its first lookup.
 
     Attributes:
         topics: the names, sorted as in Java.
@@ -99,10 +99,13 @@ class StickyGroup:
     Attributes:
         members: the member ids, sorted as in Java.
         visiting_order: the members in the order of a Java ``HashMap``.
+        topics: the subscribed topics that exist, by name.
+        numbers: the numbers of their partitions.
+        subscribed: the topics of each member, by index in ``numbers.topics``.
         are_subscriptions_equal: whether all subscriptions are equal by Kafka's check.
-        owned: the accepted claims of each member, in its order.
+        owned: the accepted claims of each member, in the order of the claim.
         contested: partitions that several members claim in the same generation.
-        outdated: the last claim of a partition in an older generation.
+        outdated: by partition, the member with the newest claim from before the newest generation.
     """
 
     members: list[str]
@@ -168,7 +171,7 @@ def _known(generation_id: int | None) -> int:
 def _believe(group: StickyGroup, claims: list[Claim], generation_ids: list[int]) -> None:
     """Give each claimed partition to one member or to none.
 
-    The generation of an earlier claim is the one in the subscription, that of a later one the one in the claim, as in
+    Two claims are compared by the generation in the later claim and the one in the earlier member's subscription, as in
     Kafka.
     """
     owners: dict[int, int] = {}
@@ -187,7 +190,7 @@ def _believe(group: StickyGroup, claims: list[Claim], generation_ids: list[int])
             elif generation_id == generation_ids[other]:
                 group.contested.add(number)
                 owned[other].pop(number, None)
-                owners[number] = member
+                owners[number] = member  # for the comparison with a third claim, as in Kafka
             elif generation_id > generation_ids[other]:
                 owned[other].pop(number, None)
                 owned[member][number] = None
@@ -241,7 +244,7 @@ def encode_generation(generation_id: int) -> bytes:
 
 
 def decode_generation(data: bytes | None) -> int | None:
-    """Return the generation in the user data of the cooperative sticky assignor, or -1 if it is malformed."""
+    """Return the generation in the user data of the cooperative sticky assignor; None without data, -1 if malformed."""
     if data is None:
         return None
     generation_id: int = _GENERATION.unpack_from(data)[0] if len(data) >= _GENERATION.size else UNKNOWN_GENERATION_ID
@@ -253,6 +256,13 @@ class Balancer:
 
     Kafka checks before each partition whether the whole assignment is balanced. Here the result is cached until a
     partition moves, and computed by topic, from the largest owner and the smallest subscriber. The moves are the same.
+
+    Args:
+        group: the group.
+        assigned: the partitions of each member, by number; changed in place.
+        owner: the owner of each partition; changed in place.
+        subscribers: the members that subscribe to each topic.
+        fixed: the members that take no part.
     """
 
     def __init__(
@@ -283,7 +293,7 @@ class Balancer:
         self._are_some_given_twice = len(given) != len(set(given))
 
     def move_while_unbalanced(self, numbers: list[int]) -> bool:
-        """Pass over the partitions until a pass moves none or all is balanced; return whether any was moved.
+        """Move partitions in passes until one moves none or all is balanced; return whether any was moved.
 
         Raises:
             AssignmentError: a partition would have to return to a member that can't take it.
@@ -300,7 +310,7 @@ class Balancer:
             is_any_moved = True
 
     def undo_unless_better(self) -> None:
-        """Undo all moves if the assignment is not more balanced than before."""
+        """Undo all moves if the assignment is not more balanced than before. Nothing else may be called after that."""
         if self._score(self._assigned) >= self._score(self._before):
             self._assigned[:] = self._before
 
@@ -314,7 +324,7 @@ class Balancer:
         sizes, owner = self._loads.sizes, self._owner[number]
         earlier = self._group.outdated.get(number)
         if earlier is not None:
-            if earlier in self._fixed:
+            if earlier in self._fixed:  # the Java client fails here, too
                 raise AssignmentError(
                     f"member {self._group.members[earlier]!r} claimed {self._numbers.name(number)} in an older "
                     "generation and can't get it back"
@@ -343,6 +353,7 @@ class Balancer:
             self._largest[moved_topic].lost(old_owner)
             self._largest[moved_topic].gained(new_owner)
         self._topics_held_by(old_owner)[moved_topic] -= 1
+        # The new owner has grown in the heaps of its other topics, too.
         held = self._topics_held_by(new_owner)
         for topic, count in held.items():
             if count and topic != moved_topic and topic in self._largest:
@@ -368,6 +379,7 @@ class Balancer:
             topic = self._topics[self._unbalanced_place]
             most = self._largest_of(topic).size()
             fewest, member = self._fewest_of(topic).first()
+            # A member that has all it can have does not count; then a larger one may still.
             if most > fewest + 1 and (fewest != self._possible[member] or self._could_get_more(topic, most)):
                 return False
             self._unbalanced_place = (self._unbalanced_place + 1) % len(self._topics)
@@ -381,7 +393,10 @@ class Balancer:
         )
 
     def _look_through_partitions(self) -> bool:
-        """Return the same where claims left partitions with several owners; the last one in the map counts."""
+        """Return whether no member could get a partition, for a group in which some have several owners.
+
+        Of several owners, the last one in visiting order counts.
+        """
         sizes = self._loads.sizes
         active = [member for member in self._group.visiting_order if member not in self._fixed]
         owner = {number: member for member in active for number in self._assigned[member]}
@@ -415,7 +430,7 @@ class Loads:
 
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
-        self._floors = list(sizes)
+        self._floors = list(sizes)  # below this size a member needs a new entry in its rankings
         self._rankings: list[list[FewestFirst]] = [[] for _ in sizes]
 
     def grew(self, member: int) -> None:
@@ -427,7 +442,7 @@ class Loads:
         self.sizes[member] -= 1
         size = self.sizes[member]
         if size < self._floors[member]:
-            # Half of it, so that a member that gives up thousands of partitions is not ranked again for each.
+            # Half of the size, so that a member that loses thousands of partitions does not get an entry for each.
             self._floors[member] = size // 2
             for ranking in self._rankings[member]:
                 ranking.add(member, size // 2)
@@ -440,7 +455,7 @@ class Loads:
         return ranking
 
     def came_up(self, member: int) -> None:
-        """Note that a ranking holds the exact size of a member."""
+        """Raise the floor of a member, because a ranking now has an entry with its exact size."""
         self._floors[member] = max(self._floors[member], self.sizes[member])
 
 
@@ -471,11 +486,11 @@ class FewestFirst:
 
 
 class LargestOwner:
-    """The owner of a topic's partitions that has the most partitions of all topics.
+    """Among the owners of a topic's partitions, the one with the most partitions of any topic.
 
     Args:
         owners: the owner of each partition of the topic.
-        sizes: the number of partitions of each member. They change outside; a decrease is noticed at the top.
+        sizes: the number of partitions of each member. The caller changes it; a decrease is detected at the top.
     """
 
     def __init__(self, owners: Iterable[int], sizes: list[int]) -> None:
@@ -514,6 +529,7 @@ class LargestOwner:
 
 
 Pair = tuple[int, int]
+"""First and last owner."""
 
 
 class PartitionMovements:
@@ -538,7 +554,7 @@ class PartitionMovements:
         self._moved.setdefault(topic, {}).setdefault(pair, _JavaSet()).add(number, self._hash(number))
 
     def partition_to_move(self, number: int, old_owner: int, new_owner: int) -> int:
-        """Return the partition to move: one of the topic that moved in the opposite direction moves back instead."""
+        """Return the partition to move, or one of its topic that moved in the opposite direction and can move back."""
         moved = self._moved.get(self._numbers.topic_of[number])
         if not moved:
             return number

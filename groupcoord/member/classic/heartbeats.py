@@ -36,7 +36,7 @@ class MembershipManager(Membership):
     """State and generation of a member, with the transitions that several parts need.
 
     Attributes:
-        rejoin_reason: the reason, which the JoinGroup request holds.
+        rejoin_reason: the reason in the next JoinGroup request.
         needs_prepare: whether owned partitions must be committed and revoked before the next join.
     """
 
@@ -100,7 +100,7 @@ class MembershipManager(Membership):
     # ------------------------------------------------------------ commits
 
     def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity for commits, which exists only in the group if the group assigns the partitions."""
+        """Return the identity for commits; if the group assigns the partitions, the member must be in the group."""
         if not is_automatic:
             return MemberIdentity()
         if self.state is MemberState.STABLE:
@@ -120,7 +120,10 @@ class MembershipManager(Membership):
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
     ) -> CommitFailure:
-        """Apply the error of a commit. An error for an earlier generation does not affect this one."""
+        """Apply the error of a commit.
+
+        An error for an earlier generation never fails the member, and does not reset a member that is joining.
+        """
         is_current = (identity.generation_id, identity.member_id) == self.generation[:2]
         is_preparing = self.state is MemberState.PREPARING_REBALANCE
         if reaction is Reaction.REJOIN:
@@ -181,6 +184,7 @@ class Heartbeats:
         self.is_enabled = True
         self.next_ms = now_ms + self._config.heartbeat_interval_ms
         self.restart_session(now_ms)
+        # A poll that has not ended has the later deadline.
         self.poll_deadline_ms = max(self.poll_deadline_ms, now_ms + self._config.max_poll_interval_ms)
 
     def restart_session(self, now_ms: int) -> None:
@@ -255,7 +259,7 @@ class Heartbeats:
         self._attempts += 1
 
     def beat_on(self, now_ms: int) -> bool:
-        """Send a heartbeat if nothing else is due; return whether that is so. This is the most frequent path."""
+        """Send a due heartbeat, or return False after the session or poll deadline. This is the most frequent path."""
         if now_ms >= self.session_deadline_ms or now_ms >= self.poll_deadline_ms:
             return False
         if now_ms >= self.next_ms:

@@ -115,6 +115,7 @@ class ClassicProtocol(GroupProtocol):
         return True
 
     def coordinator_found(self, now_ms: int) -> None:
+        """Restart the session, so that the new coordinator has the full time to respond."""
         self._heartbeats.restart_session(now_ms)
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
@@ -124,7 +125,7 @@ class ClassicProtocol(GroupProtocol):
             self._membership.fail("FindCoordinator", error_code, error_code.name)
 
     def metadata_updated(self, now_ms: int) -> None:
-        """Continue a leader's assignment that waited for metadata."""
+        """Detect changes of topics since the leader's assignment; continue an assignment that waited for metadata."""
         self._parts.topic_metadata.look(self._parts.subscription.watched_topics())
         self._rebalance.lead(now_ms)
 
@@ -141,7 +142,7 @@ class ClassicProtocol(GroupProtocol):
             self.leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Look for a lost coordinator while the member sends heartbeats."""
+        """Find a lost coordinator while the member sends heartbeats."""
         if self._heartbeats.is_enabled and self._parts.link.node is None:
             self._heartbeats.tick(now_ms)
 
@@ -174,7 +175,7 @@ class ClassicProtocol(GroupProtocol):
         self._heartbeats.is_enabled = False
 
     def rest(self) -> None:
-        """Stop everything; the owned partitions are reported as lost when the member joins again."""
+        """Do nothing: a failed member sends no heartbeats, and the next join reports the owned partitions as lost."""
 
     def recover(self) -> None:
         """Join again with the next poll."""

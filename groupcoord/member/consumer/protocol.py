@@ -74,7 +74,7 @@ class ConsumerProtocol(GroupProtocol):
         self._heartbeats.polled(until_ms)
 
     def progress(self, now_ms: int) -> bool:
-        """Reconcile, and join if that waits for a poll."""
+        """Reconcile, and join if the member has just subscribed, was fenced, or was not polled in time."""
         self._reconciliation.progress(now_ms)
         self._rejoin_if_fenced()
         if (
@@ -89,7 +89,7 @@ class ConsumerProtocol(GroupProtocol):
         return self._reconciliation.deadline_ms()
 
     def request_rejoin(self, reason: str) -> None:
-        """Only request metadata: like Java's consumer, the member does not rejoin."""
+        """Do nothing, as in the Java consumer."""
 
     def _join(self) -> None:
         self._membership.forget_epoch()
@@ -107,13 +107,14 @@ class ConsumerProtocol(GroupProtocol):
     # ------------------------------------------------------------ heartbeats
 
     def settle(self, now_ms: int) -> None:
-        """Send due heartbeats, and join if nothing is owned; neither waits for a poll."""
+        """Send due heartbeats, and rejoin after a fencing if no partitions are owned; neither waits for a poll."""
         self._reconciliation.lose_nothing()
         self._rejoin_if_fenced()
         self._beat(now_ms)
 
     def tick(self, now_ms: int) -> None:
         heartbeats = self._heartbeats
+        # As in Java, the poll deadline counts only while the coordinator is known.
         if heartbeats.is_due_for_polls and now_ms >= heartbeats.poll_deadline_ms and self._parts.link.node is not None:
             self._leave_unpolled(now_ms)
         self._beat(now_ms)
@@ -128,7 +129,7 @@ class ConsumerProtocol(GroupProtocol):
         return self._heartbeats.deadline_ms() if self._parts.link.node is not None else NEVER_MS
 
     def _beat(self, now_ms: int) -> None:
-        """Send a heartbeat if one is due; look for a lost coordinator."""
+        """Send a heartbeat if one is due, or find a lost coordinator."""
         if not self._heartbeats.is_wanted:
             return
         if self._parts.link.node is None:
@@ -188,7 +189,7 @@ class ConsumerProtocol(GroupProtocol):
     def _fence(self, error_code: ErrorCode) -> None:
         """Handle that the coordinator has fenced the member."""
         membership = self._membership
-        if membership.state is MemberState.PREPARE_LEAVING:
+        if membership.state is MemberState.PREPARE_LEAVING:  # already removed, so it sends no request to leave
             membership.begin_leaving(CloseOperation.DEFAULT)
             membership.move(MemberState.UNSUBSCRIBED)
         else:
@@ -219,7 +220,8 @@ class ConsumerProtocol(GroupProtocol):
     def coordinator_found(self, now_ms: int) -> None:
         """Delay the next lookup by ``retry.backoff.ms``, in case this node answers NOT_COORDINATOR.
 
-        Heartbeats do not wait then. (Java: ``RequestState``, whose pause restarts with each success.)
+        Heartbeats do not wait for that. Source: ``RequestState`` of the Java client restarts its pause with each
+        success.
         """
         self._parts.link.pause(now_ms)
 
@@ -251,6 +253,7 @@ class ConsumerProtocol(GroupProtocol):
         self._reconciliation.clear()
         if membership.state is MemberState.PREPARE_LEAVING:
             is_dynamic = self._parts.config.group_instance_id is None
+            # A static member sends epoch -2 even if it stays (KIP-1092).
             stays = is_dynamic and operation is CloseOperation.REMAIN_IN_GROUP
             self._send_leave(operation, reason, now_ms, is_sent=not stays)
             membership.move(MemberState.UNSUBSCRIBED)

@@ -46,12 +46,12 @@ class Fault:
 
 @frozen(kw_only=True)
 class Application(Fault):
-    """Instances of a program, a group without consumers, which start and stop together.
+    """Instances of a program, which start and stop together. They form a group, but are not simulated consumers.
 
     Attributes:
         restart_from_ms: time of the first restart in milliseconds since the start of the run; None: no restarts.
         restart_every_ms: interval between the restarts of two instances, until all have restarted.
-        is_graceful: the instance leaves the group before; otherwise it is killed.
+        is_graceful: True if an instance leaves the group before a restart, False if it is killed.
     """
 
     group: str
@@ -100,7 +100,7 @@ class Ask(NamedTuple):
 class AskNode(NamedTuple):
     """Step: send a request to a node on a kept connection. Its result is that of Ask.
 
-    It may be a request for the leader of a partition.
+    The request may also be one of the APIs for partition leaders.
     """
 
     request: Any
@@ -108,7 +108,7 @@ class AskNode(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """Step: close the kept connections; with ``tells`` the nodes notice it, because the machine still runs."""
+    """Step: close the kept connections. Without ``tells``, nodes do not notice, as if the machine had failed."""
 
     tells: bool
 
@@ -170,7 +170,7 @@ class ScriptedClient:
         if isinstance(step, AskNode):
             self._send_to(step.node_id, step.request)
         elif step.group_id is None:
-            self._send(step.request, mixed(self._key, self._stage.scheduler.time_ms))
+            self._send(step.request, mixed(self._key, self._stage.scheduler.time_ms))  # to a pseudo-random node
         else:
             self._asked = step
             search = FindCoordinator(CoordinatorType.GROUP, (step.group_id,))
@@ -214,7 +214,7 @@ class ScriptedClient:
         assert isinstance(response, FindCoordinatorResponse)
         (found,) = response.coordinators
         if found.error_code is ErrorCode.NONE:
-            self._step += 1
+            self._step += 1  # the timeout of the lookup no longer applies
             self._send(asked.request, found.node.node_id - 1)
         else:
             self._go_on(None)

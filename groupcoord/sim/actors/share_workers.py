@@ -63,7 +63,7 @@ class ShareWorkers(Application):
         hang_ms: the additional time.
         renews: locks are renewed meanwhile (KIP-1222).
         crash_percent: percentage of fetches after which the worker crashes before it acknowledges.
-        vanish_percent: percentage of crashes that take the machine, so that nodes do not notice.
+        vanish_percent: percentage of crashes in which the machine fails, too, so that nodes do not notice.
     """
 
     write_every_ms: int = 1_000
@@ -121,10 +121,13 @@ class _Session:
 
 @define
 class _Worker:
-    """Worker, across its restarts.
+    """Worker, across its restarts, with one script for heartbeats and one for records.
 
     Attributes:
+        life: number of its current process.
+        is_over: True once all records are done.
         is_unsure: True if the last heartbeat response was lost or an error.
+        held: acquired records without an acknowledgement, as offsets.
     """
 
     workers: ShareWorkers
@@ -162,6 +165,7 @@ class _Worker:
     # ------------------------------------------------------------ the group
 
     def heart(self) -> Script:
+        """Send heartbeats until all is done, across restarts."""
         group = self.workers.group
         while not self.is_over:
             if not self.is_alive:
@@ -174,7 +178,7 @@ class _Worker:
                 group, self._member_id, self.epoch, subscribed_topic_names=names, client_id=self._member_id
             )
             answer = yield Ask(request, group)
-            if life != self.life or not self.is_alive:
+            if life != self.life or not self.is_alive:  # restarted or dead meanwhile
                 continue
             if isinstance(answer, ShareGroupHeartbeatResponse) and answer.error_code is ErrorCode.NONE:
                 self.epoch, self.is_unsure = answer.member_epoch, False
@@ -241,7 +245,7 @@ class _Worker:
     def _fetch(
         self, node_id: int, partitions: frozenset[SharePartitionKey]
     ) -> Generator[AskNode | Pause, Response | None, Outcomes]:
-        """Fetch from a node; return the records, as accepted."""
+        """Fetch from a node and return the acquired records, each with ACCEPT."""
         session, workers = self.sessions.setdefault(node_id, _Session()), self.workers
         said, session.outcomes = session.outcomes, {}
         request = ShareFetch(
@@ -277,7 +281,7 @@ class _Worker:
         return brought
 
     def _work(self, node_id: int, outcomes: Outcomes) -> Script:
-        """Process records and acknowledge them, at once or with the next fetch, or crash before."""
+        """Process records and acknowledge them, at once or with the next fetch, or crash before that."""
         workers = self.workers
         until_ms = self._now_ms + self.chance.randint(*workers.work_ms)
         until_ms += workers.hang_ms if self._strikes(workers.hang_percent) else 0
@@ -307,7 +311,7 @@ class _Worker:
 
     def _acknowledge(self, node_id: int, outcomes: Outcomes, *, is_final: bool = False) -> Script:
         session = self.sessions.get(node_id)
-        if session is None or session.epoch == FIRST_EPOCH:
+        if session is None or session.epoch == FIRST_EPOCH:  # only an open session accepts acknowledgements
             return
         is_renewal = any(AcknowledgeType.RENEW in offsets.values() for offsets in outcomes.values())
         epoch = FINAL_EPOCH if is_final else session.epoch

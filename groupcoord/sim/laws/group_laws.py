@@ -1,4 +1,4 @@
-"""Laws of consumer groups (KIP-848): admin responses, heartbeat responses and target assignments match the log."""
+"""Laws of groups: admin responses match the log; in consumer groups (KIP-848) also heartbeats and targets do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATES_BY_TYPE: dict[str, set[str]] = {
 }
 
 IsKnown = Callable[[str], bool | None]
-"""Function that returns whether the log has a group; None if neither log nor node must know."""
+"""Function that returns whether the log has a group, or None if the node may know more or less than the log."""
 
 
 def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
@@ -53,7 +53,11 @@ def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
 
 
 def check_described(group: DescribedGroup, gone: set[str]) -> None:
-    """Check that members are distinct and still in the group, and that a partition has one owner in a generation."""
+    """Check that members are distinct and in the group, and that a partition has one owner in a generation.
+
+    Args:
+        gone: ids of members that have left the group.
+    """
     if group.error_code is not ErrorCode.NONE:
         return
     require(group.group_state in STATES, f"described is {group!r}")
@@ -91,7 +95,7 @@ def check_told(
     """Check that a heartbeat response holds only durable epochs and partitions.
 
     Args:
-        records: current assignments of the member in the log, now and at this time.
+        records: the current assignment of the member in the log, and those that it has just replaced.
 
     Raises:
         LawBrokenError: it holds others.
@@ -108,7 +112,7 @@ def check_told(
 
 
 def check_described_consumer_group(group: DescribedConsumerGroup) -> None:
-    """Check that members are distinct, no epoch exceeds the one it follows, and a partition has one owner.
+    """Check that members are distinct, member epoch ≤ assignment epoch ≤ group epoch, and a partition has one owner.
 
     Raises:
         LawBrokenError: the description is inconsistent.
@@ -135,6 +139,7 @@ Shares = dict[str, frozenset[tuple[UUID, int]]]
 """Target partitions by member id."""
 
 TARGET_OF_MEMBER, _ = ConsumerGroupTargetAssignmentMemberRecord.key_of("")
+"""Record type of the target assignment of a member."""
 
 
 class TargetLaws:
@@ -161,6 +166,7 @@ class TargetLaws:
             self._before.setdefault(group_id, {}).setdefault(record.member_id, share)
             self._now.setdefault(group_id, {})[record.member_id] = share
         elif isinstance(record, ConsumerGroupTargetAssignmentMetadataRecord):
+            # This record follows the members' records of a new target. Its timestamp is 0 if no assignor was called.
             now = self._now.get(group_id, {})
             before, self._before[group_id] = self._before.get(group_id, {}), dict(now)
             if record.assignment_timestamp_ms and self._is_judged(group_id, hard):
@@ -182,13 +188,14 @@ def check_shares(group_id: str, before: Mapping[str, frozenset[object]], now: Ma
         before: previous targets of the present members; for new ones the present target.
 
     Raises:
-        LawBrokenError: it is not.
+        LawBrokenError: it is unbalanced, or moves a partition without need.
     """
     sizes = [len(share) for share in now.values()]
     require(max(sizes, default=0) - min(sizes, default=0) <= 1, f"targets of {group_id!r} have the sizes {sizes}")
     there_are = frozenset[object]().union(*now.values())
     for member_id, share in now.items():
         had = before.get(member_id, share)
+        # A partition that is in no target any more was not lost to another member.
         lost, gained = (had & there_are) - share, share - had
         require(
             not (lost and gained), f"{member_id} of {group_id!r} is to have {set(gained)}, and others have {set(lost)}"

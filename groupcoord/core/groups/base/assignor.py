@@ -18,7 +18,7 @@ from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_orde
 from groupcoord.errors import GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]
-"""Partitions by topic id, in the order of a record. Only share groups have empty topics."""
+"""Partitions by topic id, in the order of a record. Only in share groups a topic may have no partitions."""
 
 GroupAssignment = Mapping[str, Partitions]
 """Partitions by member id. A member that is left out has none."""
@@ -100,7 +100,7 @@ class GroupSpec:
 
 
 class Assignor(Protocol):
-    """Assignor of a consumer group.
+    """Assignor of a consumer group or share group.
 
     It must be a pure function: neither randomness nor the order of a set or mapping may affect the result, so that a
     restart makes no difference.
@@ -183,13 +183,13 @@ def changed_targets(
     ``members`` holds only the new id, and ``targets`` the old target under the new id.
 
     Args:
-        assignor: the group's.
+        assignor: the assignor of the group.
         members: all members by id, after the request.
         arrivals: the ids of all members but the newcomer, in the order of their arrival, which decides where hashes
             collide; sorted if the order is unknown.
         newcomer_id: the member that this request adds or puts into another's place, or None.
         targets: the targets so far, by member id.
-        subscriptions: the subscription type, as of the last look at the topics: Kafka updates both together.
+        subscriptions: the subscription type when the topics were last read; Kafka updates both together.
         resolved: topic names by regular expression.
         topics: at least the existing topics of these names.
         assignable: the partitions by topic that may be assigned; None: all.

@@ -1,7 +1,9 @@
 """Records of a streams group (KIP-1071) as values: types 17 and 19 to 23.
 
 The last record with a key counts. Fields have the names of Kafka's schemas ``StreamsGroup…Key/Value``. All are
-immutable and hashable. ``raw_value`` is as in :mod:`groupcoord.core.groups.consumer.records`.
+immutable and hashable.
+
+``raw_value`` holds the original bytes of a value that has unknown tagged fields.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.record_keys import MemberRecord, RecordKey
 
-NEVER_CHANGES = True  # all of its classes: see core/copies.py
+NEVER_CHANGES = True  # instances of all classes here are shared by copies (core/copies.py)
 
 
 class KeyValue(NamedTuple):
@@ -34,11 +36,11 @@ class Endpoint(NamedTuple):
 
 
 class TaskIds(NamedTuple):
-    """Tasks of one subtopology: in a target assignment, a heartbeat or its answer.
+    """Tasks of one subtopology, in a target assignment, a heartbeat or its response.
 
     Attributes:
         subtopology_id: the subtopology.
-        partitions: of its source topics, a task each.
+        partitions: the partitions of its source topics, one for each task.
     """
 
     subtopology_id: str
@@ -50,7 +52,7 @@ class AssignedTaskIds(NamedTuple):
 
     Attributes:
         subtopology_id: the subtopology.
-        partitions: of its source topics, a task each.
+        partitions: the partitions of its source topics, one for each task.
         assignment_epochs: the member's epoch at the assignment of each active task; empty or None if unknown, as for
             standby and warm-up tasks.
     """
@@ -65,8 +67,8 @@ class TopicInfo(NamedTuple):
 
     Attributes:
         name: its name.
-        partitions: how many it must have; 0: as its subtopologies need. Always 0 for changelogs.
-        replication_factor: 0: the broker's default.
+        partitions: the required number; 0 if the subtopologies determine it, as always for changelogs.
+        replication_factor: the replication factor; 0 for the broker's default.
         topic_configs: settings to create it with.
     """
 
@@ -80,7 +82,8 @@ class CopartitionGroup(NamedTuple):
     """Topics of a subtopology that need equal numbers of partitions.
 
     Attributes:
-        source_topics, source_topic_regex, repartition_source_topics: places in the subtopology's lists of these names.
+        source_topics, source_topic_regex, repartition_source_topics: indexes in the subtopology's fields of these
+            names.
     """
 
     source_topics: tuple[int, ...] = ()
@@ -94,8 +97,8 @@ class Subtopology(NamedTuple):
     Attributes:
         subtopology_id: its id in the topology.
         source_topics: the topics that it reads.
-        source_topic_regex: regular expressions for more of them.
-        state_changelog_topics: the changelogs of its stores; stateless without any.
+        source_topic_regex: regular expressions for further topics that it reads.
+        state_changelog_topics: the changelogs of its stores; empty if it is stateless.
         repartition_sink_topics: the internal topics that it writes for other subtopologies.
         repartition_source_topics: the internal topics that it reads.
         copartition_groups: topics that need equal numbers of partitions.
@@ -111,21 +114,22 @@ class Subtopology(NamedTuple):
 
     @property
     def read_topics(self) -> tuple[str, ...]:
-        """The names of the topics that it reads."""
+        """The topics that it reads, except for matches of regular expressions."""
         return *self.source_topics, *(topic.name for topic in self.repartition_source_topics)
 
 
 @fast_init
 @frozen
 class StreamsGroupMetadataRecord:
-    """Epoch of a group (record type 17), which every change of the assignment's inputs increases.
+    """Epoch of a group, which every change of the assignment's inputs increases, and some of these inputs (type 17).
 
     Attributes:
         metadata_hash: hash of the topology's topics; 0 if none existed.
         validated_topology_epoch: the topology's epoch if no topic was missing or wrong, otherwise -1.
-        last_assignment_configs: the settings of the assignment by key; None is as empty.
-        stored_description_topology_epoch: the topology whose description a plugin has stored (KIP-1331); -1: none.
-        failed_description_topology_epoch: the one where that failed; -1: none.
+        last_assignment_configs: the assignor's settings; None is equivalent to empty.
+        stored_description_topology_epoch: epoch of the topology with a description stored by a plugin (KIP-1331), or
+            -1.
+        failed_description_topology_epoch: epoch of the topology with a description that could not be stored, or -1.
     """
 
     group_id: str
@@ -166,7 +170,7 @@ class StreamsGroupMemberMetadataRecord(MemberRecord):
 class StreamsGroupTargetAssignmentMetadataRecord:
     """The epoch of the group that the target assignment was made for (record type 20).
 
-    ``assignment_timestamp_ms`` is when that was; 0 if there are no members left.
+    ``assignment_timestamp_ms`` is the time of the assignment; 0 if there are no members left.
     """
 
     group_id: str
@@ -230,7 +234,7 @@ class StreamsGroupTopologyRecord:
 
     @cached_property
     def required_topics(self) -> tuple[str, ...]:
-        """Names of all topics, once each."""
+        """Names of all topics, changelogs included, once each."""
         names = (
             name
             for subtopology in self.subtopologies
@@ -242,7 +246,7 @@ class StreamsGroupTopologyRecord:
     def readers(self) -> Mapping[str, str]:
         """Topics that members commit offsets of, each with the id of the subtopology that reads it.
 
-        Of several readers the last one in Kafka's hash map counts.
+        Among several readers, the last one in the order of Kafka's hash map counts.
         """
         by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
         return {
