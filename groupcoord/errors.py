@@ -1,7 +1,7 @@
-"""Kafka's error codes, and the exceptions for misuse of this library.
+"""Kafka's error codes, and the exceptions of this library and of log stores.
 
-The two never mix: an error of a *client* is an :class:`ErrorCode` in a response, an error of the *embedding program* is
-an exception.
+An error of a *client* is an :class:`ErrorCode` in a response, one of the *embedding program* or its log store an
+exception.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ NO_ERROR = ErrorCode.NONE
 
 
 class GroupcoordError(Exception):
-    """Base of every exception that groupcoord raises on purpose."""
+    """Base of the exceptions of groupcoord, except those of log stores."""
 
 
 class UnansweredError(GroupcoordError):
@@ -216,7 +216,11 @@ class InvariantError(GroupcoordError, AssertionError):
 
 
 class LogStoreError(Exception):
-    """An append or a read failed. ``error_code`` is Kafka's code for it; the coordinator translates it for clients."""
+    """An append or a read failed.
+
+    ``error_code`` is Kafka's code for it; the coordinator translates it for clients. With ``outcome_unknown`` the
+    records may still appear, so the log partition fails.
+    """
 
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
     outcome_unknown = False
@@ -247,7 +251,7 @@ class OwnershipLostError(NotLeaderError):
     clients get NOT_COORDINATOR. The error is also raised to the embedding program, which must end or stand by.
     """
 
-    outcome_unknown = True
+    outcome_unknown = True  # so that the log partition fails
 
 
 class StorageError(LogStoreError):

@@ -22,7 +22,7 @@ from groupcoord.cluster.slot_log import DOCUMENTS_PARTITION, MalformedSlotError,
 logger = logging.getLogger("groupcoord")
 
 WRITE_S = 1.0
-"""The longest time that a write blocks its caller. While a look at the engine takes as long, writes fail at once."""
+"""Timeout of writes and polls. After a failed poll, writes fail at once until one succeeds."""
 
 START_S = 10.0
 LOOK_S = 0.25
@@ -37,14 +37,16 @@ class _State(NamedTuple):
 
 
 class SlotDocuments:
-    """Named documents in a slot log. Any node may write them; all nodes see a change within a quarter of a second.
+    """Named documents in a slot log; implements ``Documents`` of :mod:`groupcoord.broker.json_file`.
+
+    Any node may write them; all nodes see a change within a quarter of a second.
 
     Args:
         new_slot_log: returns an engine that ``async with`` opens and closes, for the use of this object alone.
 
     Attributes:
         refusals: how many writes failed because another node had written before.
-        on_changed: is called in another thread soon after a node has written.
+        on_changed: is called in another thread soon after any node has written.
     """
 
     def __init__(self, new_slot_log: Callable[[], AbstractAsyncContextManager[SlotLog]]) -> None:
@@ -56,8 +58,8 @@ class SlotDocuments:
         self._slot_log: SlotLog
         self._ended: asyncio.Event
         self._is_open: Future[None] = Future()
-        self._is_seen = True
-        self._told = self._purged = -1
+        self._is_seen = True  # the last poll succeeded
+        self._told = self._purged = -1  # last slots of ``on_changed`` and of a purge
         self._thread = threading.Thread(target=self._run, name="groupcoord-documents", daemon=True)
 
     # ------------------------------------------------------------ life cycle
@@ -142,7 +144,7 @@ class SlotDocuments:
         return found[1]
 
     def write(self, name: str, text: str, seen: object) -> object:
-        """Write a document.
+        """Replace a document if its stamp is ``seen``, and return the new stamp.
 
         Raises:
             OSError: another node has written before, which :meth:`read` now shows. Or the engine does not answer and
@@ -184,8 +186,8 @@ class SlotDocuments:
             except SlotLogError:
                 await asyncio.sleep(AGAIN_S)  # the put was done or not: the next attempt shows which
                 continue
-            if slots:
-                return slots[0].payload == payload
+            if slots:  # none: the replica lags
+                return slots[0].payload == payload  # an earlier attempt was written after all
 
 
 def _encoded(state: _State) -> bytes:

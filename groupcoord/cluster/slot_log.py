@@ -5,10 +5,10 @@ and only if the slot before it is the last one. That is compare-and-set on the e
 provides it, and so do a stream that checks the expected last sequence and an object store with conditional writes.
 
 A *fence* begins the ownership of a node; its slot number is the leader epoch. *Batches* are the appends of the owner. A
-snapshot consists of *chunks*, which hold the state as of some slot, and a *manifest* that makes them valid. The slots
-that the chunks replace may be purged after the manifest is written, not before. Chunks without a manifest belong to an
-unfinished snapshot and are ignored. An append that was in flight when the snapshot began lies before the first chunk
-and is not covered: only covered slots may be purged.
+snapshot consists of *chunks*, which hold the state as of some slot, and a *manifest* that makes them valid and names
+that slot. The slots up to it may be purged after the manifest is written, not before. Chunks without a manifest belong
+to an unfinished snapshot and are ignored. An append in flight when the snapshot began lies after that slot, although
+before the first chunk.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class Beat(NamedTuple):
     """Last announcement of a node.
 
     Attributes:
-        node_id: the node.
-        age_ms: age of the announcement by the clock of the engine, in milliseconds.
-        content: the announcement.
+        age_ms: its age by the clock of the engine, in milliseconds.
+        content: bytes that the engine does not interpret.
     """
 
     node_id: str
@@ -64,7 +63,7 @@ class SlotLog(Protocol):
     """
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
-        """Fill a slot if the slot before it is the last one, durably and on every replica that counts.
+        """Fill a slot durably if the slot before it is the last one: a failover of the engine keeps it.
 
         Args:
             partition: the log partition, or :data:`LAYOUT_PARTITION` or :data:`DOCUMENTS_PARTITION`, which an engine
@@ -97,8 +96,8 @@ class ConnectedSlotLog(ABC):
 
     Attributes:
         is_open: True between opening and closing.
-        warns: whether to log a warning for each setting that endangers acknowledged records. One of several connections
-            to the same engine is enough.
+        warns: whether to log a warning for each setting that endangers acknowledged records; False for further
+            connections to the same engine.
     """
 
     warns = True
@@ -206,7 +205,7 @@ class Message(NamedTuple):
 
     Attributes:
         kind: the type.
-        tag: identifies the ownership that wrote it; each ownership has another.
+        tag: unique to the ownership that wrote it.
         number: the sequence number within the ownership, so that no two messages are equal.
         body: the content.
     """

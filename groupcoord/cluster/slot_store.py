@@ -2,7 +2,7 @@
 
 A driver takes log partitions over and releases them, executes :meth:`SlotStore.next_operations`, and passes results to
 the coordinator: answers of appends (:meth:`SlotStore.take_answers`) and changes of ownership
-(:meth:`SlotStore.take_changes`). It loads a log partition that was taken over and unloads one that was lost.
+(:meth:`SlotStore.take_changes`). The driver loads a log partition that was taken over and unloads one that was lost.
 
 An append is one record batch in Kafka's format. A snapshot holds batches, too, with the original offsets.
 """
@@ -180,11 +180,11 @@ class SlotStore:
 
     @property
     def lease_ms(self) -> int | None:
-        """Time for which an owner may answer after a look at the owners, in milliseconds, or None."""
+        """Time for which an owner may answer after an ownership check, in milliseconds, or None."""
         return self._lease_ms
 
     def check_ownership(self) -> bool:
-        """Request a look at the owners; the answer comes later."""
+        """Request an ownership check and return False: the answer comes later."""
         self._is_look_wanted = True
         self.on_work()
         return False
@@ -208,7 +208,7 @@ class SlotStore:
             hint = "" if is_driven else ": nothing drives this SlotStore; give its coordinator to a Replica"
             raise NotLeaderError(f"log partition {partition} was not taken over{hint}")
         # Once only: later appends are not part of what was read, so a second load would go back in time. The memory is
-        # freed as well.
+        # freed as well. The first chunk holds the next offset.
         loaded, owned.loaded = owned.loaded, None
         return chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
 
@@ -283,11 +283,11 @@ class SlotStore:
 
     @property
     def is_look_wanted(self) -> bool:
-        """True while a look at the owners is requested."""
+        """True while an ownership check is requested."""
         return self._is_look_wanted
 
     def take_look(self) -> bool:
-        """Return whether a look at the owners was requested, and clear the request."""
+        """Return whether an ownership check was requested, and clear the request."""
         is_wanted, self._is_look_wanted = self._is_look_wanted, False
         return is_wanted
 

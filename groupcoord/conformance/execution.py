@@ -44,9 +44,10 @@ from groupcoord.conformance.transcript import (
 from groupcoord.core.messages import Node
 
 TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, TargetError, TooAmbiguousError)
-"""Errors of a replay."""
+"""Errors that fail a replay; others are raised."""
 
 _GRACE_MS = 2000
+"""Time to wait beyond the tolerance, so that a late answer is reported with its delay."""
 
 
 class _StepFailedError(Exception):
@@ -63,10 +64,9 @@ def replay(
     *,
     on_end: Callable[[Bindings], None] | None = None,
 ) -> Failure | None:
-    """Replay a transcript.
+    """Replay a transcript with ``group_id`` as its ``$g``, and return its failure or None.
 
-    Returns:
-        The failure, or None.
+    ``on_end`` is called with the values of the variables after a success.
     """
     replayer = _Replayer(transcript, server, group_id, tolerance)
     try:
@@ -188,7 +188,7 @@ class _Replayer:
             raise self._failed("unexpected response", got=got)
 
     def _of_this_run(self, request: Request, got: Plain, expected: Plain) -> Plain:
-        """Remove groups of other runs from a list of groups, and decode fetched records if values are expected."""
+        """Return a response without groups of other runs, and with decoded records unless bytes are expected."""
         if request.api in ("Fetch", "ShareFetch") and not has_bytes(expected):
             return with_batches(got)
         if request.api != "ListGroups":

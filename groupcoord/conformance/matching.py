@@ -23,7 +23,7 @@ from groupcoord.conformance.entities import Plain
 Bindings = Mapping[str, str | int]
 ANYTHING = "$any"
 IGNORED_FIELDS = frozenset({"throttle_time", "error_message", "host", "port", "node_id", "topic_config_error_code"})
-"""Fields that depend on the server's address or wording."""
+"""Fields that differ between correct servers, such as addresses and wording."""
 
 MISSING = "(missing)"
 _VARIABLE = re.compile(r"\$(?:any|g.*|m\d+|p\d+|topic:.+)", re.DOTALL)
@@ -84,7 +84,7 @@ def substitute(body: Plain, bindings: Bindings) -> Plain:
 
 
 def in_order(body: Plain) -> Plain:
-    """Return a body with lists that match only in their order."""
+    """Return a body with lists as objects by index, which match only in order."""
     if isinstance(body, dict):
         return {name: in_order(value) for name, value in body.items()}
     if isinstance(body, list):
@@ -93,7 +93,7 @@ def in_order(body: Plain) -> Plain:
 
 
 def with_messages(body: Plain) -> Plain:
-    """Return a body with error messages that are compared."""
+    """Return a body with error messages under a name that is compared."""
     if isinstance(body, dict):
         return {"message" if name == "error_message" else name: with_messages(each) for name, each in body.items()}
     return [with_messages(each) for each in body] if isinstance(body, list) else body
@@ -116,7 +116,7 @@ def match(expected: Plain, got: Plain, bindings: Bindings) -> Bindings | None:
 def first_difference(expected: Plain, got: Plain, bindings: Bindings) -> Difference | None:
     """Return the first difference of two bodies, or None.
 
-    Matching elements of lists are paired first; of the rest, the most similar pair is compared.
+    Matching elements of lists are paired first. Of the rest, the first expected one is compared with the most similar.
     """
     if match(expected, got, bindings) is not None:
         return None
@@ -187,7 +187,7 @@ class _Search:
             if is_used[index] or _contradicts(literals, candidate) or candidate in tried:
                 continue
             for bound in self.matches(expected, candidate, bindings):
-                if not tried or tried[-1] is not candidate:
+                if not tried or tried[-1] is not candidate:  # it may match in several ways
                     tried.append(candidate)
                 self._choices += 1
                 if self._choices > _MAX_CHOICES + len(got):
@@ -220,7 +220,7 @@ def _by_cost(expected: dict[str, Plain]) -> list[tuple[str, Plain]]:
 
 
 def _same(expected: Plain, got: Plain) -> bool:
-    return bool(expected == got) and isinstance(expected, bool) == isinstance(got, bool)
+    return bool(expected == got) and isinstance(expected, bool) == isinstance(got, bool)  # True equals 1
 
 
 def _value_of(variable: str, bindings: Bindings) -> str | int:

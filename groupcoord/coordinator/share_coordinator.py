@@ -68,7 +68,7 @@ class _Gathering:
     missing_count: int
 
     def response(self) -> Any:
-        """Return the response once no result is missing."""
+        """Return the response; no result may be missing."""
         topics = [self.kind.TOPIC_RESULT(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
         return self.kind.RESPONSE(tuple(topics))
 
@@ -268,7 +268,7 @@ class ShareCoordinator(Appending[StatePartition]):
         """Return the log partition of an unanswered append, or None."""
         partition = self._partitions.active[index]
         in_flight = () if partition is None else partition.writer.in_flight
-        return partition if in_flight and in_flight[0].number <= number else None
+        return partition if in_flight and in_flight[0].number <= number else None  # answers come in order
 
     def tick(self) -> None:
         """Write old snapshots again, prune the log, and time out requests.
@@ -306,7 +306,7 @@ class ShareCoordinator(Appending[StatePartition]):
     def _settle(self, now_ms: int) -> None:
         """Pass appends to the store and results to their requests until there are none."""
         outputs = self._outputs
-        if self._is_settling:
+        if self._is_settling:  # the outer call continues
             return
         self._is_settling = True
         try:
@@ -325,7 +325,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self.timer_advances += 1
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
-        # Waiting requests look for another coordinator, whatever the error is.
+        # Whatever the error is, waiting requests fail with NOT_COORDINATOR: their senders look for another one.
         self._stop(index, PartitionStatus.FAILED)
 
     def _stop(self, index: int, status: PartitionStatus) -> None:
@@ -395,7 +395,7 @@ class EmbeddedShare:
         states: the share coordinator.
         settings_of: returns the settings of a share group by its id; those in the configuration of ``states`` if left
             out.
-        latest_offset: returns the end offset of a partition for the lag of groups, or None; unknown if left out.
+        latest_offset: returns the end offset of a partition for the lag of groups, or None if it is unknown (default).
 
     Attributes:
         states: the share coordinator.
@@ -425,7 +425,7 @@ class EmbeddedShare:
     def take_replies(self, coordinator: GroupCoordinator) -> list[StateReply]:
         """Pass responses to the waiting group coordinator, and return the other ones since the last call.
 
-        A program whose log store answers later calls it after each answer.
+        With a log store that answers later, call it after each answer.
         """
         self._sort_replies()
         while self._found:

@@ -1,7 +1,7 @@
 """Resources of the process that servers share: file descriptors (``ulimit -n``), listening sockets, the job thread.
 
-A server of asyncio in CPython 3.11 that closes while it accepts a connection leaves that to the garbage collector.
-:class:`Listening` accepts connections itself, so each one reaches its server.
+An asyncio server of CPython 3.11 that closes while it accepts a connection leaves the connection to the garbage
+collector. :class:`Listening` accepts connections itself, so each one reaches its server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def descriptor_limit() -> int:
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Return whether a socket has one of the reserved descriptors, which are an eighth of all at most."""
+    """Return whether a descriptor is reserved.
+
+    The highest are, at most an eighth of all: the system gives the lowest free one.
+    """
     limit = descriptor_limit()
     return descriptor >= limit - min(RESERVE, limit // 8)
 
@@ -67,7 +70,7 @@ MODULES_OF_REQUESTS = (
 )
 """Modules that request handlers and compaction import on first use.
 
-The schema of an API is imported with its first request: all of them would take 0.7 s and 22 MiB.
+Schemas of APIs are not among them, because all would take 0.7 s and 22 MiB.
 """
 
 
@@ -96,7 +99,7 @@ class JobThread:
         self._thread: Thread | None = None
 
     def start(self, job: Job, then: Callable[[], object]) -> None:
-        """Queue a job."""
+        """Queue a job; the thread then calls ``then``."""
         self._waiting.put((job, then))
         if self._thread is None or not self._thread.is_alive():  # such as in a forked child
             self._thread = Thread(target=self._work, name="groupcoord-jobs", daemon=True)
@@ -111,7 +114,7 @@ class JobThread:
             sys.setswitchinterval(interval_s)
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 then()
-            del job, then
+            del job, then  # or they stay in memory until the next job
 
 
 JOBS = JobThread()
@@ -143,7 +146,10 @@ async def bind(host: str, port: int) -> list[socket.socket]:
 
 
 class Listening:
-    """Bound sockets that accept connections in the running event loop until they are closed."""
+    """Bound sockets that accept connections in the running event loop until they are closed.
+
+    ``accepted`` is called with each connection, ``failed`` with the error of an accept.
+    """
 
     def __init__(
         self,

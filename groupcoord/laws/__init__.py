@@ -1,4 +1,7 @@
-"""Laws: invariants of every coordinator and its log, for random tests, the simulator, and users."""
+"""Laws: invariants of every coordinator and its log, for random tests, the simulator, and users.
+
+Each ``check_…`` raises :class:`LawBrokenError` if its law does not hold.
+"""
 
 from groupcoord.laws.answers import OwnerLaws, check_answer, check_reaction
 from groupcoord.laws.consumer_groups import (

@@ -28,7 +28,7 @@ def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> No
 
     Args:
         coordinator: the coordinator.
-        records: the records of a sweep, before their append to a log partition.
+        records: any append, before it is written; only those of an expiry are checked.
 
     Raises:
         LawBrokenError: it removes something else.
@@ -41,6 +41,7 @@ def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> No
                 and append.continuation.cause is Cause.EXPIRY
                 and list(append.records) == about_to_be_written
             ):
+                # The groups that end with this append have been removed already.
                 groups = partition.groups | {group.group_id: group for group in append.continuation.groups}
                 for record in append.records:
                     _check_expired(coordinator, partition, groups, record)

@@ -1,7 +1,7 @@
 """Laws of records in a share group (KIP-932).
 
-A record is acquired by one member at a time, within the delivery limit and never after acceptance. It is delivered at
-least once unless it is archived.
+A record is acquired by one member at a time, within the delivery limit and never after acceptance. In the end each
+one was delivered, and accepted or archived.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from groupcoord.log_store import LogRecord
 class ShareLedger:
     """Records of a share-partition according to the responses to members.
 
+    The caller adds to ``accepted`` and ``archived``.
+
     Args:
         count_limit: maximum number of deliveries.
     """
@@ -28,7 +30,7 @@ class ShareLedger:
         self.delivered: set[int] = set()
         self.accepted: set[int] = set()
         self.archived: set[int] = set()
-        self._holders: dict[int, tuple[str, int]] = {}
+        self._holders: dict[int, tuple[str, int]] = {}  # by offset: member and end of its lock
 
     def acquired(self, member_id: str, ranges: Iterable[Acquired], now_ms: int, locked_until_ms: int) -> None:
         """Note records that a member acquired.
@@ -84,7 +86,7 @@ def check_share_partition(partition: SharePartition, ledger: ShareLedger, locks_
     Args:
         partition: the state.
         ledger: the responses to members.
-        locks_max: ``share.partition.max.record.locks``, and the longest batch of the log.
+        locks_max: ``share.partition.max.record.locks`` plus the longest batch of the log.
 
     Raises:
         LawBrokenError: the state is impossible.

@@ -26,7 +26,7 @@ class TypedRecord:
 
     Attributes:
         type: the record type.
-        key: the fields of the key, in the form of :data:`groupcoord.schema.engine.TOOLS`.
+        key: the fields of the key, by name (:data:`groupcoord.schema.engine.TOOLS`).
         version: the version of the value; None for a tombstone.
         value: the fields of the value; None for a tombstone.
     """
@@ -43,7 +43,7 @@ class TypedRecord:
 
 
 def group_id_of(key: Values) -> str:
-    """Return the group id among the fields of a key."""
+    """Return the group id of a key; offsets and classic groups call it ``group``."""
     group_id: str = key["group"] if "group" in key else key["groupId"]
     return group_id
 
@@ -99,7 +99,7 @@ def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:
     """
     schema = SCHEMAS[record.type]
     try:
-        key = record.type.to_bytes(2, "big") + writer_of(schema.key, 0, False)(record.key)
+        key = record.type.to_bytes(2, "big") + writer_of(schema.key, 0, False)(record.key)  # never flexible
         if record.value is None:
             return key, None
         version = record.version

@@ -64,7 +64,7 @@ RECORDS_FIELD = "records"
 """The field with the number of replayed records."""
 
 NO_PARTITION = -1
-"""Stands for a log partition that is not known."""
+"""An unknown log partition."""
 
 _ONE_PARTITION = Config(offsets_topic_num_partitions=1)
 _SAME_IN_A_RUN = ("topic", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
@@ -94,7 +94,7 @@ class ReplayedLog:
         self.record_count = 0
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Refuse."""
+        """Raise NotLeaderError: the log is read-only."""
         raise NotLeaderError
 
     def read(self, partition: int) -> Iterator[LogRecord]:
@@ -165,7 +165,7 @@ def _by_group(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
 
 
 def _entries(group_id: str, batch: pa.RecordBatch, last_offset: int | None) -> Iterator[LogRecord | LoadedCommits]:
-    """Yield the records of one group's rows; plain commits that lie side by side and are alike together."""
+    """Yield the records of one group's rows, with adjacent plain commits of a topic merged."""
     columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in REPLAYED}
     offsets, topics = columns["log_offset"], columns["topic"]
     is_plain = [
@@ -335,6 +335,7 @@ class Replayed:
         plain = records.filter(is_plain).select(_NAMES)
         self._waiting.append(plain)
         self._waiting_rows += plain.num_rows
+        # A merge costs as much as all rows, so it waits for as many new ones.
         if self._waiting_rows >= max(_ROWS_MIN, self._last.num_rows):
             self._keep_last()
 
@@ -344,7 +345,7 @@ class Replayed:
         self._last = rows.take(pa.array(Runs(rows, _OFFSET_KEY, is_sorted=True).last_rows())).combine_chunks()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield it all, group by group in the order of the log."""
+        """Yield all records, group by group in the order of the log."""
         self._keep_last()
         together = pa.concat_tables([self._last, *self._others, *self._given_markers()])
         order = pc.sort_indices(together, [(name, "ascending") for name in ("log_partition", "group_id", "log_offset")])

@@ -1,4 +1,4 @@
-"""Groups as DescribeGroups would show them, their owners of partitions, and offsets that expire (KIP-211)."""
+"""Groups as coordinators describe them, owners of partitions, expiry of offsets, and comparison with a coordinator."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
 def partition_holders(found: Histories) -> dict[Place, Row]:
     """Return the owner of each partition at the end of the log; one of them if several members claim it.
 
-    Added are the start of the generation or epoch, the log partition, the number of members, and whether members share
-    partitions. Tasks of streams groups are omitted.
+    A row also has the start of the generation or epoch, the log partition, the number of members, and whether members
+    share partitions. Tasks of streams groups are omitted.
     """
     now = {(row["group_id"], row["generation_or_epoch"], row["type"]): row for row in found[GROUP]}
     holders: dict[Place, Row] = {}
@@ -70,6 +70,7 @@ def began_ms(group: Row) -> int | None:
 
 
 def _order(holder: Row) -> tuple[tuple[bool, Any], ...]:
+    """Return a sort key with None first."""
     return tuple((holder[name] is not None, holder[name]) for name in HOLDER)
 
 
@@ -77,7 +78,7 @@ OFFSET_COLUMNS = (
     *("group_id", "topic", "topic_partition", "committed_offset", "commit_timestamp_ms", "expire_timestamp_ms"),
     "log_partition",
 )
-"""The columns of current offsets that are needed."""
+"""The columns that :func:`offset_expiry` needs."""
 
 _SHOWN = tuple(name for name in OFFSET_COLUMNS if name != "expire_timestamp_ms")
 _PLACE = ("group_id", "topic", "topic_partition")
@@ -110,7 +111,7 @@ def offset_expiry(
 
 
 def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFacts, now_ms: int | None) -> list[Row]:
-    """Return groups with offsets that expire without further use
+    """Return groups with offsets that expire unless they are used
     (:data:`groupcoord.analysis.decode.schema.STALE_GROUPS`).
 
     An empty group is deleted with its last offset, unless an open transaction has offsets of it.
@@ -147,7 +148,7 @@ def _expiry_ms(group: Row, offset: Row, retention_ms: int) -> int | None:
     protocol_type, subscribed = group["protocol_type"], group["subscribed_topics"]
     is_simple = protocol_type == ""
     is_unused = subscribed is not None and offset["topic"] not in subscribed
-    # A live classic group keeps its offsets, except a stable one of consumers, the state after a load.
+    # A live classic group keeps all offsets, except one of consumers: a load makes it Stable, so its topics count.
     is_free = is_simple or is_empty or (is_unused and (not is_classic or protocol_type == CONSUMER_PROTOCOL_TYPE))
     if not is_free:
         return None
@@ -190,7 +191,7 @@ def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -
     for field in coordinator.keys() | tables:
         one, other = coordinator.get(field), tables.get(field)
         texts = one and one[0], other and other[0]
-        # The coordinator may have offsets of a group whose records it does not know.
+        # Of a group whose records the coordinator does not know, only offsets are compared.
         if texts[0] == texts[1] or (field.topic is None and field.group_id in unknown):
             continue
         partition = (one or other or ("", NO_PARTITION))[1]
@@ -243,7 +244,7 @@ def _joined(parts: Iterable[object]) -> str:
 
 
 def _classic_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tuple[Row, Sequence[object]]]:
-    # The last record has the members: the replacement of a static member repeats a generation.
+    # Only the last record counts: a generation has several if a static member was replaced.
     last: dict[str, int] = {}
     for row in found[GENERATION]:
         last[row["group_id"]] = max(row["log_offset"], last.get(row["group_id"], row["log_offset"]))

@@ -23,7 +23,7 @@ from groupcoord.errors import ErrorCode
 class OffsetToCommit:
     """One partition of an :class:`OffsetCommit`."""
 
-    # Requests of an embedding program are checked here; those from the wire are columns.
+    # Requests of an embedding program are checked here; those from the wire are columns and need no check.
     partition_index: int = field(validator=instance_of(int))
     committed_offset: int = field(validator=instance_of(int))
     committed_leader_epoch: int = field(default=-1, validator=instance_of(int))
@@ -55,7 +55,7 @@ class TopicToCommit:
         self, name: str | None, partitions: Sequence[OffsetToCommit] | OffsetColumns, topic_id: UUID = ZERO_UUID
     ) -> None:
         self.name = name
-        # Not by a converter: two of these are made for each topic of a commit, of columns.
+        # Not by a converter, which costs a call: two of these are made for each topic of a commit.
         self.columns = partitions if isinstance(partitions, OffsetColumns) else _columns(partitions)
         self.topic_id = topic_id
 
@@ -255,7 +255,7 @@ class GroupToFetch:
 
 
 class FetchedOffset(NamedTuple):
-    """Committed offset of one partition; -1 with NONE without one."""
+    """Committed offset of one partition; -1 and NONE if there is none."""
 
     partition_index: int
     committed_offset: int
@@ -297,7 +297,7 @@ def fetched_offsets(partitions: Sequence[FetchedOffset]) -> FetchedOffsets:
 
 
 def without_offsets(partition_indexes: tuple[int, ...], error_code: ErrorCode) -> FetchedOffsets:
-    """Return the result of partitions without their offsets."""
+    """Return the error and offset -1 for each partition."""
     nothing = (-1,) * len(partition_indexes)
     return FetchedOffsets(OffsetColumns(partition_indexes, nothing, nothing), (error_code,) * len(partition_indexes))
 

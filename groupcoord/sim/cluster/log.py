@@ -50,7 +50,8 @@ class StoreFault:
 
     Attributes:
         start_ms, end_ms: its bounds, milliseconds since the Unix epoch.
-        flush_ms: interval between writes; longer than the fault: none until its end.
+        flush_ms: interval between writes; if longer than the fault, nothing is written until its end.
+        refusal_percent, broken_read_percent: share of flushes that are refused, and of reads that end halfway.
     """
 
     start_ms: int
@@ -82,7 +83,7 @@ class ClusterLog:
         on_look: called with the epoch of an owner after a successful ownership check.
         late: by log partition, the last records, whose responses may be late because they wait for an ownership check.
         has_snapshot: log partitions whose loads begin with a snapshot.
-        unwritten_empties: groups that became empty with a refused record.
+        unwritten_empties: groups whose latest record has no members and was refused.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class ClusterLog:
         self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
 
     def durable_ms(self, now_ms: int) -> int:
+        """Return when a write is durable."""
         flush_ms = self._flush_ms
         active = self._active(now_ms)
         if active:
@@ -138,6 +140,7 @@ class ClusterLog:
         entries = self.compacted(partition) if is_compacted else self.memory.read(partition)
         now_ms = self._scheduler.time_ms
         percent = max((fault.broken_read_percent for fault in self._active(now_ms)), default=0)
+        # Other digits than those that decide refusals.
         if percent and mixed(self._chance_key + partition, now_ms) // 100 % 100 < percent:
             return _broken_off(tuple(entries))
         return entries
@@ -193,6 +196,7 @@ def _ignore(*_: object) -> None:
 
 
 def next_multiple(now_ms: int, interval_ms: int) -> int:
+    """Return the first multiple of an interval after a time."""
     return now_ms - now_ms % interval_ms + interval_ms
 
 
@@ -301,7 +305,7 @@ class NodeLog:
             if error is not None and error.outcome_unknown:
                 self._lose(partition, error)
                 break
-            # Writes that follow from a result are due, but not before the waiting ones.
+            # Popped one by one: writes that a result causes come after those that still wait.
             _, ticket, records = waiting.popleft()
             if error is None:
                 self._answers.appended(ticket, self._log.write(partition, ticket, records))

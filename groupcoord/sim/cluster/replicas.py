@@ -32,8 +32,10 @@ OPERATION_MS = 1_000
 
 AGAIN_MS = 100
 LATE_MS = 2_500
+"""Delay of a duplicated put."""
+
 LATE_RECORDS = 2_000
-"""Upper bound of the records of a log partition while a response waits for an ownership check."""
+"""Records kept for late responses: more than are written while one waits for an ownership check."""
 
 NOBODY_S_TAG = bytes(TAG_BYTES)
 
@@ -113,7 +115,7 @@ class SharedSlots:
         return at_once(self._engine.beat(name, content))
 
     def carry_out(self, partition: int, operation: Operation) -> Result:
-        """Execute an operation; its outcome is unknown while the log refuses or has incomplete reads."""
+        """Execute an operation; its outcome is unknown while the log refuses. A lagging replica returns half."""
         now_ms = self._scheduler.time_ms
         error = self._log.refusal(partition, now_ms)
         if error is not None and not (error.outcome_unknown and self._log.survivors(partition, 1)):
@@ -142,6 +144,7 @@ class SharedSlots:
             self._log.has_snapshot.add(partition)
 
     def heard(self, partition: int, last_slot: int) -> None:
+        """Add the records of slots up to ``last_slot`` to the cluster's log."""
         filled, late = self._filled[partition], self._log.late[partition]
         while filled and filled[0].slot <= last_slot:
             for records in filled.pop(0).appends:
@@ -216,7 +219,7 @@ class SharedWay:
         self._rank = rank_of_node(node.node_id)
         self._sent = 0
         self._awaited: dict[int, int] = {}  # log partition → key of the operation in flight
-        self._beat_number = 0
+        self._beat_number = 0  # events of earlier beats are ignored
         self._is_beating = False
         self._is_beat_wanted = False
         self._is_work_noted = False

@@ -94,7 +94,7 @@ def middles_and_mosts(found: Sequence[dict[str, Distribution]]) -> list[tuple[st
         if any(one.count for one in each):
             pairs = [(one.percentiles[50], one.percentiles[99]) if one.count else () for one in each]
             scale = scale_of(measure, [value for pair in pairs for value in pair])
-            told = [dict.fromkeys(scale.format(value) for value in pair) for pair in pairs]
+            told = [dict.fromkeys(scale.format(value) for value in pair) for pair in pairs]  # equal ones once
             rows.append((measure.title, unit_of(measure, scale), *("; ".join(one) for one in told)))
     return rows
 
@@ -183,7 +183,7 @@ def comparison_page(comparison: Comparison, command: str) -> str:
 
 
 LESS = {UNOWNED.key: "less without owner per partition", DONE.key: "less per record until it is done"}
-"""Text for a saving, by the measure by which variants are ranked."""
+"""Text after a saved amount, by the measure that ranks the variants."""
 
 
 def format_verdict(comparison: Comparison) -> str:
@@ -206,7 +206,7 @@ def format_verdict(comparison: Comparison) -> str:
 
 
 def beside_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return a row for each measure: title, unit, and the median and 99th percentile of each variant."""
+    """Return a row for each measure with values: title, unit, and the median and 99th percentile of each variant."""
     return middles_and_mosts([report.distributions() for report in comparison.reports])
 
 
@@ -244,7 +244,7 @@ def _told(difference: Difference, scale: Scale) -> str:
 
 def _signed(scale: Scale, value: float) -> str:
     text = scale.format(value)
-    return f"+{text}" if value > 0 and text.strip("0.") else text
+    return f"+{text}" if value > 0 and text.strip("0.") else text  # no sign for a rounded 0
 
 
 def _answer(comparison: Comparison) -> list[Html]:

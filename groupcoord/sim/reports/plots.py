@@ -21,7 +21,7 @@ _STEPS_MS = (
 
 
 def ticks(least: float, most: float, count_max: int, *, is_time: bool) -> list[int]:
-    """Return round whole numbers from ``least`` to ``most``, at least one."""
+    """Return round whole numbers from ``least`` to ``most``: one to ``count_max``."""
     step = _step((most - least) / max(count_max - 1, 1), is_time=is_time)
     found = list(range(ceil(least / step) * step, floor(most / step) * step + 1, step))
     return found or [round(least)]
@@ -44,7 +44,7 @@ X_TICKS_MAX, Y_TICKS_MAX = 5, 4
 
 def format_value(measure: Measure, value: float) -> str:
     if measure.unit == "ms":
-        return format_duration(value) if value > -0.5 else f"-{format_duration(-value)}"
+        return format_duration(value) if value > -0.5 else f"-{format_duration(-value)}"  # no sign for a rounded 0
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 

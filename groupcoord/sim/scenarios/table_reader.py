@@ -56,7 +56,7 @@ def _resolve(parts: list[str], counts: dict[Path, int], *, is_array: bool) -> Pa
 
 
 REQUIRED: Any = object()
-"""Default of required values."""
+"""Stands for no default."""
 
 
 class ScenarioError(GroupcoordError):
@@ -75,7 +75,10 @@ class ScenarioError(GroupcoordError):
 
 
 class TableReader:
-    """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`."""
+    """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`.
+
+    Each getter takes its key, and raises :class:`ScenarioError` for an invalid value.
+    """
 
     def __init__(self, values: Mapping[str, Any], path: Path, lines: Mapping[Path, int]) -> None:
         self._values = values
@@ -183,6 +186,7 @@ class TableReader:
         return [TableReader(entry, (*self._path, key, place), self._lines) for place, entry in enumerate(value)]
 
     def all_keys(self) -> list[str]:
+        """Take and return all keys."""
         self._known += self._values
         return list(self._values)
 
