@@ -205,7 +205,7 @@ class Parts:
         self.shared_documents = self._make_shared_documents()
         self.topic_requests = self._make_topic_requests()
         self._ensure_offsets_topic()
-        # The coordinator creates internal topics and verifies transactions; both need it, so lambdas look it up later.
+        # Internal topics and transactions need the coordinator and it needs them, so lambdas look up the later ones.
         self.internal_topics = LateCreations(
             self.topics,
             self.clock.now_ms,
@@ -241,7 +241,7 @@ class Parts:
     # ------------------------------------------------------------ parts
 
     def _make_shared_documents(self) -> SharedDocuments | None:
-        """Return the documents that the nodes of a cluster share; None without a cluster."""
+        """Return the documents of nodes that share a log; None for nodes that elect leaders."""
         if self.nodes.leadership.elects:
             return None
         administered = self.administered
@@ -310,7 +310,7 @@ class Parts:
         return transactions
 
     def _make_transaction_requests(self) -> TransactionRequests | None:
-        """Return the handlers of transactions, or None for nodes that share a log."""
+        """Return the handlers of transactions; None for nodes that share a log, which have none."""
         if not self.nodes.has_transactions:
             return None
         return TransactionRequests(
@@ -379,7 +379,7 @@ class Parts:
         }
 
     def handlers_at_once(self) -> Handlers:
-        """Return the handlers that handle a whole request in one step; bounds.py limits the entries."""
+        """Return the handlers that take a whole request in one step; :mod:`groupcoord.broker.bounds` limits entries."""
         topics, nodes, allowed = self.topics, self.nodes, self.permissions
         return {
             Answered: lambda connection, request: request.response,
@@ -545,6 +545,7 @@ class Parts:
         return handler(connection, request)
 
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
+        """Log that the protocol is off, and submit the request, which fails."""
         self.notices.protocol_is_off(connection, request)
         self.submit(request, connection, connection.principal)
 

@@ -1,4 +1,7 @@
-"""Interfaces of the runner: a target starts servers, a server opens streams; settings and tolerances."""
+"""Interfaces between the runner of transcripts and servers, with their settings and tolerances.
+
+A target starts servers, and a server opens streams.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ USUAL_SETTINGS: Settings = MappingProxyType(
         "auto.create.topics.enable": "false",
     }
 )
-"""Broker settings of the recordings; a transcript has those that differ."""
+"""Broker settings of the recordings; a transcript lists only those that differ."""
 
 
 @frozen
@@ -31,12 +34,11 @@ class Tolerance:
     """Allowed difference between the recorded and the actual time of a response.
 
     Attributes:
-        late_factor: factor on the recorded duration …
-        late_ms: … and addition to it, for the latest time.
-        early_factor: factor on the recorded duration …
-        early_ms: … and deduction from it, for the earliest time.
-        initial_delay_ms: additional initial rebalance delay.
-        only_joins: only a JoinGroup recorded with more than 400 ms can be early: a server may be faster than Kafka.
+        late_factor, late_ms: factor on the recorded duration and addition to it, for the latest time.
+        early_factor, early_ms: factor on the recorded duration and deduction from it, for the earliest time.
+        only_joins: only a JoinGroup recorded with more than 400 ms has an earliest time, since a server may be faster
+            than Kafka.
+        initial_delay_ms: initial rebalance delay of the server, added to the latest time of a JoinGroup.
     """
 
     late_factor: float
@@ -62,7 +64,7 @@ WALL_TIME = Tolerance(late_factor=1.5, late_ms=1500, early_factor=0.7, early_ms=
 """For real time on a busy machine."""
 
 VIRTUAL_TIME = Tolerance(late_factor=1, late_ms=50, early_factor=1, early_ms=200, only_joins=False)
-"""For virtual time with exact timers; the real broker took up to 200 ms to write to a new log partition."""
+"""For virtual time with exact timers: only early, since Kafka took up to 200 ms to write to a new log partition."""
 
 
 class TargetError(GroupcoordError):
@@ -84,7 +86,7 @@ class Stream(Protocol):
         """
 
     def receive(self, timeout_ms: float) -> bytes:
-        """Return the received bytes, at least one; nothing after ``timeout_ms``.
+        """Return the received bytes, at least one; an empty result after ``timeout_ms``.
 
         Raises:
             ConnectionClosedError: the connection is closed and all bytes were returned.
@@ -111,7 +113,7 @@ class Server(Protocol):
         """Return the approximate time of the server's clock in milliseconds since the Unix epoch."""
 
     def now_ms(self) -> float:
-        """Return a time in milliseconds, for differences."""
+        """Return the milliseconds since an unspecified start."""
 
     def sleep(self, duration_ms: float) -> None:
         """Wait ``duration_ms``."""
@@ -131,11 +133,11 @@ class Target(Protocol):
     """Source of servers.
 
     Attributes:
-        shared: one server may replay many transcripts concurrently; otherwise each has its own, one after the other.
+        shared: transcripts run concurrently on one server; otherwise each has its own, one after the other.
         can_restart: its servers can be killed and restarted.
         tolerance: allowed differences in time.
-        own_settings: None if servers get the requested settings; otherwise the known settings of a server with its
-            owner's settings, by Kafka's keys.
+        own_settings: None if servers start with the requested settings; otherwise the settings that the owner of a
+            running server has stated, by Kafka's keys.
     """
 
     @property
@@ -151,7 +153,7 @@ class Target(Protocol):
     def own_settings(self) -> Mapping[str, str] | None: ...
 
     def sets(self, key: str) -> bool:
-        """Return whether servers apply this setting; otherwise its value is queried."""
+        """Return whether servers apply this setting; if not, the runner queries its value."""
 
     def start(self, settings: Settings, nodes: int = 1) -> Server:
         """Start a server with these settings.

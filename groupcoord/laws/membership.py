@@ -1,8 +1,8 @@
 """Laws of membership: who is a member, who is fenced, and who waits, in addition to those of :mod:`groupcoord.laws`.
 
 Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding. Historic bugs of Kafka broke these laws
-and no others: KAFKA-10284, where a failover forgot that a static member had returned, and KAFKA-7909, where no check
-followed the last join.
+and no others: KAFKA-10284, where a failover forgot that a static member had returned, and KAFKA-7909, where a rebalance
+did not end although all members had joined.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
             continue
         record = partition.hard.classic_record(group.group_id)
         durable = () if record is None else record.members
+        # The group has the instance's present id instead of one that was taken back.
         written = {
             group.static_members.get(member.group_instance_id or "", "")
             if member.member_id in taken_back
@@ -84,7 +85,7 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
 
 
 def ids_taken_back(coordinator: GroupCoordinator) -> set[str]:
-    """Return the ids in flight to the log that static members have lost, for :func:`check_members_are_durable`.
+    """Return ids in flight to the log that static members have lost again, for :func:`check_members_are_durable`.
 
     Call it after each step: once the log has answered, they are unknown.
     """
@@ -119,14 +120,13 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
-    """Check that every wait has a deadline (KAFKA-9752, KAFKA-12890).
+    """Check the deadlines of the sync phase, of each pending member id, and of the session of each member that waits
+    for nothing (KAFKA-9752, KAFKA-12890).
 
-    The join phase has one, and so has the sync phase, each assigned member id, and the session of each member that
-    waits for nothing. A new member gets a response to its first join, or is removed after five minutes; afterwards it
-    is not new any more.
+    A member of a Stable group is not new any more, so the five minutes for new members no longer apply.
 
     Raises:
-        LawBrokenError: a wait has none.
+        LawBrokenError: a deadline is missing, or a member of a Stable group is new.
     """
     for partition, group in _classic_groups(coordinator):
         if group.group_id in partition._context.writings:
@@ -146,11 +146,11 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
 
 
 def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: str) -> None:
-    """Check that a fenced member has a successor; one that is fenced without a successor was never in the log.
+    """Check that a static member that was fenced without a successor was never in the log.
 
-    The latter happens in Kafka: a member that joins under an instance id gets its member id at the end of the
-    rebalance, and the log gets it with the assignments. If the coordinator moves in between, the log holds the previous
-    id (the packaged transcript ``load/static_restart_in_an_unfinished_round_is_fenced``).
+    In Kafka a member that joins under an instance id gets its member id at the end of the rebalance, and the log gets
+    it with the assignments. If the coordinator moves in between, the log holds the previous id
+    (the packaged transcript ``load/static_restart_in_an_unfinished_round_is_fenced``).
 
     Args:
         log_store: the log.
@@ -159,7 +159,7 @@ def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: 
         member_id: of a static member that got FENCED_INSTANCE_ID without a successor.
 
     Raises:
-        LawBrokenError: the log has assigned the instance to it.
+        LawBrokenError: the log has held the member.
     """
     is_written = _has_had_member(log_store, partition, group_id, member_id)
     require(not is_written, f"{member_id!r} of group {group_id!r} is fenced without a successor")

@@ -25,6 +25,7 @@ JITTER = 0.2
 """Largest relative deviation of a wait, so that clients do not return at the same time."""
 
 _DOUBLINGS_MAX = 63
+"""Bounds the shift; no maximum is that long."""
 
 
 class ExponentialBackoff:
@@ -44,7 +45,7 @@ class ExponentialBackoff:
         self._random = random
 
     def wait_ms(self, attempts: int) -> int:
-        """Return the wait after this many failed attempts before the last one."""
+        """Return the wait after a failed attempt; ``attempts`` failed before it."""
         if self._initial_ms == self._longest_ms:
             return self._initial_ms
         wait_ms = min(self._initial_ms << min(attempts, _DOUBLINGS_MAX), self._longest_ms)
@@ -104,7 +105,7 @@ class CoordinatorLink:
         return send
 
     def expire(self, now_ms: int) -> list[Send]:
-        """Give up the requests that have timed out. One to the coordinator closes the connection.
+        """Give up the requests that have timed out, and the coordinator if it had one of them.
 
         Returns:
             The lookups that have timed out.
@@ -144,7 +145,7 @@ class CoordinatorLink:
     # ------------------------------------------------------------ finding and losing
 
     def find(self, now_ms: int, *, at_once: bool = False) -> None:
-        """Look for the coordinator unless it is known or a lookup is in flight.
+        """Look for the coordinator, after any pause, unless it is known or a lookup is in flight.
 
         Args:
             now_ms: the time.
@@ -160,7 +161,7 @@ class CoordinatorLink:
         self._lookup_id = self._send(request, None, now_ms + self._request_timeout_ms, None).request_id
 
     def found(self, response: Response) -> FoundCoordinator | None:
-        """Handle a FindCoordinator response; return None if it is malformed."""
+        """Handle a FindCoordinator response; return its entry, maybe with an error, or None if it is malformed."""
         self._lookup_id = None
         if not isinstance(response, FindCoordinatorResponse) or len(response.coordinators) != 1:
             return None
@@ -190,7 +191,7 @@ class CoordinatorLink:
         self._retry_ms = now_ms + self._backoff.wait_ms(0)
 
     def lose(self, reason: str) -> None:
-        """Close the connection to the coordinator and fail its requests."""
+        """Close the connection to the coordinator, if it is known, and fail its requests."""
         if self.node is None:
             return
         self._outputs.append(CoordinatorLost(self.node, reason))

@@ -211,7 +211,8 @@ def offset_key_names(group_id: str, topic: str) -> bytes:
     """Return an offset's key up to the partition number.
 
     Raises:
-        RecordEncodingError: a name is longer than 32,767 bytes.
+        MalformedError: a name is longer than 32,767 bytes.
+        UnicodeEncodeError: a name can't be encoded.
     """
     if len(group_id) > _CACHED_NAME_LENGTH_MAX or len(topic) > _CACHED_NAME_LENGTH_MAX:
         return _offset_key_names(group_id, topic)
@@ -244,6 +245,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
         return OffsetTombstone(group_id, topic, partition)
     size = len(value)
     # Fast path, without the schema engine: version 4 with a topic id and metadata of less than 127 bytes.
+    # The other fields take 42 bytes, and byte 14 is the length of the metadata plus 1.
     if 42 <= size < 168 and value[14] == size - 41 and value[:2] == b"\x00\x04":
         if size == 42:
             _, offset, leader_epoch, _, timestamp_ms, tags, topic_id = _offset_value_with_topic_id.unpack(value)
@@ -333,7 +335,9 @@ def _group_key(group_id: str) -> bytes:
 
 
 def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
-    """Decode a classic group. The rebalance timeout of members in version 0 is -1: their session timeout is used."""
+    """Decode a classic group. Members of version 0 have the rebalance timeout -1, which stands for their session
+    timeout.
+    """
     (group_id,) = read_whole(_key_form(RecordType.GROUP_METADATA).read, key, 2)
     if value is None:
         return GroupTombstone(group_id)
@@ -400,7 +404,7 @@ def read_value(record_type: RecordType, value: bytes) -> ReadValue:
         fields, end = read_strictly(value, 2)
     except MalformedError:
         fields, end = read_leniently(value, 2)
-        raw_value = value
+        raw_value = value  # Kafka reads it, but writes other bytes
     if end != len(value):
         raise MalformedError(f"{len(value) - end} bytes are left over")
     return ReadValue(version, fields, raw_value)
@@ -437,6 +441,7 @@ def _is_flexible(record_type: RecordType, version: int) -> bool:
 
 
 TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > RecordType.GROUP_METADATA)
+"""Record types except offsets and classic groups."""
 
 KEY_STARTS = frozenset(record_type.to_bytes(2, "big") for record_type in TYPES)
 """Record types as the first two bytes of a key."""
@@ -449,7 +454,7 @@ _CACHED_NAMES_LENGTH_MAX = 512
 
 
 class _KeyForm(NamedTuple):
-    """Reader and writer of the keys of a record type, which hold a group id, or that and a name."""
+    """Reader and writer of the keys of a record type: a group id, and a name if ``has_name``."""
 
     has_name: bool
     write: Writer
@@ -460,7 +465,7 @@ class _KeyForm(NamedTuple):
 def _key_form(record_type: int) -> _KeyForm:
     if record_type not in RECORD_CLASSES:
         raise MalformedError(f"no group has records of type {record_type}")
-    # Of offsets, the key up to the partition number, which the records of a topic share.
+    # For offsets only the part before the partition number, which the records of a topic share.
     key = GROUP_AND_TOPIC if record_type == RecordType.OFFSET_COMMIT else SCHEMAS[RecordType(record_type)].key
     return _KeyForm(len(key.fields) > 1, writer_of(key, 0, False, MADE), reader_of(key, 0, False, MADE))
 
@@ -501,7 +506,7 @@ _cached_group_record_key = lru_cache(_CACHED_KEYS_MAX)(_group_record_key)
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupTombstone:
-    """Return the record of a key and a value of these types.
+    """Return the record of a key and a value of one of :data:`TYPES`.
 
     Raises:
         MalformedError, IndexError, struct.error, UnicodeDecodeError: the bytes are malformed.

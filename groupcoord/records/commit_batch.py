@@ -96,6 +96,7 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # encode_record raises the error with the name of the field
+    # All topics of a commit have the same producer.
     return frame_records(base_offset, parts, count, timestamp_ms, leader_epoch, producer_id, producer_epoch)
 
 
@@ -213,7 +214,7 @@ _SLOTS = {encoded: slot for slot, encoded in enumerate(VARINTS)}
 """Offset deltas by their varints. Batches with larger ones take the general path."""
 
 _FORMS = (
-    _Form(4, rb"\x01\x00\x10(?!\x00{16}).{16}", "q3x16s"),
+    _Form(4, rb"\x01\x00\x10(?!\x00{16}).{16}", "q3x16s"),  # zero ids take the general path
     _Form(4, rb"\x00", "qx"),  # without a topic id
     _Form(3, b"", "q"),  # Kafka 2.1 to 4.0
 )
@@ -312,7 +313,7 @@ class _Layout:
 
 _cached_layout = lru_cache(_LAYOUTS_MAX)(_Layout)
 _layouts: dict[bytes, _Layout] = {}
-"""The last layout by the varint of the record length."""
+"""The last layout by the first two bytes of a record, which begin with its length."""
 
 
 def read_commits(batch: Batch) -> list[FoundCommit] | None:
@@ -432,6 +433,7 @@ def encode_tombstone_batch(
             if type(record) is OffsetTombstone and record.key_version == OFFSET_COMMIT_KEY:
                 if record.group_id != group_id:
                     group_id, topic = record.group_id, None
+                    # Without the length of the empty topic.
                     group_name = offset_key_names(group_id, "")[: -len(_pack_length(0))]
                 if record.topic != topic:
                     topic = record.topic

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from groupcoord.analysis.options import WINDOW_COMMITS
 
 SAMPLES_MAX = 1_000
-"""Number of last samples of a partition's end that count."""
-
+"""Number of the last samples of a partition's end that are used."""
 
 FRESH_MS = 1_000
 """Age of the next record below which a group is not behind."""
@@ -129,7 +128,7 @@ class EndOffsetSample(NamedTuple):
 
 
 class LagMethod(Enum):
-    """Method of computing time lag."""
+    """Method of computing time lag: by the timestamp of the next record, or by samples after it or around it."""
 
     RECORD = "record"
     INTERPOLATED = "interpolated"
@@ -247,14 +246,13 @@ def lag_status(
 
     - UNKNOWN if the end is unknown.
     - NO_COMMIT without a commit, if there are records.
-    - LOST if the log starts after the committed offset; AHEAD if it ends before it.
+    - LOST if the log starts after the committed offset; AHEAD if a sample after the commit ends before it.
     - OK without a lag.
     - With two commits or more :func:`partition_status`, with OK instead of WARN within :data:`FRESH_MS`. WARN instead
-      of OK
-      if the next record has waited longer than a full window in which the lag did not decrease: commits may be more
-      frequent than samples of the end.
+      of OK if the next record has waited longer than a full window in which the lag did not decrease: commits may be
+      more frequent than samples of the end.
     - NO_OWNER without an owner.
-    - STOP if the offset never moved.
+    - STOP if the offset stayed the same while the end increased.
     - OK within :data:`FRESH_MS`, else BEHIND.
     """
     if log.end is None:
@@ -325,7 +323,7 @@ def time_lag(
 
 
 def judged(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the lag as time and the status of a partition, by the names of the table of lag."""
+    """Return the time lag and the status of a partition, as columns of the table of lag."""
     found = time_lag_of(row)
     return found | _status(row, found.get("lag_ms"))
 

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: the heartbeat that does everything, and their description.
+"""Messages of consumer groups (KIP-848): the heartbeat, by which members also join and leave, and the description.
 
 In a heartbeat None means "as last time", which is not the same as empty.
 """
@@ -23,7 +23,7 @@ LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 @define(unsafe_hash=True)
 class ConsumerGroupHeartbeatResponse:
-    """Response to a :class:`ConsumerGroupHeartbeat`; an error has at most a message.
+    """Response to a :class:`ConsumerGroupHeartbeat`; with an error it holds at most a message.
 
     Attributes:
         member_id: the member's id, created by the coordinator if the request has none; None on errors.
@@ -57,7 +57,7 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
         server_assignor: the assignor that the member selects; None: unchanged.
         topic_partitions: the partitions that the member owns; None: unchanged.
         client_id, client_host: from the request's header and connection.
-        requires_member_id: a joining member sends its id (KIP-1082; request versions from 1). In version 0 the
+        requires_member_id: a joining member has to send an id (KIP-1082; request versions from 1). In version 0 the
             coordinator creates a missing one.
         principal: the principal of the member, set by the coordinator.
     """
@@ -142,7 +142,7 @@ class ConsumerGroupDescribeResponse:
 
 @define(on_setattr=setters.NO_OP)
 class ConsumerGroupDescribe(Request[ConsumerGroupDescribeResponse]):
-    """Describe consumer groups (API key 69, KIP-848); others fail with GROUP_ID_NOT_FOUND."""
+    """Describe consumer groups (API key 69, KIP-848); other ids fail with GROUP_ID_NOT_FOUND."""
 
     group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False

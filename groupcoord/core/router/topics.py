@@ -1,4 +1,4 @@
-"""Topics in requests: existence, ids and permissions, by a :class:`TopicResolver`.
+"""Topics in requests: existence and ids, by a :class:`TopicResolver`, and permissions.
 
 Offsets of unknown partitions fail before they reach the group, and topic ids are resolved. Kafka does this in its
 request layer.
@@ -31,7 +31,7 @@ _CACHED_EXTREMES_MAX = 64
 
 
 def _extremes(indexes: tuple[int, ...]) -> tuple[int, int]:
-    """Return the lowest and highest partition; without any, values that every topic has."""
+    """Return the lowest and highest partition; without any, values that are valid for every topic."""
     return min(indexes, default=0), max(indexes, default=-1)
 
 
@@ -44,7 +44,7 @@ def resolve_commit(
 ) -> tuple[tuple[TopicToCommit, ...], tuple[TopicResult, ...]]:
     """Return the topics of a commit that the group handles, with names, and the errors of the others.
 
-    An unknown id comes first, then the permission to READ, then the existence of the partition.
+    An unknown id is reported before a missing permission to READ, and that before an unknown partition.
     """
     accepted, refused = [], []
     for topic in topics:
@@ -78,7 +78,7 @@ def resolve_commit(
 def resolve_delete(
     topics: tuple[TopicToDelete, ...], resolver: TopicResolver, permissions: Permissions | None = None
 ) -> tuple[tuple[TopicToDelete, ...], tuple[TopicResult, ...]]:
-    """Return the topics of a deletion for the group, and the errors of the others; see :func:`resolve_commit`."""
+    """Return the topics of a deletion that the group handles, and the errors of the others."""
     accepted, refused = [], []
     for topic in topics:
         if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
@@ -88,6 +88,7 @@ def resolve_delete(
         count = resolver.partition_count(topic.name) or 0
         good = tuple(index for index in topic.partition_indexes if 0 <= index < count)
         errors = _unknown_partitions(topic.partition_indexes, count)
+        # An unknown topic has an entry even without partitions.
         if errors or not count:
             refused.append(TopicResult(topic.name, ZERO_UUID, errors))
         if good:
@@ -110,6 +111,7 @@ def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, 
     merged: dict[tuple[str | None, UUID], list[PartitionResult]] = {}
     for topic in refused:
         merged.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
+    # Errors have the topic id of the request, accepted topics may have one resolved from their name.
     ids = {name: key for key in merged if (name := key[0]) is not None}
     for topic in results:
         key = ids.get(topic.name or "", (topic.name, topic.topic_id))
@@ -130,7 +132,7 @@ _make_resolved = maker(ResolvedFetch)
 def resolve_fetch(
     wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
 ) -> ResolvedFetch:
-    """Return a fetch with topic names, without topics without DESCRIBE.
+    """Return a fetch with topic names, and the errors of topics with an unknown id or no permission to DESCRIBE.
 
     Names are not checked, because offsets may outlive their topic.
     """

@@ -1,4 +1,4 @@
-"""Assignors of the Java consumer, with equal results: range, round-robin, sticky and cooperative-sticky.
+"""Assignors of the Java consumer, with the same results as in Java: range, round-robin, sticky and cooperative-sticky.
 
 A custom assignor is any object that implements :class:`Assignor`.
 """

@@ -54,13 +54,14 @@ RESTART_PAUSE_MS = 3_000
 """Time after which a supervisor restarts a failed consumer."""
 
 COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECONCILING)
+"""States in which a member commits before a revocation."""
 
 
 class ConsumerListener(Protocol):
     """Listener for events of the consumers of a group."""
 
     def disturbed(self) -> None:
-        """Handle an event that is not part of a consumer's steady course."""
+        """Handle an event that ends a steady state, in which time may be skipped."""
 
     def heartbeat_answered(self, consumer: Consumer) -> None:
         """Handle a heartbeat response, after its effects."""
@@ -217,7 +218,7 @@ class Consumer:
             self.is_frozen = True
 
     def thaw(self) -> None:
-        """Continue the process; it handles received messages before or after the clock."""
+        """Continue the process; the seed decides whether it handles received messages or due timers first."""
         if not self.is_frozen or self.member is None:
             return
         self.record("goes on")
@@ -261,7 +262,7 @@ class Consumer:
             self._poll()
 
     def _poll(self) -> None:
-        """Poll; as soon as records arrive, process them and poll again."""
+        """End the processing of the last records, then poll again, or close if that is due."""
         assert self.member is not None
         if self.is_processing:
             self.is_processing = False
@@ -334,7 +335,7 @@ class Consumer:
             self._scheduler.at(wake_ms, self._rank, self._wake, (self._life, wake_ms))
 
     def skip(self, duration_ms: int) -> None:
-        """Skip time without effect on the consumer (see :mod:`groupcoord.sim.actors.fast_forward`)."""
+        """Skip time, and count its heartbeats and commits (:mod:`groupcoord.sim.actors.fast_forward`)."""
         assert self.member is not None
         self.clock.skipped_ms += duration_ms
         heartbeats, commits = duration_ms // self.member.heartbeat_interval_ms, 0
@@ -378,7 +379,7 @@ class Consumer:
     # ------------------------------------------------------------ the network
 
     def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """Handle a response. See :class:`groupcoord.sim.kernel.network.Client`."""
+        """Handle a response (:class:`groupcoord.sim.kernel.network.Client`)."""
         if self.is_frozen:
             self._inbox.append((connection, correlation_id, response))
             return
@@ -399,7 +400,7 @@ class Consumer:
             self._listener.heartbeat_answered(self)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Handle a lost connection. See :class:`groupcoord.sim.kernel.network.Client`."""
+        """Handle a lost connection (:class:`groupcoord.sim.kernel.network.Client`)."""
         if self.is_frozen:
             self._inbox.append((connection, 0, None))
             return

@@ -103,7 +103,9 @@ class CoordinatorNode:
     """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
     Attributes:
+        log: access to the log for the lifetime of the process.
         touched: log partitions that may have changed since this set was last cleared.
+        leaders_known: last leader and epoch of each log partition of which the node was notified.
         stalled_until_ms: end of a stall of its process.
     """
 
@@ -180,7 +182,7 @@ class CoordinatorNode:
         return self._environment.address_of(self._environment.leading.owner_of(self, partition))
 
     def heard_leader(self, partition: int) -> int:
-        """Return the leader of a log partition that this node knows, or -1."""
+        """Return the leader of a log partition, as far as this node knows, or -1."""
         return self.leaders_known[partition][0]
 
     def heard_epoch(self, partition: int) -> int | None:
@@ -189,7 +191,7 @@ class CoordinatorNode:
         return epoch if node_id == self.node_id else None
 
     def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Return whether the process is stalled. If so, the call is repeated when the same process continues."""
+        """Return whether the process is stalled. If so, schedule the call for when the same process continues."""
         if self._scheduler.time_ms >= self.stalled_until_ms:
             return False
         later = self._life, act, argument
@@ -242,8 +244,8 @@ class CoordinatorNode:
         self._environment.active[self] = None
         unsent: deque[tuple[Exchange, Response | None]] = deque()
         while True:
-            # Responses are checked, then events are reported, and only then a response leaves. It may let in the next
-            # request, whose response is checked against all of these.
+            # Responses are checked, then events are reported, and only then a response leaves. Sending it may let
+            # in the next request, whose response is checked against all of these.
             for exchange, response in coordinator.take_replies():
                 if response is not None:
                     self._environment.on_answer(self, exchange.request, response)
@@ -348,13 +350,13 @@ class CoordinatorNode:
         if leader_id != self.node_id:
             self.coordinator.unload(partition, epoch)
         elif self._environment.options.lease_ms is not None and not self.leads(partition):
-            self._hear_later()  # it was taken over before it began
+            self._hear_later()  # another node took over before this one began
         else:
             self._begin_load(partition, epoch)
         self.settle_after(partition)
 
     def load_shared(self, partition: int, epoch: int) -> None:
-        """Load a log partition that was taken over and announced."""
+        """Load a log partition that this node has taken over and announced in its heartbeat."""
         self.leaders_known[partition] = (self.node_id, epoch)
         self._begin_load(partition, epoch)
 
@@ -375,7 +377,7 @@ class CoordinatorNode:
                 self.hear((partition, *leader))
 
     def owner_epoch(self, partition: int) -> int:
-        """Return the epoch in which it owns a log partition or last owned it, or -1."""
+        """Return the epoch in which this node owns a log partition or last owned it, or -1."""
         return self._environment.leading.epoch_of(self, partition)
 
     def leads(self, partition: int) -> bool:
@@ -400,8 +402,8 @@ class CoordinatorNode:
             return
         if self.coordinator.status(partition) is PartitionStatus.LOADING:
             options = self._environment.options
-            # The duration depends on the records left after compaction, which is the same whether replaced records were
-            # written.
+            # The duration depends on the records left after compaction, not on the replaced ones. Steps before the last
+            # load only one record.
             passed = self._loading.get(partition, 0) + options.load_step_records
             is_loaded = passed >= len(self._environment.log.compacted(partition))
             self._loading[partition] = passed
@@ -440,7 +442,12 @@ def _ignore(*_: object) -> None:
 
 
 class KnownGroup(NamedTuple):
-    """Group as its coordinator has it, or None if it does not exist."""
+    """Result of a look-up of a group.
+
+    Attributes:
+        group: the group as its coordinator has it, or None if it does not exist.
+        node: the coordinator's node.
+    """
 
     group: Group | None
     node: Node
@@ -453,7 +460,7 @@ class SimulatedCluster:
         environment: environment of the nodes, with ``on_event`` and ``on_answer``.
         shared: topics with records for share groups, or None.
         on_crash: called with each node that is killed.
-        on_change: called with a line about nodes and log partitions.
+        on_change: called with the name of a node, or "controller", and a line about it.
     """
 
     def __init__(

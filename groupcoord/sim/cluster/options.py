@@ -16,11 +16,11 @@ class ReplicaOptions:
     """Options of nodes that share the log as replicas (:mod:`groupcoord.cluster`).
 
     Attributes:
-        lease_ms: how long a node answers after the start of its last successful heartbeat.
-        dead_ms: silence after which other nodes take over.
+        lease_ms: time for which a node answers after the start of its last successful heartbeat.
+        dead_ms: silence of a node after which others take over.
         beat_ms: heartbeat interval of a node.
         snapshot_bytes_min: bytes after which a log partition is rewritten as a snapshot.
-        stale_percent: reads in a hundred that miss the last slots, as from a lagging replica of the engine.
+        stale_percent: reads in a hundred that miss the last writes, as from a lagging replica of the storage engine.
         late_percent: puts in a hundred that arrive a second time, later.
     """
 

@@ -82,7 +82,7 @@ OF_NO_OWNER = (FindCoordinator, ListGroups, ShareFetch, ShareAcknowledge)
 """Requests that nodes answer without owning the log."""
 
 REBUILD_INTERVAL_MS = 30_000
-"""Interval at which hard state is compared with a snapshot and a compacted log."""
+"""Interval at which durable state is compared with a snapshot and a compacted log."""
 
 
 class RunLaws:
@@ -90,6 +90,7 @@ class RunLaws:
 
     Attributes:
         shares: laws of share groups, if there are any.
+        looks: number of checks of the costly laws.
 
     Args:
         interval_ms: virtual time between two checks of the costly laws; 0: after every event of a node.
@@ -126,7 +127,7 @@ class RunLaws:
         claims = self._claims.setdefault(key[0], {}).setdefault(key, {})
         before = claims.get(claim.consumer)
         if before is not None and before.is_stale and claim.protocol is GroupProtocol.CLASSIC:
-            claim = claim._replace(is_stale=before.member_id == claim.member_id)  # until it revokes the partition
+            claim = claim._replace(is_stale=before.member_id == claim.member_id)  # stale until the partition is revoked
         claims[claim.consumer] = claim
         self._has_new_claims = True
         if len(claims) > 1:
@@ -135,7 +136,7 @@ class RunLaws:
                     self._check_claims(other, claim, key)
 
     def _begins_anew(self, group_id: str, member_id: str) -> None:
-        """Start a new life of a member: its partitions belong to the earlier one and may be assigned to others."""
+        """Mark the partitions of a member as stale: it has joined anew, and they may be assigned to others."""
         for claims in self._claims.get(group_id, {}).values():
             for name, claim in claims.items():
                 if claim.member_id == member_id:
@@ -145,8 +146,7 @@ class RunLaws:
         """Check that of two owners of a partition one is out of date.
 
         With client-side assignment they have different generations. With server-side assignment one of them is no
-        member any more: the earlier one, or one that was fenced, has not been notified, and only now has finished
-        earlier steps.
+        longer a member, but has not been notified, or has to finish earlier steps.
         """
         group_id = key[0]
         if before.protocol is now.protocol is GroupProtocol.CLASSIC:
@@ -200,7 +200,7 @@ class RunLaws:
     # ------------------------------------------------------------ what nodes do
 
     def on_event(self, node: CoordinatorNode, event: Event) -> None:
-        """Note removed members, and check that only the log's owner reports them."""
+        """Check that only the log's owner reports events, and note removed, replaced and fenced members."""
         self._check_owner(node, event, [event.group_id])
         gone = self._gone[node.node_id]
         if isinstance(event, GroupRemoved | GroupLoaded):
@@ -228,7 +228,7 @@ class RunLaws:
                 self._taken_back.add(event.old_member_id)
             ids.add(event.old_member_id)
             ids.discard(event.member_id)
-            # Its replacement is reported next; a conversion may follow at once and start the group again.
+            # The replacement of a fenced member is reported. A conversion may follow at once and load the group anew.
             fenced = (node, event.group_id, event.old_member_id)
             self._fenced = [entry for entry in self._fenced if entry != fenced]
 
@@ -282,7 +282,7 @@ class RunLaws:
                 check_deleted(response, self._has_just_removed)
 
     def _check_owner(self, node: CoordinatorNode, said: Response | Event, group_ids: Sequence[str]) -> None:
-        """Check that the sender owns the log, or the log partition concerned; others are checked elsewhere."""
+        """Check that the sender owns the log, or the log partition concerned, if the log has owners."""
         if self._owners:
             place = self._leading.place({self._cluster.partition_of(group_id) for group_id in group_ids})
             if place is not None:
@@ -320,9 +320,9 @@ class RunLaws:
             self._fenced.append((node, group_id, member_id))
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
-        """Return whether the log has a group; None if neither log nor node must know.
+        """Return whether the log has a group; None if the node is behind, or may have the group in memory only.
 
-        A group whose first commit failed for every partition exists in memory only (as in Kafka).
+        The latter is a group whose first commit failed for every partition (as in Kafka).
         """
         partition = self._cluster.partition_of(group_id)
         is_in_log = group_id in self.log.follow(partition).groups
@@ -339,9 +339,7 @@ class RunLaws:
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
         is_clean: bool,
     ) -> None:
-        """Check that an acknowledged commit is in the log. A commit that fails as a whole leaves
-        the group in memory.
-        """
+        """Check that an acknowledged commit is in the log. One refused for its metadata leaves a group in memory."""
         accepted = {
             (topic.name or "", sent.partition_index): sent.committed_offset
             for topic in request.topics
@@ -387,7 +385,7 @@ class RunLaws:
                     self._transactions.check_read(group_id, found.metadata)
 
     def _check_append(self, entries: Sequence[LogRecord]) -> None:
-        """Check records before they are written; the node reports groups that expiry empties."""
+        """Check records before they are written, and tombstones against the groups of each node."""
         records = [entry.record for entry in entries]
         check_append(records)
         if any(isinstance(record, OffsetTombstone | GroupTombstone) for record in records):
@@ -434,7 +432,7 @@ class RunLaws:
             check_member_sees_what_is_durable(coordinator, group_id, member_id, epochs[member_id], partitions)
 
     def begin_calm(self, members: Mapping[str, Collection[str]]) -> None:
-        """Start the state of rest.
+        """Check that consumer groups are at rest, and begin the state of rest.
 
         Args:
             members: by group id, the ids of live consumers that may be members.
@@ -487,7 +485,7 @@ class RunLaws:
         self._look_at_modern_groups(node, coordinator, rebuilds)
 
     def _look_at_modern_groups(self, node: CoordinatorNode, coordinator: GroupCoordinator, rebuilds: bool) -> None:
-        """Check changed groups of a node whose state is in the log."""
+        """Check the modern groups of a node if one has changed since the last time, or if ``rebuilds``."""
         groups = [
             group
             for index in range(self._cluster.partition_count)

@@ -1,4 +1,4 @@
-"""Timelines of a group in one seed: rebalances and owners over time, and the state of all members at each event."""
+"""Timelines of a group in one run: rebalances and owners over time, and a line with the state of all members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, LEFT, RIGHT = 1040, 120, 16
 ROW, TOP, BOTTOM = 12, 30, 24
 ROWS_MAX, SPANS_MAX = 48, 4_000
 MARGIN = 0.04
-"""Part of the shown span before the first and after the last event."""
+"""Margin before the first and after the last event, as a part of the time between them."""
 
 
 @frozen
@@ -26,7 +26,9 @@ class Timeline:
     """Timeline of a group in one seed; times are milliseconds since the start of the run.
 
     Attributes:
-        rows: partitions with their owners' spans, as many as fit into a picture.
+        measured_from_ms: start of the measurement.
+        rebalances: start and end of each.
+        rows: partitions with their owners' spans (consumer, start, end), as many as fit into a picture.
     """
 
     group_id: str
@@ -37,7 +39,7 @@ class Timeline:
     partition_count: int
 
     def happenings(self) -> Iterator[int]:
-        """Yield the times of events, except those that the end of the run causes."""
+        """Yield the times of events since the start of the measurement, except those that the end of the run causes."""
         for start_ms, end_ms in self.rebalances:
             if end_ms > self.measured_from_ms:
                 yield from (max(start_ms, self.measured_from_ms), end_ms)
@@ -73,10 +75,12 @@ def span_of(timelines: Sequence[Timeline]) -> tuple[int, int]:
 
 
 def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") -> Html:
-    """Return the picture of a group: a row of rebalances, and a row for each partition.
+    """Return the picture of a group: a row of rebalances, and a row for each partition; empty without partitions.
 
     Args:
+        timeline: the timeline of the group.
         span: the shown span, in milliseconds since the start of the run.
+        title: heading before the group id.
     """
     if not timeline.rows:
         return EMPTY
@@ -173,6 +177,7 @@ _LETTERS = {
     MemberState.CLOSED: ".",
 }
 WIDEST = 60
+"""Number of consumers in a :func:`picture`."""
 
 
 def picture(world: World) -> str:

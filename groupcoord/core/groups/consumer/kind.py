@@ -70,7 +70,7 @@ from groupcoord.errors import ErrorCode
 def leave(
     draft: ConsumerDraft, request: ConsumerGroupHeartbeat, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> ConsumerGroupHeartbeatResponse:
-    """Handle the heartbeat of a member that leaves, for static members maybe temporarily.
+    """Handle the heartbeat of a member that leaves; a static member may leave temporarily.
 
     Raises:
         RefusedError: the ids do not match a member.
@@ -90,13 +90,13 @@ def leave(
 def remove_members(
     draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch, or its downgrade."""
+    """Write the removal of members, and the group's next epoch or its downgrade to a classic group."""
     state = draft.state
     group_id = state.group_id
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
     trigger = Trigger(cause, next(iter(member_ids)))
-    # The remaining members are all classic, and the policy allows them to go on alone (KIP-848).
+    # Possible if the remaining members are all classic, and the policy allows a downgrade (KIP-848).
     if can_downgrade(state, member_ids, environment):
         downgrade(draft, environment, trigger, now_ms, gone=member_ids)
         return
@@ -117,12 +117,12 @@ def remove_members(
 
 
 def steady_until_ms(group: ConsumerGroup, environment: ConsumerGroupEnvironment) -> int | None:
-    """Return until when a heartbeat changes nothing: until expressions are matched again."""
+    """Return when expressions are matched again, before which a heartbeat changes nothing; None if unknown."""
     return None if group.is_resolving else next_resolution_ms(group.state, environment)
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
-    """Handlers of consumer groups, of the heartbeats, joins and leaves of both protocols."""
+    """Handlers of consumer groups."""
 
     group_class = ConsumerGroup
     draft_class = ConsumerDraft
@@ -172,7 +172,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         if not group.is_empty:
             self.take_or_wait(group, request, token, now_ms)
         elif request.member_id:
-            # Kafka forgets the group then, in memory alone: a restart brings it back.
+            # Kafka also removes the group, but from memory alone: a restart brings it back.
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         else:
             self.conversion.replace(group, request, token, now_ms)
@@ -229,7 +229,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             now_ms=now_ms,
         )
         self._follow_step(group, draft, step, None, now_ms)
-        # The last consumer-protocol member is replaced by a classic one (KAFKA-17317).
+        # A classic member has replaced the last member of the consumer protocol (KAFKA-17317).
         if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
             trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
@@ -303,7 +303,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def _take_resolution(
         self, group: ConsumerGroup, draft: ConsumerDraft, answer: ResolvedRegexes, now_ms: int
     ) -> None:
-        """Write which topics expressions match."""
+        """Write the topics that expressions match."""
         if draft.downgrade is None and take_resolution(draft, answer, self._environment):
             group.is_topics_look_due = False
 
@@ -313,11 +313,12 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         group = super().make_of_records(group_id)
         versions = [record.version for record in group.state.resolved.values()]
         topics = self._environment.topics
+        # The versions of this process continue those in the log, so that later changes of topics are newer.
         topics.version = max(topics.version, *versions, 0)
         return group
 
     def revive(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Start every member's session, of the length that Kafka takes for all of the group after a load."""
+        """Start every member's session, with the group's session timeout for classic members too, as in Kafka."""
         self._member_timers.revive(group, now_ms, uses_own_timeouts=False)
 
     def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:

@@ -60,7 +60,7 @@ FOREVER_MS = 2**63 - 1
 
 @frozen
 class WhenTopicForgotten(Continuation):
-    """Makes drafts of several groups their states, after a topic was deleted."""
+    """Makes each draft the state of its group, after the deletion of a topic from several groups."""
 
     drafted: tuple[WhenDrafted, ...]
 
@@ -96,7 +96,7 @@ class StateChanged:
 
 
 def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> int:
-    """Return until when a heartbeat changes nothing: until states that are not initialized yet are due again."""
+    """Return the last millisecond in which a heartbeat changes nothing: the next one retries to initialize states."""
     if not group.state.state_partitions.initializing:
         return FOREVER_MS
     return group.state_partitions_ms + environment.config.group_share_initialize_retry_interval_ms - 1
@@ -161,7 +161,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         self, group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int
     ) -> ShareGroupHeartbeatResponse:
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
-            find_member(draft.state, request.member_id)
+            find_member(draft.state, request.member_id)  # raises RefusedError for unknown members
             remove_members(draft, (request.member_id,), Cause.LEAVE, self._environment, now_ms)
             return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
         response, member = handle_heartbeat(
@@ -190,6 +190,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     # ------------------------------------------------------------ writes, and what the share coordinator is asked then
 
     def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
+        """Hold a response until the draft is durable, or until the share coordinator has answered its change."""
         change = draft.changes[-1] if draft.changes else None
         if change is not None and change.is_awaited and change.response is None:
             assert isinstance(response, AwaitedResponse)
@@ -268,7 +269,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         draft.write(left.to_record(draft.state.group_id))
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
-        """Remove a deleted topic from all groups in one write, except groups with a write in flight (Kafka 4.4)."""
+        """Remove a deleted topic from all groups in one write (Kafka 4.4), or after a group's write in flight."""
         records: list[Record] = []
         drafted: list[WhenDrafted] = []
         gone = TopicGone(topic_id)
