@@ -13,12 +13,12 @@ from typing import Any
 
 
 def open_file(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file as ``os.open`` does, but no FIFO, which could block. An ``opener`` for :func:`open`.
+    """Open a file as ``os.open`` does, except a FIFO, which could block. An ``opener`` for :func:`open`.
 
     A path below ``/dev``, as a shell passes for ``<(command)``, has a writer and is allowed.
 
     Raises:
-        OSError: the file can't be opened, or is a FIFO.
+        OSError: the file can't be opened, or is a FIFO outside ``/dev``.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not os.fspath(path).startswith("/dev/"):
@@ -39,7 +39,7 @@ def read_file(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file with uniform line ends.
+    """Return the text of a file, with a newline character at the end of each line.
 
     Raises:
         OSError: it can't be read.

@@ -19,16 +19,16 @@ INT64_MAX = 2**63 - 1
 
 
 class Kind(Protocol):
-    """Type of a setting; each method raises :class:`ConfigError` for an invalid value."""
+    """Type of a setting; ``parse`` may, and ``check`` must raise :class:`ConfigError` for an invalid value."""
 
     def parse(self, key: str, raw: Any) -> Any:
-        """Return the value of a text; other values are returned unchanged, or nearly."""
+        """Return the value of a text; other values are returned unchanged, except for conversions of numbers."""
 
     def check(self, key: str, value: object) -> None:
-        """Refuse a value that is not allowed."""
+        """Raise :class:`ConfigError` for a value that is not allowed."""
 
     def text(self, value: Any) -> str:
-        """Write a value as text."""
+        """Return a value as text."""
 
 
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -43,7 +43,7 @@ def trim(text: str) -> str:
 
 @frozen
 class Number(Kind):
-    """An integer, or with ``is_fraction`` any number, within inclusive bounds or among the values ``besides`` them."""
+    """Type of a setting: an integer, or with ``is_fraction`` any number, within inclusive bounds, or ``besides``."""
 
     at_least: int
     at_most: int = INT32_MAX
@@ -92,7 +92,7 @@ class Text(Kind):
 
 @frozen
 class Flag(Kind):
-    """True or false."""
+    """Type of a setting: true or false."""
 
     def parse(self, key: str, raw: Any) -> Any:
         text = trim(raw).upper() if isinstance(raw, str) else raw
@@ -108,10 +108,10 @@ class Flag(Kind):
 
 @frozen
 class Choice(Kind):
-    """One of several texts, or of the members of an enumeration.
+    """Type of a setting: one of several texts, or of the members of an enumeration.
 
     Attributes:
-        choices: what may be chosen.
+        choices: in lower case with ``ignores_case``.
         ignores_case: in text, capital and small letters are the same.
     """
 
@@ -134,7 +134,7 @@ class Choice(Kind):
 
 @frozen
 class Names(Kind):
-    """Type of a setting: names, comma-separated in text. As in Kafka, a repeated name counts once.
+    """Type of a setting: names, comma-separated in text. As in Kafka, a repeated name in text counts once.
 
     Attributes:
         choices: the allowed names; None: any.
@@ -180,10 +180,10 @@ def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fra
     """Check the value of a numeric setting.
 
     Raises:
-        ConfigError: it is no number (no whole one, unless ``is_fraction``), or out of bounds, which are inclusive.
+        ConfigError: not a number, not a whole number without ``is_fraction``, or outside the inclusive bounds.
     """
     allowed = int | float if is_fraction else int
-    if not isinstance(value, allowed) or isinstance(value, bool) or value != value:
+    if not isinstance(value, allowed) or isinstance(value, bool) or value != value:  # NaN
         raise ConfigError(f"setting {key!r} must be a whole number, not {value!r}")
     if value < at_least:
         raise ConfigError(f"setting {key!r} must be at least {at_least}, not {value}")

@@ -1,4 +1,4 @@
-"""Coordinators for embedding programs, without I/O, and their surroundings: loading, ownership, threads."""
+"""Coordinators for embedding programs, without I/O, with loading of log partitions, ownership and threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 _STATES = {"ConsumerGroupState": "consumer.group", "GroupState": "classic.state"}
-"""Names in modules that are imported with the first coordinator."""
+"""Exported names by module below ``groupcoord.core.groups``, which is imported on first access."""
 
 if not TYPE_CHECKING:
 

@@ -1,6 +1,6 @@
 """Copies and fingerprints of a coordinator's state: ``fork``, ``save``, ``restore`` and ``fingerprint``.
 
-State is in few places, which are found by walking the parts of a coordinator (:mod:`groupcoord.core.copies`). The
+State is in few places, which are attributes of the parts of a coordinator (:mod:`groupcoord.core.copies`). The
 constructor creates the rest (handlers, tables), and a copy has its own.
 """
 
@@ -19,10 +19,11 @@ from groupcoord.core.fingerprints import Names, counted, fingerprint_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.router.partition_table import PartitionStatus
 
+# A plain dict is enough for a SortedDict, which is filled from it in place.
 LARGE: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {dict: dict.copy, list: list.copy, deque: deque.copy, SortedDict: dict.copy}
 )
-"""Types of state objects that others refer to, and how to copy their content."""
+"""Types of containers that are restored in place, because other objects refer to them, with their shallow copy."""
 
 SMALL = frozenset({int, bool, str, type(None)})
 """Types whose values are stored as they are."""
@@ -45,7 +46,7 @@ class SavedState:
 
 
 class Forking:
-    """Saves and restores the state of a coordinator; its methods are those of ``GroupCoordinator`` with their names.
+    """Saves and restores the state of a coordinator, by the methods of ``GroupCoordinator`` with the same names.
 
     Args:
         coordinator: a :class:`~groupcoord.GroupCoordinator`.
@@ -53,7 +54,7 @@ class Forking:
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
-        self._filled: tuple[Partition | None, ...] = ()
+        self._filled: tuple[Partition | None, ...] = ()  # the served partitions that the places belong to
         self._places: tuple[tuple[Any, str], ...] = ()
         self._parts: tuple[Any, ...] = ()
         self._counted: list[tuple[Any, str]] = []
@@ -74,7 +75,7 @@ class Forking:
         return self._saved(lambda value: copied(value, memo))
 
     def hand_over(self) -> SavedState:
-        """Return the state without a copy."""
+        """Return the state with shallow copies; it must be restored before any other use of the coordinator."""
         return self._saved(lambda value: LARGE[type(value)](value) if type(value) in LARGE else value)
 
     def _saved(self, kept: Callable[[Any], Any]) -> SavedState:
@@ -93,6 +94,7 @@ class Forking:
             if active not in self._found:
                 table = self._coordinator._partitions
                 places, parts = places_of(self._coordinator)
+                # First, because a restore creates the log partitions by their status.
                 places.remove((table, "status"))
                 self._found = {} if len(self._found) > FOUND_MAX else self._found
                 self._found[active] = ((table, "status"), *places), tuple(parts), counted(places)
@@ -119,7 +121,7 @@ class Forking:
                 _fill(there, value, memo)
 
     def _partition_to_fill(self, index: int) -> Partition:
-        """Return a log partition to fill: the last one that was filled, because all its state is replaced."""
+        """Return a log partition to restore: the last one served, all of whose state is replaced, or a new one."""
         known = self._filled[index] if self._filled else None
         return known or self._coordinator._make_partition(index, 0)
 

@@ -13,7 +13,7 @@ from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LoadedCommits, LogRecord
 
 CAUSES_SHOWN = 3
-"""Log partitions that the message of a LoadError names."""
+"""Maximum number of log partitions in the message of a LoadError."""
 
 
 class LoadError(GroupcoordError):
@@ -68,14 +68,14 @@ class _Load(Generic[PartitionT]):
 
 
 class Loader(Generic[PartitionT]):
-    """Loads the log partitions of a coordinator, and remembers epochs and sequence numbers beyond a load.
+    """Loads the log partitions of a coordinator; leader epochs and append numbers outlast a load.
 
     Args:
         partitions: the served partitions.
         read: returns the records of a log partition.
         clock: the clock, for the duration of loads.
-        make_partition: creates the core of a log partition from its number and that of its first append.
-        loaded: is called with each successful load before its log partition is served, and with its beginning.
+        make_partition: creates a log partition from its index and the number of its first append.
+        loaded: called with each loaded partition before it is served, and the start time of its load.
     """
 
     NOT_STATE = ("_loads",)
@@ -101,6 +101,8 @@ class Loader(Generic[PartitionT]):
     def begin(self, index: int, leader_epoch: int) -> bool:
         """Begin to load a log partition, unless the epoch is outdated or it is loading or served already.
 
+        A newer epoch is kept in any case; after a failed load any epoch is accepted.
+
         Returns:
             True if there is something to load.
         """
@@ -118,10 +120,10 @@ class Loader(Generic[PartitionT]):
         return True
 
     def step(self, index: int, max_records: int | None) -> bool:
-        """Load at most ``max_records`` records, or all that are left.
+        """Load at most ``max_records`` records; None: all that are left.
 
         Returns:
-            True when the partition is served, or is not loading any more.
+            True if the partition is served, or is no longer loading.
 
         Raises:
             LoadError: the log can't be read.
@@ -148,7 +150,7 @@ class Loader(Generic[PartitionT]):
         return True
 
     def stop(self, index: int, leader_epoch: int | None) -> bool:
-        """Stop loading and serving a log partition.
+        """Stop loading and serving a log partition; without an epoch, the next load may have any.
 
         Returns:
             False if the epoch is outdated; then nothing changes.

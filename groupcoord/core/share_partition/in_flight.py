@@ -1,8 +1,8 @@
 """Records in flight of a share-partition: acquired batches, and the next records to acquire.
 
 A batch has one state, or a state for each run of records where they differ. Kafka 4.4's ``InFlightBatch`` has one for
-each record; a batch may claim billions. Rules are those of ``SharePartition.acquire``, with KIP-1206 (modes) and
-KIP-1240 (smaller portions after failures).
+each record, but a batch of the log may span billions of offsets. Rules are those of ``SharePartition.acquire``, with
+KIP-1206 (modes) and KIP-1240 (smaller portions after failures).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from groupcoord.core.share_state.records import DeliveryState, StateBatch
 from groupcoord.errors import ErrorCode
 
 NOBODY = ""
+"""Member id in states of records that are not acquired."""
+
 FINISHED = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
 """States that are final; the start offset moves over them."""
 
@@ -61,20 +63,23 @@ class RecordState:
         return self.state if self.pending is None else self.pending
 
     def acquire(self, member_id: str, locked_until_ms: int) -> None:
-        """Give them to a member, once more."""
+        """Set the owner and its lock, and count the delivery."""
         self.state = DeliveryState.ACQUIRED
         self.count = min(self.count + 1, DELIVERIES_COUNTED)
         self.member_id = member_id
         self.locked_until_ms = locked_until_ms
 
     def become(self, state: DeliveryState) -> None:
-        """Set a state without an owner."""
+        """Set a state without an owner or a pending write."""
         self.state = state
         self.member_id = NOBODY
         self.pending = None
 
     def copy(self) -> RecordState:
-        """Return the same state, for records that are to have their own. Nothing is being written of them then."""
+        """Return a copy for some of the records.
+
+        Records with a pending write are not split, so ``pending`` and ``is_rejected`` have their defaults.
+        """
         return RecordState(self.state, self.count, self.member_id, self.locked_until_ms)
 
     def __repr__(self) -> str:
@@ -100,7 +105,7 @@ class Run(NamedTuple):
 
 
 class InFlightBatch:
-    """Records that were acquired together.
+    """Neighbouring records in flight, at first with one state.
 
     Attributes:
         first, last: offsets of the first and last record.
@@ -111,7 +116,7 @@ class InFlightBatch:
     def __init__(self, first: int, last: int, whole: RecordState) -> None:
         self.first = first
         self.last = last
-        self._whole: RecordState | None = whole  # mostly, and there may be hundreds of such batches
+        self._whole: RecordState | None = whole  # the usual case, which the methods handle first
         self._firsts = [first]
         self._states = [whole]
 
@@ -126,7 +131,7 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     def cut(self, first: int, last: int) -> Run:
-        """Split a run without a pending write at these records."""
+        """Return these records as a run, split from one without a pending write."""
         if first > self.first:
             self._begin_at(first)
         if last < self.last:
@@ -219,14 +224,14 @@ class DeliveryLimits(NamedTuple):
     @property
     def throttled_from(self) -> int:
         """Delivery count from which records come in smaller portions."""
-        return max(2, -(-self.count_limit // 2))
+        return max(2, -(-self.count_limit // 2))  # rounded up
 
     def portion(self, size: int, count: int) -> int:
         """Return the number of records to deliver of a batch of this size and delivery count."""
         return max(1, size >> (count - self.throttled_from + 1))
 
     def is_last(self, count: int) -> bool:
-        """Return whether records with this delivery count are at their last attempt, and come alone."""
+        """Return whether the next delivery of records with this count is their last, in which each comes alone."""
         return self.count_limit > 2 and count >= self.count_limit - 1
 
 
@@ -246,7 +251,7 @@ def divide(first: int, last: int, batches: Sequence[LogBatch], batch_size: int) 
 
 
 def end_of_portion(first: int, last: int, batches: Sequence[LogBatch], count: int, *, is_limit: bool) -> int:
-    """Return the last of the new records to acquire, of which at most this number is wanted."""
+    """Return the last of ``count`` new records to acquire; unless ``is_limit``, the batch's end."""
     if count > last - first:
         return last
     end = first + count - 1
@@ -278,7 +283,7 @@ class Acknowledgement(NamedTuple):
     acknowledge_types: Sequence[int]
 
     def said(self, first: int, last: int) -> list[tuple[int, int, AcknowledgeType]]:
-        """Return the acknowledged ranges between two offsets, with their last offset and type."""
+        """Return the ranges of equal type between two offsets: first and last offset, and the type."""
         types = self.acknowledge_types
         if len(types) == 1:
             return [(first, last, AcknowledgeType(types[0]))]
@@ -291,8 +296,7 @@ class Acknowledgement(NamedTuple):
 
 
 ACKNOWLEDGEMENTS_MAX = 20_000
-"""More of one partition come in no request: records that are next to each other may be named together, and no more than
-10,000 can be locked."""
+"""Maximum number for one partition in a request: neighbours may share one, and at most 10,000 records can be locked."""
 
 
 class RefusedAcknowledgementError(Exception):
@@ -307,7 +311,7 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_r
     """Check the form of a member's acknowledgements.
 
     Raises:
-        RefusedAcknowledgementError: INVALID_REQUEST.
+        RefusedAcknowledgementError: INVALID_REQUEST for too many, a wrong order, or wrong types.
     """
     highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
     if len(acknowledgements) > ACKNOWLEDGEMENTS_MAX:

@@ -1,10 +1,10 @@
 """Share-partition of a share group: acquired records, acknowledgements, and the start offset.
 
-Inputs are method calls with the time. A :class:`StateWrite` has to become durable; the caller reports the share
-coordinator's response with :meth:`SharePartition.written` or :meth:`SharePartition.refused`. Until then the records
-keep their state, and can't be acknowledged again.
+The caller passes the time, writes each :class:`StateWrite`, and reports the share coordinator's response with
+:meth:`SharePartition.written` or :meth:`SharePartition.refused`. Until then the records keep their state, except those
+with expired locks, and can't be acknowledged again.
 
-Source: ``SharePartition`` of Apache Kafka 4.4, as recorded.
+Source: ``SharePartition`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ KNOWN_STATES = {state.value: state for state in DeliveryState} | {DeliveryState.
 """Logged states by number; acquisitions are never logged."""
 
 STALE_LOCKS_LIMIT = 64
+"""Number of outdated locks that are tolerated in any case."""
+
 PENDING_RETRY_MS = 1_000
 """Time until an expired lock is checked again during a write of its records."""
 
@@ -72,7 +74,7 @@ class SharePartition:
 
     Attributes:
         start_offset: first unfinished offset.
-        end_offset: last acquired offset; the start offset without any.
+        end_offset: last offset in flight; the start offset without any.
     """
 
     def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
@@ -103,7 +105,7 @@ class SharePartition:
 
     @property
     def in_flight_count(self) -> int:
-        """Number of offsets from the first unfinished to the last acquired one."""
+        """Number of offsets from the first unfinished one to the last in flight."""
         return self.end_offset - self.start_offset + 1 if self._batches else 0
 
     def next_fetch_offset(self) -> int:
@@ -136,7 +138,7 @@ class SharePartition:
     def last_wanted(self, count: int) -> int:
         """Return the offset up to which this number of records may be available.
 
-        Batches that were acquired together may be acquired together again, so their ends count.
+        Batches may be acquired as a whole, so it is rounded up to the border of one in flight.
         """
         offset = self.next_fetch_offset()
         batches: Sequence[InFlightBatch] = self._batches.values()[max(self._batches.bisect_right(offset) - 1, 0) :]
@@ -186,10 +188,11 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], settings: ShareGroupSettings, now_ms: int
     ) -> StateWrite | None:
-        """Apply a member's acknowledgements, all or none.
+        """Apply a member's acknowledgements, all or none; return the write, or None.
 
         Raises:
-            RefusedAcknowledgementError: the member does not own the records.
+            RefusedAcknowledgementError: INVALID_RECORD_STATE if the member does not own the records, or may not renew;
+                INVALID_REQUEST for offsets that were never acquired.
         """
         moved: list[tuple[Run, DeliveryState]] = []
         renewed: list[Run] = []
@@ -216,6 +219,7 @@ class SharePartition:
     def _judge(
         self, member_id: str, acknowledgement: Acknowledgement, settings: ShareGroupSettings
     ) -> Iterator[tuple[Run, AcknowledgeType]]:
+        """Yield the acknowledged records as separate runs, with their type."""
         first, last, _ = acknowledgement
         # All of it is finished: Kafka ignores the acknowledgement.
         if last < self.start_offset:
@@ -254,7 +258,7 @@ class SharePartition:
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
-        """Release records with expired locks; return the write, or None."""
+        """Release records whose locks end by ``until_ms``, by default now; return the write, or None."""
         until_ms = now_ms if until_ms is None else until_ms
         written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []
@@ -276,8 +280,8 @@ class SharePartition:
                 else:
                     written.append(run)
         for run in written:
-            self.lock(run.first, now_ms + PENDING_RETRY_MS)  # should that be refused
-        # At once, because acquisitions are not in the log.
+            self.lock(run.first, now_ms + PENDING_RETRY_MS)  # in case that write is refused
+        # Before the write is durable, because acquisitions are not in the log: its response changes no record.
         write = self._pend(expired) if expired else None
         if write is not None:
             for run, outcome in expired:
@@ -287,6 +291,7 @@ class SharePartition:
         return write
 
     def _pend(self, moved: list[tuple[Run, DeliveryState]]) -> StateWrite:
+        """Return the write of new states, which are pending until its response."""
         self._next_offset = None
         for run, outcome in moved:
             run.state.pending = outcome
@@ -318,7 +323,7 @@ class SharePartition:
         return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Finish acquired records of aborted transactions, which are not delivered."""
+        """Archive acquired records of aborted transactions, which are not delivered, in memory only."""
         for first, last in ranges:
             for batch in self._overlapping(first, last):
                 for run in batch.runs(first, last):
@@ -358,10 +363,10 @@ class SharePartition:
     # ------------------------------------------------------------ laws
 
     def check(self) -> None:
-        """Check that batches in flight are in order.
+        """Check the order, owners and locks of batches in flight, and the end offset.
 
         Raises:
-            InvariantError: they are not.
+            InvariantError: they are inconsistent.
         """
         behind = -1
         locked = [first for _, first in self._locks]
@@ -390,7 +395,7 @@ def _check_owner(state: RecordState, member_id: str) -> None:
 
 
 def _take_back(runs: Iterable[Run]) -> None:
-    """Remove the pending state of records."""
+    """Remove the pending state of records, and rejections that were not written."""
     for run in runs:
         run.state.pending = None
         if run.state.state is DeliveryState.ACQUIRED:
@@ -398,7 +403,7 @@ def _take_back(runs: Iterable[Run]) -> None:
 
 
 def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSettings) -> DeliveryState:
-    """Return the next state of acquired records."""
+    """Return the state of acquired records after an acknowledgement; at the delivery limit they are not released."""
     if kind is AcknowledgeType.ACCEPT:
         return DeliveryState.ACKNOWLEDGED
     if kind is AcknowledgeType.RELEASE and state.count < settings.delivery_count_limit:
@@ -469,12 +474,12 @@ class _Acquisition:
     # ------------------------------------------------------------ what somebody has had
 
     def _acquire_again(self, batch: InFlightBatch, first: int, last: int) -> None:
-        """Acquire available records of a batch: all at once, or record by record."""
+        """Acquire available records of a batch: all, as many as are wanted, or a smaller portion (KIP-1240)."""
         throttled = self._first_throttled(batch, first, last)
         if throttled is not None:
             if not self._count:
                 self._acquire_throttled(batch, first, last, throttled)
-            self._is_over = True
+            self._is_over = True  # throttled records come without others
             return
         whole = batch.whole
         is_inside = batch.first >= first and batch.last <= last
@@ -508,6 +513,7 @@ class _Acquisition:
         return None
 
     def _acquire_throttled(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
+        """Acquire a smaller portion, which ends before a record at its last attempt; that comes alone."""
         portion = min(self._limits.portion(batch.size, count), self._left)
         chosen = 0
         for run in list(batch.runs(first, last)):
@@ -529,6 +535,7 @@ class _Acquisition:
             state = RecordState(DeliveryState.AVAILABLE, 0)
             self._in_flight[begin] = InFlightBatch(begin, stop, state)
             self._add(begin, stop, state)
+        # With a strict limit the rest of the log's batch is in flight and available.
         rest = next((batch.last for batch in self._batches if batch.first <= end < batch.last), end)
         rest = min(rest, last)
         if rest > end:

@@ -1,6 +1,6 @@
-"""Log partition of ``__share_group_state``: requests, time and the log.
+"""Log partition of ``__share_group_state``: handling of requests, and appends and replay of its records.
 
-Rules, their order and messages are those of ``ShareCoordinatorShard`` of Apache Kafka 4.4, as recorded.
+Rules, their order and messages are those of ``ShareCoordinatorShard`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ HasPartition = Callable[[SharePartitionKey], bool]
 """Returns whether a topic has a partition."""
 
 BATCHES_MAX = 10_000
-"""As many batches may one share-partition have: the most records that can be locked in one."""
+"""Maximum number of batches of a share-partition: the most records that can be locked in one."""
 
 OVERDUE = for_client(ErrorCode.REQUEST_TIMED_OUT)
-"""Message of requests that waited for the log too long."""
+"""Error of requests that waited for the log too long."""
 
 SNAPSHOTS_AT_ONCE = 100
-"""Number of old snapshots in one append."""
+"""Maximum number of old snapshots in one append."""
 
 _NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 _NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
@@ -77,7 +77,7 @@ class StateQuestion(NamedTuple):
     Attributes:
         key: the share-partition.
         entry: the entry of the request.
-        refusal: the class of results, which makes that of an error.
+        refusal: the class of its results.
         token: returned with the result.
     """
 
@@ -87,7 +87,7 @@ class StateQuestion(NamedTuple):
     token: Token
 
     def refuse(self, error_code: ErrorCode, message: str | None) -> AnyResult:
-        """Return the result that is an error."""
+        """Return the result with an error."""
         return self.refusal(self.key.partition, error_code, message)
 
 
@@ -125,11 +125,12 @@ class StateOutputs:
 
 
 def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
-    """Check that a share-partition has no more batches than it can have locked records.
+    """Check that a write leaves at most :data:`BATCHES_MAX` batches.
 
     Raises:
-        StateRefusedError: it would.
+        StateRefusedError: it would leave more.
     """
+    # A changed batch adds at most two: itself, and the rest of one that it splits. The exact number is costly.
     if len(known) + 2 * len(entry.state_batches) > BATCHES_MAX:
         start_offset = entry.start_offset
         if (
@@ -142,11 +143,11 @@ def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
 class StatePartition:
     """States of one log partition.
 
-    Inputs are method calls with the time; outputs go to ``outputs``. An append builds only on durable state: a
-    share-partition has one in flight, and requests about it wait, except for summaries.
+    Outputs go to ``outputs``. A share-partition has at most one append in flight, so that each builds on durable state;
+    other requests about it wait, except for summaries.
 
     Attributes:
-        hard: the hard state.
+        hard: the durable state.
         pruned_offset: offset before which the log was deleted, or is being deleted.
         writer: appends in flight.
     """
@@ -167,8 +168,8 @@ class StatePartition:
         self._config = config
         self._outputs = outputs
         self._has_partition = has_partition
-        self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}
-        self._forgotten: set[SharePartitionKey] = set()  # as soon as the log has answered
+        self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}  # for each with an append in flight
+        self._forgotten: set[SharePartitionKey] = set()  # to delete after the append in flight
         self._overdue: set[SharePartitionKey] = set()  # writes that timed out
 
     # ------------------------------------------------------------ questions
@@ -225,6 +226,7 @@ class StatePartition:
                 return None, self._summarize(key, known)
             case StateToRead():
                 return self._read(key, entry, known, now_ms)
+        # The other case is StateToDelete.
         self._check_topic(key)
         return None if known is None else ShareTombstone(key), StateResult(key.partition, ErrorCode.NONE)
 
@@ -267,6 +269,7 @@ class StatePartition:
         if any(batch.first_offset > batch.last_offset for batch in entry.state_batches):
             raise StateRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
         _check_size(state.snapshot.state_batches, entry)
+        # Only a read changes the leader epoch.
         record = self._change(state, entry, state.snapshot.leader_epoch, now_ms)
         return record, StateResult(key.partition, ErrorCode.NONE)
 
@@ -314,7 +317,7 @@ class StatePartition:
         )
 
     def _change(self, state: ShareState, entry: StateToWrite, leader_epoch: int, now_ms: int) -> ShareStateRecord:
-        """Return the record of a change: an update, or a snapshot where there were enough updates."""
+        """Return the record of a change: an update, or a snapshot after enough updates."""
         start_offset, count = state.moved(entry.start_offset, entry.delivery_complete_count)
         known = state.snapshot
         if state.update_count < self._config.share_coordinator_snapshot_update_records_per_snapshot:
@@ -335,7 +338,7 @@ class StatePartition:
     # ------------------------------------------------------------ time, and topics
 
     def snapshot_cold(self, now_ms: int) -> None:
-        """Rewrite old snapshots, so that the log before them can be deleted; none if all are recent."""
+        """Rewrite old snapshots, so that the log before them can be deleted; none if all are rewritten already."""
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
         snapshots = [state.snapshot for state in self.hard.states.values()]
         if all(snapshot.create_time_ms != snapshot.write_time_ms for snapshot in snapshots):
@@ -350,7 +353,7 @@ class StatePartition:
             self._append(together, tuple(snapshot.key for snapshot in together))
 
     def topic_deleted(self, topic_id: UUID) -> None:
-        """Delete the states of a deleted topic."""
+        """Delete the states of a deleted topic, each after its append in flight."""
         for key in [key for key in (*self.hard.states, *self._waiting) if key.topic_id == topic_id]:
             if key in self._waiting:
                 self._forgotten.add(key)
@@ -358,7 +361,7 @@ class StatePartition:
                 self._append((ShareTombstone(key),), (key,))
 
     def take_prunable(self) -> int | None:
-        """Return before which offset the log may be deleted from now on; None if that is nothing new."""
+        """Return the offset before which the log may be deleted, or None if it is as before."""
         offset = self.hard.redundant_offset
         if offset <= self.pruned_offset:
             return None
@@ -368,7 +371,7 @@ class StatePartition:
     # ------------------------------------------------------------ the log's answers
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``.
+        """Handle durable appends up to ``number``, whose first record lies at ``base_offset``.
 
         Raises:
             StoreContractError: the log store broke its contract.
@@ -396,7 +399,7 @@ class StatePartition:
             self._go_on(append, now_ms)
 
     def append_overdue(self, number: int) -> None:
-        """Fail the request that waits for append ``number``, which is in flight."""
+        """Fail the requests that wait for append ``number``, which stays in flight, and later ones until its answer."""
         in_flight = self.writer.in_flight
         append = in_flight[number - in_flight[0].number]
         self._refuse(append, OVERDUE)
@@ -470,7 +473,7 @@ TopicIdPartition = tuple[UUID, int]
 
 
 def part_of(request: ShareStateRequest, wanted: set[TopicIdPartition]) -> ShareStateRequest:
-    """Return a request with some of its partitions."""
+    """Return a request with only the wanted partitions."""
     whole = cast(Any, request)
     topics = [
         topic._replace(
@@ -486,7 +489,7 @@ def results_of(response: ShareStateResponse) -> dict[TopicIdPartition, AnyResult
 
 
 def answer_of(request: ShareStateRequest, results: Mapping[TopicIdPartition, AnyResult]) -> ShareStateResponse:
-    """Return the answer to a request, put together from the results of its partitions."""
+    """Return the response to a request, from the results of its partitions."""
     form = cast(StateRequest[Any], request)
     topics = [
         form.TOPIC_RESULT(topic.topic_id, tuple([results[topic.topic_id, p.partition] for p in topic.partitions]))

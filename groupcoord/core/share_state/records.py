@@ -38,7 +38,7 @@ class StateBatch(NamedTuple):
     """Records that follow each other and have the same state.
 
     Attributes:
-        first_offset, last_offset: from which to which.
+        first_offset, last_offset: offsets of the first and last record.
         delivery_state: a :class:`DeliveryState`, or an unknown number.
         delivery_count: how often they were delivered.
     """
@@ -82,7 +82,7 @@ class ShareSnapshot:
     Attributes:
         key: the share-partition.
         snapshot_epoch: number of the snapshot.
-        state_epoch: epoch of the group coordinator that initialized it.
+        state_epoch: epoch of the share group when it was initialized.
         leader_epoch: epoch of the last leader that read it.
         start_offset: first unfinished offset; -1: not decided.
         create_time_ms, write_time_ms: time of the snapshot; a rewrite keeps the first.
@@ -106,7 +106,7 @@ class ShareUpdate:
     """Changes of a share-partition since its last snapshot; see :class:`ShareSnapshot`.
 
     Attributes:
-        key, leader_epoch, start_offset, delivery_complete_count: as there; start offset -1: unchanged.
+        key, leader_epoch, start_offset, delivery_complete_count: as there; epoch or start offset -1: unchanged.
         snapshot_epoch: epoch of the snapshot.
         state_batches: changed batches.
     """

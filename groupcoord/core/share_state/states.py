@@ -1,4 +1,4 @@
-"""Hard state of a share coordinator's log partition: the fold of its records, and how batches of states merge.
+"""Durable state of a share coordinator's log partition, as its records add up, and the merging of batches.
 
 Per offset the later attempt wins, and equal neighbours become one batch. Source: ``PersisterStateBatchCombiner`` of
 Apache Kafka 4.4.
@@ -27,13 +27,13 @@ from groupcoord.core.share_state.records import (
 def merge_batches(
     known: Iterable[StateBatch], changed: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """Return the union of two lists of batches.
+    """Return the union of two lists of batches from ``start_offset`` on; -1: all.
 
-    Where they overlap, the higher delivery count wins, then the higher state: accepted over available.
+    Where they overlap, the higher delivery count wins, then the higher state number: accepted over available.
     """
     pending = sorted(_cut([*known, *changed], start_offset))
     merged: list[StateBatch] = []
-    open_batches: list[tuple[int, int, int]] = []  # sorted by precedence: -count, -state, last offset
+    open_batches: list[tuple[int, int, int]] = []  # heap by precedence: -count, -state, last offset
     position = index = 0
     while open_batches or index < len(pending):
         if not open_batches:
@@ -63,7 +63,7 @@ def _cut(batches: list[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _add(merged: list[StateBatch], batch: StateBatch) -> None:
-    """Append a batch, or merge it into an equal last one before it."""
+    """Append a batch, or extend the last one if that has the same state and ends before it."""
     last = merged[-1] if merged else None
     if last is not None and last.last_offset + 1 == batch.first_offset and last[2:] == batch[2:]:
         merged[-1] = last._replace(last_offset=batch.last_offset)

@@ -33,13 +33,14 @@ from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
 from groupcoord.wire.share_messages import ShareFetch
 
 RELOAD_PAUSE_MS = 1_000
+"""Time until another load after a write with unknown outcome."""
 
 Answered = Callable[[Exchange, Response], None]
 Found = Callable[[ShareCoordinatorAnswered], None]
 
 
 class HeardLeader(Protocol):
-    """Leaders that a node knows, and whether its process is stalled."""
+    """Leaders of which a node has been notified, and whether its process is stalled."""
 
     node_id: int
 
@@ -74,7 +75,7 @@ class ShareServer:
     It is the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator.
 
     Attributes:
-        states: the share coordinator, if the node leads its log.
+        states: the share coordinator, which serves while the node leads its log.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class ShareServer:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def hear(self, partition: int, epoch: int, *, leads: bool) -> None:
+        """Handle a notification that the node leads a log partition, or does not any more."""
         if partition == STATES:
             self.states.unload(STATES)
             if leads:
@@ -136,7 +138,7 @@ class ShareServer:
     # ------------------------------------------------------------ clients
 
     def submit(self, exchange: Exchange) -> None:
-        exchange.connection.is_watched = True
+        exchange.connection.is_watched = True  # sessions end with their connection
         # Sessions compare connections by identity only.
         connection: Any = exchange.connection
         request: Any = exchange.request
@@ -213,6 +215,7 @@ class ShareServer:
     def _ask_coordinator(self, request: ShareStateRequest, token: Token) -> None:
         target = self._node.heard_leader(STATES)
         arrival_ms = self._scheduler.time_ms + self._travel_ms(target)
+        # Without a known leader (-1), the request fails on arrival.
         self._scheduler.at(arrival_ms, rank_of_node(max(target, 1)), self._arrive, (target, self, request, token))
 
     def _travel_ms(self, node_id: int) -> int:
@@ -239,6 +242,7 @@ class ShareServer:
             self.settle()
 
     def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
+        """Schedule the arrival of a response, with the latency of the leader that is known now."""
         arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.heard_leader(STATES))
         self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
 
@@ -272,6 +276,8 @@ class ShareServer:
         return self._shared.log(known, partition).end_offset
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
+        """Send a request to the share coordinator; return None, because the response follows."""
+
         def answered(response: ShareStateResponse) -> None:
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
             self._found(ShareCoordinatorAnswered(question, response, ends))

@@ -38,10 +38,11 @@ class LogLaws:
     """Laws of all records written to the log.
 
     Attributes:
-        ledgers: committed offsets of each log partition, computed in the simplest way.
+        replayed: the state of each log partition, from its records.
+        ledgers: committed offsets of each log partition, from a simple model.
         newest_generations: by group id, the highest generation or epoch ever.
-        classic_generations: by id of a consumer group, the last generation of the classic group that was converted.
-        group_records: by group id, the number of records without offsets.
+        classic_generations: by group id, the last generation of a removed classic group, until a consumer group ends.
+        group_records: by group id, the number of its records other than offsets.
         is_calm: True when no more events occur, so that no more records of groups may be written.
     """
 
@@ -105,7 +106,7 @@ class LogLaws:
         return hard
 
     def _check_generation(self, record: GroupMetadataRecord) -> None:
-        """Check that a group's generation only increases during its life."""
+        """Check that a group's generation never decreases during its life."""
         last = self._generations.get(record.group_id, 0)
         require(record.generation_id >= last, f"the generation of {record.group_id!r} only grows in the log")
         self._generations[record.group_id] = record.generation_id
@@ -125,7 +126,7 @@ class LogLaws:
         self.newest_generations[group_id] = max(generation_id, self.newest_generations.get(group_id, 0))
 
     def _count(self, record: GroupRecord | GroupTombstone) -> None:
-        """Count a record; at rest only records of regular expressions may be written."""
+        """Count a record; at rest only regular expressions and tombstones may be written."""
         self.group_records[record.group_id] += 1
         is_refresh = isinstance(record, ConsumerGroupRegularExpressionRecord | GroupTombstone)
         require(is_refresh or not self.is_calm, f"all is at rest, and yet {record!r} is written")
@@ -138,6 +139,7 @@ class LogLaws:
             records = [record for _, record in hard.groups[tombstone.group_id].values()]
             topics = ConsumerState.of(tombstone.group_id, records).subscribed_topics()
             require(tombstone.topic not in topics, f"{tombstone!r} is of a topic that members subscribe to: {topics}")
+        # If the record of an empty group was refused, the log still has its members.
         group = hard.classic_record(tombstone.group_id)
         if group is None or group.group_id in self._log.unwritten_empties:
             return
@@ -151,7 +153,7 @@ class LogLaws:
         yield from self._fresh[partition]
 
     def missing(self, partition: int, group_id: str, commits: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return commits that are neither in the log at this time nor reported late."""
+        """Return commits without those that are written now or reported late, which are removed from ``commits``."""
         for entry in chain(reversed([*self._written_now(partition)]), reversed(self._log.late[partition])):
             record = entry.record
             if type(record) is OffsetCommitRecord and record.group_id == group_id:

@@ -22,6 +22,7 @@ from groupcoord.wire.share_messages import (
 )
 
 FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+"""Acknowledgements that must be durable before their response."""
 
 
 class ShareLaws:
@@ -35,7 +36,7 @@ class ShareLaws:
         shared.on_written, shared.on_emptied = self._written, self._emptied
         self._batch_max = batch_max
         self._ledgers: dict[SharePartitionKey, ShareLedger] = {}
-        self._led: dict[SharePartitionKey, LedPartition | None] = {}
+        self._led: dict[SharePartitionKey, LedPartition | None] = {}  # to which the holders in a ledger belong
 
     def _ledger(self, key: SharePartitionKey) -> ShareLedger:
         ledger = self._ledgers.get(key)
@@ -44,7 +45,7 @@ class ShareLaws:
         return ledger
 
     def _written(self, key: SharePartitionKey, batches: tuple[StateBatch, ...]) -> None:
-        """Check that written states are of records that no member has acquired."""
+        """Note that records with written states are not acquired any more."""
         for first, last, *_ in batches:
             self._ledger(key).let_go(range(first, last + 1))
 
@@ -65,6 +66,7 @@ class ShareLaws:
     # ------------------------------------------------------------ answers
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
+        """Check the acquired and acknowledged records of a response."""
         asked: Any = request
         if isinstance(asked, ShareFetch | ShareAcknowledge):
             self._shared.follow()
@@ -126,6 +128,7 @@ class ShareLaws:
     # ------------------------------------------------------------ the costly ones
 
     def look_at(self, node: CoordinatorNode) -> None:
+        """Check a node's share coordinator and share-partitions against the log and the responses."""
         shares = node.shares
         if shares is None:
             return
@@ -151,6 +154,7 @@ class ShareLaws:
 def _taken(
     request: ShareFetch | ShareAcknowledge, response: ShareFetchResponse | ShareAcknowledgeResponse
 ) -> Iterator[tuple[SharePartitionKey, dict[int, AcknowledgeType]]]:
+    """Yield the types by offset for each partition whose acknowledgements succeeded."""
     results: dict[tuple[object, int], ErrorCode] = {}
     for topic in response.responses:
         for result in topic.partitions:

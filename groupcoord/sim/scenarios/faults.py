@@ -25,14 +25,14 @@ class WorldOptions:
         cluster: nodes, network and log.
         topics: numbers of partitions by name.
         groups: the groups of consumers.
-        faults: planned faults and clients.
+        faults: planned faults, and clients that are active for a while.
         duration_ms: duration of the run; all faults end before.
         measure_from_ms: start of measuring; 0: the start of the run.
         settle_ms: longest time until all is at rest after the run.
         calm_ms: time without events after that.
         law_interval_ms: interval of checks of the costly laws; 0: after every event of a node.
-        fast_forwards: True to skip repetitions of steady groups; not with replicas, where simultaneous appends share a
-            put.
+        fast_forwards: True to skip repetitions of steady groups; not with replicas, which write simultaneous
+            appends together.
     """
 
     cluster: ClusterOptions
@@ -115,9 +115,7 @@ class LossyNetwork(Fault):
 
 @frozen(kw_only=True)
 class LogTrouble(Fault):
-    """Trouble of the log: slow, refused writes, incomplete reads (see
-    :class:`groupcoord.sim.cluster.log.StoreFault`).
-    """
+    """Slow or refused writes and incomplete reads of the log (:class:`groupcoord.sim.cluster.log.StoreFault`)."""
 
     flush_ms: int = 0
     refusal_percent: int = 0
@@ -149,7 +147,7 @@ class ConsumerFault(Fault):
 
 @frozen(kw_only=True)
 class ConsumerCrash(ConsumerFault):
-    """Crash of a consumer, with a restart at the end if there is an end."""
+    """Crash of a consumer, with a restart at the end unless it ``stays_dead``."""
 
     stays_dead: bool = False
 
@@ -261,11 +259,11 @@ class TopicCreation(Fault):
 
 @frozen(kw_only=True)
 class TopicDeletion(Fault):
-    """Deletion of a topic, with another one of its name and another id at the end.
+    """Deletion of a topic, and at the end its creation with another id.
 
     Attributes:
         topic: its name.
-        partition_count: partitions of the other one; 0: none is created.
+        partition_count: partitions of the new topic; 0: none is created.
     """
 
     topic: str

@@ -44,7 +44,7 @@ CONVERSION = "conversion"
 """End of a membership when its consumer group becomes a classic group. Other ends are causes."""
 
 SHORTEST_SESSION_MS = 5_000
-"""Kafka's default heartbeat interval: a member seen more recently has hardly missed its session (KIP-848)."""
+"""Session timeout assumed where it is unknown: Kafka's default heartbeat interval, which sessions exceed (KIP-848)."""
 
 TIMER_SLACK_MS = 1_000
 """Lateness of a broker's fencing timer that is still plausible."""
@@ -52,10 +52,10 @@ TIMER_SLACK_MS = 1_000
 _PROVEN, _LIKELY, _PLAUSIBLE, _ONE_OF_SEVERAL = 1.0, 0.9, 0.8, 0.5
 
 LastCommits = dict[TopicPartition, tuple[int, int]]
-"""By partition: where its last commit lies in the log, and when that was."""
+"""By partition: log offset and time of its last commit."""
 
 Note = tuple[str, str]
-"""A reason for an epoch other than its members: the cause, and its description."""
+"""Reason for a new epoch apart from membership: the cause, and its description."""
 
 
 @frozen
@@ -63,8 +63,8 @@ class Surroundings:
     """Facts in addition to the two views.
 
     Attributes:
-        ended_ms: the latest time when the removed members left.
-        ended_offset: the record that shows it.
+        ended_ms: latest possible time of the departures.
+        ended_offset: log offset of the record that shows them.
         session_timeout_ms: for members without one in their record; None if unknown.
         is_complete: no record between the views was compacted.
         moved_coordinator: a new leader of the log partition wrote the later view.
@@ -100,7 +100,7 @@ class Explanation:
     """Causes of a rebalance, with confidence and membership changes.
 
     Attributes:
-        causes: all causes, each of :data:`CAUSES`.
+        causes: all causes, each of :data:`CAUSES`; ``cause`` is the first.
         confidence: confidence in ``cause``, from 0 to 1.
         partitions_moved: number of partitions that changed or lost their owner.
         departures: the ends of removed members, by member id.
@@ -157,6 +157,7 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
                 told = f"{member.identity} came back under a new member id"
                 explanation.departures[member.member_id] = Departure(STATIC_REPLACE, _PROVEN, told)
     changed = _changed_metadata(before, after)
+    # If members came or went, the others may have another protocol in common, which is no cause.
     if not (came or went) and before.protocol != after.protocol and before.group_type == after.group_type == CLASSIC:
         changed.append(f"the protocol is {after.protocol}, before {before.protocol}")
     if changed:
@@ -212,8 +213,9 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
+    """Add notes as causes and evidence if there are no causes; a new match of a pattern is evidence in any case."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]
-    # Topics that match a pattern for the first time are new to the group as well.
+    # Newly matched topics also cause a note about topics, which the pattern explains.
     told = resolved or ([] if found else notes)
     if not found:
         found += [(cause, _LIKELY) for cause in dict.fromkeys(cause for cause, _ in told)]
@@ -227,6 +229,7 @@ def _conclude(
     after: GroupView,
     around: Surroundings,
 ) -> None:
+    """Set causes and confidence; after compacted generations the cause is unknown."""
     explanation.causes = [cause for cause, _ in found] or [UNKNOWN]
     explanation.cause = explanation.causes[0]
     explanation.confidence = found[0][1] if found else 0.0
@@ -260,15 +263,15 @@ def _departure(
     ends = {departure.end for departure in departures}
     if len(ends) == 1 and EXPIRY_OR_LEAVE not in ends:
         return ends.pop(), surest
-    # Some have certainly left and others may have expired: the weaker cause holds for all.
+    # If the ends differ, or some may be expiries, only the weaker cause is certain for all.
     return EXPIRY_OR_LEAVE, _PROVEN
 
 
 def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -> Departure:
-    """Return how a removed member ended, with evidence.
+    """Return the end of a removed member's membership, with evidence.
 
-    It cannot have expired if its session, or its time to rejoin, is longer than the time since its last sign of life.
-    That is a record which needed its request, or, less certainly, a commit of one of its partitions.
+    A member has not expired if its session, or its time to rejoin, is longer than the time since its last sign of life:
+    a record that required its request, or, less certainly, a commit of one of its partitions.
     """
     silent_ms = around.ended_ms - member.alive_ms
     if member.epoch == LEFT_MEMBER_EPOCH:
@@ -285,7 +288,8 @@ def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -
     if session_timeout_ms is None:
         session_timeout_ms = around.session_timeout_ms or SHORTEST_SESSION_MS
     limit_ms = session_timeout_ms
-    # A rebalance of the consumer protocol waits only for members that have to revoke something.
+    # A rebalance of the consumer protocol waits only for members that have to revoke something. Members of a consumer
+    # group with a session timeout in their record use the classic protocol.
     if member.rebalance_timeout_ms >= 0 and (before.group_type == CLASSIC or member.session_timeout_ms is not None):
         limit_ms = min(limit_ms, member.rebalance_timeout_ms)
     commit_ms = _last_commit(before, member, around)
@@ -302,7 +306,7 @@ def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -
 
 
 def is_rebalance_timeout(member: MemberView, ended_ms: int) -> bool:
-    """Return whether a member was removed exactly when its rebalance timeout was over.
+    """Return whether a member was removed within :data:`TIMER_SLACK_MS` after its rebalance timeout.
 
     Members that use the classic protocol have other timers (KIP-848, ``ConsumerGroupRebalanceTimeout``).
     """
@@ -356,6 +360,7 @@ def _is_tied(group: GroupView) -> bool:
 def _without_change(
     before: GroupView, after: GroupView, around: Surroundings, explanation: Explanation
 ) -> list[tuple[str, float]]:
+    """Return the likely cause of a classic rebalance without a change of members or subscriptions."""
     revoked = {m.member_id: len(m.owned - m.assigned) for m in before.members.values() if m.owned - m.assigned}
     if revoked:
         names = _names(before.members[member_id] for member_id in revoked)
@@ -370,6 +375,7 @@ def _without_change(
         topics = sorted({topic for topic, _ in grown})
         explanation.evidence.append(f"{len(grown)} partitions of {_list(topics)} are new, which the leader noticed")
         return [(LEADER_REJOIN, _PLAUSIBLE)]
+    # Metadata of other protocol types is opaque, so any change of its bytes counts.
     if after.protocol_type != "consumer":
         changed = [m for m in after.members.values() if m.metadata != before.members[m.member_id].metadata]
         if changed:

@@ -54,11 +54,11 @@ class TopicProblem:
 
 
 class InvalidTopologyError(GroupcoordError):
-    """A topology is invalid for any topics."""
+    """No tasks can be derived from a topology, or too many: the request fails with STREAMS_INVALID_TOPOLOGY."""
 
 
 class BrokenTopologyError(GroupcoordError):
-    """A topology contradicts itself where Kafka does not look, and fails."""
+    """A topology contradicts itself where Kafka has no check: the request fails with UNKNOWN_SERVER_ERROR."""
 
 
 @frozen
@@ -85,7 +85,7 @@ class ConfiguredTopology:
 
     Attributes:
         epoch: the topology's epoch.
-        subtopologies: by id, in Kafka's order of ids; None while partition counts are unknown.
+        subtopologies: by id, in Kafka's order of ids; None with a problem other than missing internal topics.
         partition_counts: partition counts of internal topics.
         problem: the reason for no tasks, or None.
         missing: internal topics to create, by name.
@@ -110,16 +110,18 @@ class ConfiguredTopology:
 
 
 def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
-    """Return the configured topology.
+    """Return the topology configured by the partition counts of existing topics.
 
     Raises:
-        InvalidTopologyError: the topology is invalid in any cluster.
-        BrokenTopologyError: it names a missing part of itself.
+        InvalidTopologyError: partition counts can't be derived, or there are too many tasks.
+        BrokenTopologyError: two subtopologies have the same id, or an index leads nowhere.
     """
     by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
     if len(by_id) < len(topology.subtopologies):
         raise BrokenTopologyError("two subtopologies have the same id")
+    # Kafka's order decides between several writers of a topic, and between several problems.
     subtopologies = [by_id[subtopology_id] for subtopology_id in hash_map_order(by_id)]
+    # Before the check of source topics: a broken topology fails in any case.
     copartitioned = [group for subtopology in subtopologies for group in _copartitioned(subtopology)]
     problem = _missing_source_topics(subtopologies, existing)
     if problem is not None:
@@ -150,7 +152,7 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
 
 
 def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
-    """Return the names of topics that need equal numbers of partitions.
+    """Return the copartition groups: names of topics that need equal numbers of partitions.
 
     Raises:
         BrokenTopologyError: an index leads nowhere.
@@ -211,7 +213,7 @@ class _Decision:
     # ------------------------------------------------------------ repartition topics
 
     def follow_writers(self) -> None:
-        """Give each repartition topic the largest partition count that its writer reads.
+        """Give each repartition topic without a fixed count the largest one that its first writer reads.
 
         Raises:
             InvalidTopologyError: writers depend on each other, or a topic has none.
@@ -249,7 +251,10 @@ class _Decision:
 
     @cached_property
     def _count_of_fixed(self) -> int | TopicProblem:
-        """Common partition count of the topics with a fixed one, which copartition groups keep."""
+        """Common partition count of the topics with a fixed one, or the problem if they differ.
+
+        As in Kafka, it concerns all such topics of the topology, and holds for copartition groups without one, too.
+        """
         counts = {name: self._existing.get(name, count) for name, count in self._fixed.items()}
         count, *different = dict.fromkeys(counts.values())
         if different:
@@ -283,7 +288,7 @@ class _Decision:
     # ------------------------------------------------------------ tasks and internal topics
 
     def task_count(self, subtopology: Subtopology) -> int:
-        """Return a subtopology's number of tasks.
+        """Return the largest partition count that a subtopology reads.
 
         Raises:
             InvalidTopologyError: it reads no topic.
@@ -340,6 +345,8 @@ An answer that takes longer is not expected any more.
 
 @define
 class _Asked:
+    """Requested topic: the end of the pause before it is requested again, and the reason of a failure."""
+
     until_ms: int
     reason: str | None = None
 
@@ -356,7 +363,7 @@ class InternalTopics:
     def ask(
         self, topics: Iterable[InternalTopic], permissions: Permissions | None, heartbeat_interval_ms: int, now_ms: int
     ) -> tuple[tuple[InternalTopic, ...], str]:
-        """Return the topics that the host has to create now, and the text about failed ones."""
+        """Return the topics that the host has to create now, and a text about unauthorized or failed ones."""
         missing = sorted(topics, key=lambda topic: topic.name)
         self._forget_old([topic.name for topic in missing], now_ms)
         refused = [] if permissions is None else _may_not_create(missing, permissions)
@@ -382,7 +389,7 @@ class InternalTopics:
             self._swept_count = len(self._asked)
 
     def created(self, answer: InternalTopicsCreated, heartbeat_interval_ms: int, now_ms: int) -> None:
-        """The host has created topics, or could not."""
+        """Note the result of a creation: failures are reported until the next request."""
         self._note(answer.question, answer.errors, heartbeat_interval_ms, now_ms)
 
     def _note(
@@ -395,7 +402,7 @@ class InternalTopics:
 
 
 def _may_not_create(topics: Iterable[InternalTopic], permissions: Permissions) -> list[str]:
-    """Return the names of topics that a client without CREATE on the cluster may not create."""
+    """Return the names of topics that a client may not create; CREATE on the cluster allows all."""
     if permissions.on_cluster(Operation.CREATE):
         return []
     return [topic.name for topic in topics if not permissions.on_topic(topic.name, Operation.CREATE)]
