@@ -28,7 +28,7 @@ CLIENT_ID = "groupcoord"
 """``client.id`` of requests where the properties name none."""
 
 FRAME_BYTES_MAX = 2**30
-"""Longest response that is read; the fetches sent here ask for far less."""
+"""Longest response that is read; callers fetch far less at a time."""
 
 _METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 3, 17, 18, 36
 _LENGTH = struct.Struct(">i")
@@ -86,6 +86,7 @@ def _codec(api_key: int, version: int) -> _Codec:
 def encode_request(api_key: int, version: int, values: Values, correlation_id: int, client_id: bytes) -> bytes:
     """Return the bytes of a request, its length first. Fields that the version lacks are left out."""
     codec = _codec(api_key, version)
+    # The header of a flexible version ends with its tagged fields: none.
     frame = _HEADER.pack(api_key, version, correlation_id, len(client_id)) + client_id + b"\0" * codec.is_flexible
     frame += codec.write(values)
     return _LENGTH.pack(len(frame)) + frame
@@ -208,7 +209,7 @@ class BrokerConnection:
         try:
             while True:
                 (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-                if not _LENGTH.size <= size <= FRAME_BYTES_MAX:
+                if not _LENGTH.size <= size <= FRAME_BYTES_MAX:  # at least a correlation id
                     reason = f"a response can't be {size} bytes long; is TLS expected there?"
                     return
                 response = await reader.readexactly(size)
@@ -248,7 +249,7 @@ def sasl_exchange(mechanism: str, credentials: Credentials) -> Generator[bytes |
     """Yield the client's messages of a SASL log-in, receiving the server's; None when the exchange is complete.
 
     Raises:
-        LoginRefusedError: SCRAM fails, or the server does not know the password.
+        LoginRefusedError: SCRAM fails, also if the server can't prove that it has the password.
         ModuleNotFoundError: SCRAM needs ``scramp``.
     """
     if mechanism == "PLAIN":
@@ -300,20 +301,28 @@ class KafkaClient:
         self.update((await self.send_to_any(Request(_METADATA, (4, 13), lambda version: body))).values)
 
     def update(self, metadata: Values) -> None:
-        """Take the brokers of a Metadata response, and close connections to others."""
+        """Replace the brokers by those of a Metadata response, and close connections to all other addresses."""
         self.brokers = {one["node_id"]: Address(one["host"], one["port"]) for one in metadata["brokers"]}
         for address in self._connections.keys() - set(self.brokers.values()):
             self._connections.pop(address).close()
 
     async def send(self, node_id: int, request: Request) -> Answer:
-        """Send a request to a broker, and return the answer. Raises as :meth:`BrokerConnection.send` and ``open``."""
+        """Send a request to a broker, and return the answer. Raises as :meth:`BrokerConnection.send` and ``open``.
+
+        Raises:
+            ConnectionLostError: also if the last Metadata response has no such broker.
+        """
         address = self.brokers.get(node_id)
         if address is None:
             raise ConnectionLostError(f"the cluster names no broker {node_id}")
         return await (await self._connection(address)).send(request)
 
     async def send_to_any(self, request: Request) -> Answer:
-        """Send a request to a broker that can be reached, or else to a bootstrap server, and return the answer."""
+        """Send a request to a broker that can be reached, or else to a bootstrap server, and return the answer.
+
+        Raises:
+            ConnectionLostError: no address can be reached. Other errors are raised without a further attempt.
+        """
         known = list(self.brokers.values())
         random.shuffle(known)
         error: ConnectionLostError | None = None
@@ -333,6 +342,7 @@ class KafkaClient:
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
 
     async def _connection(self, address: Address) -> BrokerConnection:
+        """Return the open connection to an address; concurrent requests wait until one of them has opened it."""
         async with self._opening.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:

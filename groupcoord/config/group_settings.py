@@ -18,13 +18,13 @@ Bounds = Mapping[str, tuple[int | None, int | None]]
 
 
 def settings_of_groups(group_type: GroupType) -> dict[str, Setting]:
-    """Return the broker's settings of which groups of a type may have a value of their own, by their name there."""
+    """Return the broker's settings that groups of a type may override, by name without the type's prefix."""
     prefix = f"group_{group_type}_"
     return {name.removeprefix(prefix): each for name, each in SETTINGS.items() if each.group_type == group_type}
 
 
 def bounds_of(group_type: GroupType, config: Config) -> Bounds:
-    """Return the bounds of own settings of groups of a type (``group.consumer.min.session.timeout.ms`` …)."""
+    """Return the bounds of overrides in groups of a type (``group.consumer.min.session.timeout.ms`` …)."""
 
     def value(name: str | None) -> int | None:
         return None if name is None else int(getattr(config, name))
@@ -47,7 +47,7 @@ def served_protocols(config: Config) -> frozenset[GroupType]:
 
 
 class OwnSetting(NamedTuple):
-    """The declaration of a setting that groups have, and brokers have not or under another name.
+    """Declaration of a group setting that brokers lack, or have under another name.
 
     Attributes:
         key: as Kafka spells it.
@@ -68,7 +68,7 @@ def _own(key: str, kind: Kind, default: Any, broker_key: str = "") -> Any:
 class GroupSettings:
     """Settings of one group, by the last part of their keys: ``consumer.session.timeout.ms`` is ``session_timeout_ms``.
 
-    An undeclared field holds the group's override, or else the value of :class:`Config` for its type.
+    A field holds the group's override, or else the value of :class:`Config` for the type, or else its default here.
     """
 
     GROUP_TYPE: ClassVar[GroupType]
@@ -137,12 +137,12 @@ def parse_duration_ms(text: str) -> int:
     for part, unit_s in zip(reversed(parts), (1, 60, 3_600, 86_400), strict=True):
         total_s = _int64(total_s + _int64(_int64(_whole(part or "0")) * unit_s))
     total_ns = (total_s * 1_000_000_000 + nanos) * (-1 if sign == "-" else 1)
-    _int64(total_ns // 1_000_000_000)
+    _int64(total_ns // 1_000_000_000)  # Java holds the seconds in 64 bits
     return total_ns // 1_000_000
 
 
 def _whole(digits: str) -> int:
-    """Return the value of digits with or without a sign, truncated for very long numbers."""
+    """Return the value of digits with an optional sign; very long ones become a number beyond 64 bits."""
     significant = digits.lstrip("+-").lstrip("0")
     value = int(significant or "0") if len(significant) <= _INT64_DIGITS else INT64_MAX + 1
     return -value if digits.startswith("-") else value
@@ -156,7 +156,7 @@ def _int64(value: int) -> int:
 
 @frozen
 class AutoOffsetReset:
-    """Start offset of a share group without one: a value of ``share.auto.offset.reset`` (KIP-932).
+    """Initial start offset of a share group: a value of ``share.auto.offset.reset`` (KIP-932).
 
     Attributes:
         text: ``earliest``, ``latest`` or ``by_duration:PnDTnHnMn.nS``.
@@ -189,7 +189,7 @@ LATEST = AutoOffsetReset("latest")
 
 
 class OffsetReset(Text):
-    """Type of a setting: start of a share group without a start offset."""
+    """Type of a setting: an :class:`AutoOffsetReset`."""
 
     def parse(self, key: str, raw: Any) -> Any:
         try:
@@ -241,7 +241,7 @@ class ShareGroupSettings(GroupSettings):
     dead_letter_topic: str = _own("errors.deadletterqueue.topic.name", Text(), "")
     """The topic that receives records that the group gave up (KIP-1191); empty: none."""
     copies_dead_letters: bool = _own("errors.deadletterqueue.copy.record.enable", Flag(), False)
-    """True if it receives them with key and value."""
+    """True if the dead letter topic receives keys and values."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Transcripts: recorded conversations, parsed from JSON and checked."""
+"""Transcripts: recorded conversations of clients with a broker, parsed from JSON and checked."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def _encode(
 
 
 def has_bytes(body: Plain) -> bool:
+    """Return whether a body contains records as bytes."""
     if isinstance(body, list):
         return any(map(has_bytes, body))
     if not isinstance(body, dict):
@@ -69,7 +70,7 @@ def has_bytes(body: Plain) -> bool:
 
 
 def with_batches(body: Plain) -> Plain:
-    """Return the body of a Fetch response with its records as values, and error codes as names."""
+    """Return the body of a Fetch or ShareFetch response with readable records and acknowledge errors."""
     if isinstance(body, list):
         return [with_batches(element) for element in body]
     if not isinstance(body, dict):
@@ -105,6 +106,7 @@ def _batches(records: Plain) -> Plain:
 
 
 COORDINATOR = "coordinator"
+"""Value of ``node`` for the coordinator of the transcript's group, whose variable is ``$g``."""
 
 PACKAGED = Path(__file__).parent / "transcripts"
 """Folder of the package's transcripts."""
@@ -118,7 +120,7 @@ class TranscriptError(GroupcoordError):
 class Send:
     """Request on a connection, which the first request opens.
 
-    ``node`` is the id of the node to connect to, COORDINATOR for the coordinator of ``$g``, or None for the bootstrap.
+    ``node`` is the id of the node to connect to, :data:`COORDINATOR`, or None for the bootstrap server.
     """
 
     connection: str
@@ -198,15 +200,15 @@ class Transcript:
 
     Attributes:
         name: name, unique in the area.
-        area: subject: ``join``, ``commit`` …
+        area: subject, such as ``join`` or ``commit``.
         shows: the shown behaviour as a sentence.
-        settings: required broker settings in addition to the usual ones, by Kafka's keys.
+        settings: broker settings that only this transcript requires, by Kafka's keys.
         topics: required topics with partition counts.
         steps: the steps; messages count them from 1.
         source: file, or the caller's name for it.
         nodes: required number of nodes, with ids from 1.
         acls: ACLs before the first step.
-        in_order: lists match only in their order.
+        in_order: elements of lists must have the recorded order.
         messages: error messages must match.
     """
 
@@ -476,7 +478,7 @@ _SOME_ID = str(UUID(int=1))
 
 
 class _Checker:
-    """Check of steps before anything is sent."""
+    """Check of steps before anything is sent; placeholders replace the values of variables."""
 
     def __init__(self, topics: Mapping[str, int], nodes: int) -> None:
         self._nodes = nodes

@@ -1,4 +1,4 @@
-"""Appends of a coordinator: to its log store, and the answers back to log partitions."""
+"""Base of coordinators that passes appends to the log store, and their outcomes to the log partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServedPartition(NumberedPartition, Protocol):
 
     @property
     def writer(self) -> AppendQueue[Any]:
-        """Appends without an answer."""
+        """Queue of the appends whose outcome is open."""
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
         """Handle that the appends up to ``number`` are durable; the first record of ``number`` is
@@ -42,7 +42,7 @@ class ServedPartition(NumberedPartition, Protocol):
         """
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle that the append ``number``, the oldest in flight, was refused."""
+        """Handle that the append ``number``, the oldest in flight, failed or has an unknown outcome."""
 
 
 PartitionT = TypeVar("PartitionT", bound=ServedPartition)
@@ -54,7 +54,7 @@ class Appending(ABC, Generic[PartitionT]):
     Attributes:
         clock: the clock.
         log_store: the log store.
-        on_durable: is called with the number of a log partition after an append, or None.
+        on_durable: called with the number of a log partition when an append is durable, or None.
     """
 
     clock: Clock
@@ -68,7 +68,7 @@ class Appending(ABC, Generic[PartitionT]):
         return len(self._partitions)
 
     def partition(self, index: int) -> PartitionT | None:
-        """Return the core of a served log partition, or None. For observers and tests: do not change it."""
+        """Return a served log partition, or None. Observers and tests must not change it."""
         return self._partitions.active[index]
 
     # ------------------------------------------------------------ the log store's answers
@@ -76,7 +76,7 @@ class Appending(ABC, Generic[PartitionT]):
     def appended(self, ticket: Ticket, base_offset: int) -> None:
         """Handle that the log store has written the append ``ticket`` and all earlier ones of that log partition.
 
-        Appends that were refused already are not covered.
+        Earlier appends whose failure was reported are excluded.
 
         Args:
             ticket: the ticket of :meth:`LogStore.append`.
@@ -105,6 +105,7 @@ class Appending(ABC, Generic[PartitionT]):
             self._settle(self.clock.now_ms())
 
     def _take_answer(self, partition: PartitionT, number: int, answer: AppendResult, now_ms: int) -> None:
+        """Pass on an answer and the stored failures that precede or follow it: results have the order of appends."""
         writer = partition.writer
         try:
             for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
@@ -123,6 +124,7 @@ class Appending(ABC, Generic[PartitionT]):
     # ------------------------------------------------------------ the way to the log store
 
     def _append(self, append: NumberedAppend, now_ms: int) -> None:
+        """Send an append to the log store. Handle the answer if it comes at once, or store a failure until its turn."""
         index, number = append.partition, append.number
         partition = self._partitions.active[index]
         if partition is None:
@@ -130,7 +132,7 @@ class Appending(ABC, Generic[PartitionT]):
         ticket = _make_ticket((index, number))
         base_offset = None
         try:
-            # A store takes any record that has bytes; its contract names those of ``__consumer_offsets``.
+            # The type names the records of ``__consumer_offsets``; a store accepts any record that has bytes.
             base_offset = self.log_store.append(index, ticket, LogRecords(append.records, now_ms))
         except LogStoreError as error:
             if not partition.writer.keeps(number, error):
@@ -141,7 +143,7 @@ class Appending(ABC, Generic[PartitionT]):
             raise
         if base_offset is not None:
             self._take_answer(partition, number, base_offset, now_ms)
-        elif self._partitions.active[index] is partition:
+        elif self._partitions.active[index] is partition:  # not failed or unloaded during the call
             self._wait_for(partition, number, now_ms)
 
     # ------------------------------------------------------------ what coordinators do in their own ways
@@ -158,7 +160,7 @@ class Appending(ABC, Generic[PartitionT]):
 
     @abstractmethod
     def _settle(self, now_ms: int) -> None:
-        """Pass results on."""
+        """Process the appends and results that the last answer produced."""
 
     @abstractmethod
     def _fail(self, index: int, error_code: ErrorCode) -> None:

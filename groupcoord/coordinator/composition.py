@@ -1,6 +1,6 @@
 """Composition of a group coordinator: its router, its log partitions, and the types of groups with their assignors.
 
-``GroupCoordinator`` imports this module when the first one is made: the handlers of all types of groups hang on it.
+``GroupCoordinator`` imports this module with its first instance, because this imports the handlers of all groups.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Composition:
     Attributes:
         host: answers host queries.
         environments: dependencies of groups by type.
-        effects: appends, queries and replies.
+        effects: appends, queries and replies of handlers.
         timers: the timers of all groups.
-        observer: events and counters.
+        observer: receives events and counters.
         partitions: the log partitions.
         split_requests: requests to several log partitions.
-        cluster: nodes of coordinators.
+        cluster: nodes for FindCoordinator.
         router: the request router.
         make_partition: creates a log partition from its number and that of its first append.
 
     Raises:
-        ConfigError: a setting names an unknown assignor, or two of one name.
+        ConfigError: a setting names an unknown assignor, or two assignors have the same name.
     """
 
     def __init__(

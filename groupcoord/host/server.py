@@ -1,4 +1,4 @@
-"""Asyncio server: sockets and TLS around a :class:`~groupcoord.broker.broker.Broker`. It passes bytes and timers only.
+"""Asyncio server of a :class:`~groupcoord.broker.broker.Broker`: sockets, TLS and timers, without Kafka's protocol.
 
 Everything runs in the thread of the event loop, in turns of bounded time. Only jobs without shared state run in another
 thread (``host/process.py``). What a peer can make the host keep is bounded: a request by ``socket.request.max.bytes``,
@@ -56,7 +56,7 @@ FORGETS_LIMITS = forgets_limits(sys.version_info[:3])
 
 
 def kafka_host(address: str) -> str:
-    """Return an IP address in the form in which Kafka reports a client's host: ``/127.0.0.1``, ``/0:0:0:0:0:0:0:1``."""
+    """Return a client's address as Kafka reports it: ``/127.0.0.1``, ``/0:0:0:0:0:0:0:1``, or ``/`` and other text."""
     plain, percent, scope = address.partition("%")
     try:
         parsed = ipaddress.ip_address(plain)
@@ -107,7 +107,7 @@ class Peer(asyncio.Protocol):
         is_handled = connection.receive_data(data)
         if server.turn_handle is None:
             server.flush_soon()
-        if is_handled:
+        if is_handled:  # one complete request, after which nothing waits
             return
         if not connection.wants_reading:
             self._read_if_wanted()
@@ -135,6 +135,7 @@ class Peer(asyncio.Protocol):
         while parts:
             if len(parts) == 1:
                 self.transport.write(parts[0])
+            # The transports of uvloop and TLS are no subclasses, and respect the limit.
             elif FORGETS_LIMITS and isinstance(self.transport, asyncio.Transport):
                 self.transport.write(b"".join(parts))
             else:
@@ -223,7 +224,7 @@ _READ_BYTES = 256 * 1024
 
 
 class TlsTransport:
-    """Encrypting transport with the methods that a peer calls; all others are the socket's."""
+    """Encrypting transport with the methods that a peer calls; all others are those of the inner transport."""
 
     def __init__(self, transport: Any, tls: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> None:
         self._transport = transport
@@ -340,6 +341,7 @@ LONGEST_TIMER_S = 86_400.0
 """Longest timer of the event loop; a longer one is set again when it fires."""
 
 NEVER_MS = INT64_MAX
+"""Value of ``log.flush.interval.ms`` with which the server does not flush."""
 ACCEPT_BACKLOG = 1024
 
 
@@ -529,6 +531,7 @@ class Server:
                 timer.cancel()
 
     async def _see_them_go(self) -> None:
+        """Wait until all connections are closed, for ``SHUTDOWN_TIMEOUT_S`` at most."""
         deadline_s = self.loop.time() + SHUTDOWN_TIMEOUT_S
         while (self._peers or self._connecting) and self.loop.time() < deadline_s:
             await asyncio.sleep(0.005)
@@ -568,8 +571,7 @@ class Server:
     def flush_soon(self) -> None:
         """Schedule a flush and a turn for waiting requests after all readable sockets are read.
 
-        Waking the receiver is most of the cost of a small response. Responses that are sent one after the other wake a
-        client, or its processor, once.
+        Responses that are sent together wake the receiver once, which is most of the cost of a small response.
         """
         if self.turn_handle is None:
             self.turn_handle = self.loop.call_soon(self._turn)
@@ -583,7 +585,7 @@ class Server:
                 peer = self._peers.get(connection)
                 if peer is not None:
                     peer.flush(now_s)
-        deadline_ms = broker.nearer_deadline_ms()
+        deadline_ms = broker.nearer_deadline_ms()  # in any case: it notes the state of the timers
         if self._timer is None:
             deadline_ms = broker.next_deadline_ms()
         self._set_timer(deadline_ms)
@@ -692,7 +694,7 @@ class Server:
             if self.broker.compact_some():
                 pause_s = COMPACTION_PAUSE_S
         except Exception:
-            # Opening a partition again finishes an interrupted swap.
+            # An interrupted replacement of segments is finished when the log partition is opened again.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
         self._compaction_timer = self.loop.call_later(pause_s, self._compact)
 

@@ -29,15 +29,16 @@ from groupcoord.laws.coordinator import error_codes, require
 __all__ = ["check_answer", "check_reaction"]
 
 OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH})
+"""Errors about the member of a commit."""
 
 
 def check_answer(coordinator: GroupCoordinator, request: Request, response: Response | None) -> None:
     """Check that a response does not contradict the state of the coordinator.
 
     A join of a consumer group is not fenced for its epoch (KAFKA-19233). The leader in a response is a member
-    (KIP-814). A producer that names no member is not refused for one (KAFKA-18060). A member of a consumer group waits
-    for partitions of others, not for those that it must revoke itself (KAFKA-19449). A member that joins or rejoins a
-    classic group has the timeouts of its request.
+    (KIP-814). A transactional commit without a member gets no error about members (KAFKA-18060). A member of a consumer
+    group waits for partitions of others, not for those that it must revoke itself (KAFKA-19449). A member that joins a
+    classic group without a member id, such as a restarted static one, has the timeouts of its request.
 
     Args:
         coordinator: the coordinator after the response.
@@ -111,6 +112,7 @@ OF_STRANGERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERAT
 """Errors for a client that is no member, or not of this generation."""
 
 PUT_OUT = OF_STRANGERS | {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.MEMBER_ID_REQUIRED}
+"""Errors after which a member may leave its generation."""
 
 
 def check_reaction(
@@ -126,11 +128,11 @@ def check_reaction(
         request: the member's request.
         response: the response.
         before: the generation and the member id before the response.
-        after: the same after the response. The generation is -1 if it is in none any more; None if the member has ended
-            or is leaving.
+        after: the same after the response, with generation -1 outside of any; None if the member has ended or is
+            leaving.
 
     Raises:
-        LawBrokenError: it continues in a lost generation, has left a valid one, or ignores its id.
+        LawBrokenError: the member continues in a lost generation, has left a valid one, or ignores its id.
     """
     generation_id, member_id = before
     if after is None:
@@ -140,6 +142,7 @@ def check_reaction(
         require(after[1] == response.member_id, "it is given {!r}, and is {!r}", response.member_id, after[1])
     if generation_id == UNKNOWN_GENERATION_ID:
         return
+    # The request has the identity of the current membership, so that its errors concern it.
     is_own = isinstance(request, Heartbeat | SyncGroup | OffsetCommit) and (
         (request.generation_id, request.member_id) == before
     )
@@ -172,12 +175,12 @@ NOT_AS_OWNER = frozenset(
 
 
 class OwnerLaws:
-    """Watches the looks and responses of owners of a log, and raises at the first breach.
+    """Checks that owners of a log respond only during their lease and before later owners; raises at a violation.
 
     Owners have numbers that grow with each take-over, as epochs do. Times are independent of the owners' clocks.
 
     Args:
-        lease_ms: how long an owner may answer after a look.
+        lease_ms: time for which an owner may answer after an ownership check.
     """
 
     def __init__(self, lease_ms: int) -> None:
@@ -186,7 +189,7 @@ class OwnerLaws:
         self._newest = 0
 
     def looked(self, owner: int, began_ms: int) -> None:
-        """Record a look or a read, begun at ``began_ms``, that found the log to be this owner's."""
+        """Record an ownership check or a read, begun at ``began_ms``, that confirmed this owner."""
         self._looked_ms[owner] = max(began_ms, self._looked_ms.get(owner, began_ms))
 
     def told(self, owner: int, said: Response | Event, now_ms: int) -> None:

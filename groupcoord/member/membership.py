@@ -1,4 +1,4 @@
-"""Membership states of a member and the transitions between them, from which the docs are drawn.
+"""Membership states of a member and their transitions, from which the diagrams of the docs are generated.
 
 The rest of a membership depends on the protocol: :mod:`groupcoord.member.classic.heartbeats`,
 :mod:`groupcoord.member.consumer.heartbeats`.
@@ -18,8 +18,10 @@ from groupcoord.member.outputs import CommitFailure, Failed, Output
 
 
 class MemberState(Enum):
-    """State of a member. The first three are of the classic protocol (Java: ``AbstractCoordinator``), those from
-    Unsubscribed on of ``group.protocol=consumer`` (Java: ``MemberState``); both have the three between.
+    """State of a member. Stable, Failed and Closed belong to both protocols.
+
+    The states before Stable belong to the classic protocol (Java: ``AbstractCoordinator``), those after Closed to
+    ``group.protocol=consumer`` (Java: ``MemberState``).
     """
 
     UNJOINED = "Unjoined"
@@ -30,9 +32,7 @@ class MemberState(Enum):
     """Joined; the leader assigns, the others wait for it. Heartbeats: yes. Ways out: the sync's answer."""
 
     STABLE = "Stable"
-    """Has an assignment. Heartbeats: yes. Ways out: a new assignment, leaving, or the word that it is no member any
-    more.
-    """
+    """Has an assignment. Heartbeats: yes. Ways out: a new assignment, leaving, or an error that ends the membership."""
     FAILED = "Failed"
     """Gave up, with a :class:`~groupcoord.member.Failed` event (Java's FATAL). Sends nothing. Ways out: ``close``; in
     the classic protocol also ``recover``.
@@ -51,15 +51,16 @@ class MemberState(Enum):
     FENCED = "Fenced"
     """Fenced by the coordinator. Heartbeats: none. Ways out: its partitions are reported lost; then it joins again."""
     PREPARE_LEAVING = "PrepareLeaving"
-    """About to leave; the application gives up what it has. Heartbeats: yes. Ways out: the application is done."""
+    """About to leave; the application gives up its partitions. Heartbeats: yes. Ways out: the application is done."""
     LEAVING = "Leaving"
     """The heartbeat with which it leaves is due at once. Ways out: it is sent, or can't be."""
     STALE = "Stale"
-    """Left since the application did not poll. Heartbeats: none. Ways out: the next poll, once what it had is lost."""
+    """Left, because no poll came. Heartbeats: none. Ways out: the next poll, once its partitions are reported lost."""
 
 
 Transitions = Mapping[MemberState, tuple[MemberState, ...]]
 
+# Common targets of transitions: in both protocols, of the classic one, and of members of a consumer group.
 _ENDS = (MemberState.FAILED, MemberState.CLOSED)
 _ALWAYS = (MemberState.UNJOINED, *_ENDS)
 _OUT = (MemberState.FENCED, MemberState.PREPARE_LEAVING, *_ENDS)
@@ -99,7 +100,7 @@ class MemberIdentity(NamedTuple):
 
 
 class CommitRefusal(NamedTuple):
-    """Why a commit is not sent."""
+    """Reason for which a commit is not sent."""
 
     failure: CommitFailure
     message: str
@@ -145,7 +146,11 @@ class Membership(ABC):
 
     @abstractmethod
     def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity for a commit now."""
+        """Return the identity for a commit now.
+
+        Args:
+            is_automatic: whether the group assigns the partitions.
+        """
 
     @abstractmethod
     def fetch_identity(self) -> MemberIdentity | None:
@@ -153,7 +158,7 @@ class Membership(ABC):
 
     @abstractmethod
     def has_new_epoch(self) -> bool:
-        """Return whether a request that failed for its epoch may be retried with the current one."""
+        """Return whether a request that failed with an epoch error may be retried with the current epoch."""
 
     @abstractmethod
     def commit_refused(

@@ -22,8 +22,9 @@ class TopicMetadata:
     """Topics of the cluster, now and when the leader assigned.
 
     Attributes:
+        cluster: the topics of the last update.
         has_changed: whether they differ from those of the leader's assignment.
-        is_fresh: whether all topics were updated since the last rebalance, as a pattern needs before a join.
+        is_fresh: whether all topics were updated since the last rebalance; a join with a pattern requires that.
         is_asked: whether metadata was requested and has not arrived.
         names: the names of topics by id, as far as ids are known.
     """
@@ -65,7 +66,7 @@ class TopicMetadata:
         self.is_asked = False
 
     def look(self, topics: Iterable[str]) -> None:
-        """Compare these topics with those of the leader's assignment."""
+        """Store the present metadata of these topics, and compare it with that of the leader's assignment."""
         known = self.cluster.topics
         self._now = {topic: self._picture(known[topic]) for topic in topics if topic in known}
         self.has_changed = self._assigned is not None and self._assigned != self._now
@@ -76,11 +77,11 @@ class TopicMetadata:
         return topic.partition_count, tuple(frozenset(racks) for racks in topic.replica_racks)
 
     def missing(self, topics: Iterable[str]) -> bool:
-        """Return whether the metadata of any of these topics is unknown."""
+        """Return whether the metadata of any of these topics is unknown; that of absent topics is known."""
         return any(topic not in self.cluster.topics and topic not in self._absent for topic in topics)
 
     def remember(self) -> None:
-        """Store the topics of the assignment that is being made."""
+        """Store the topics of the last :meth:`look` as those of the leader's assignment."""
         self._assigned = self._now
         self.has_changed = False
 
@@ -167,7 +168,7 @@ class SubscriptionState:
 
     def subscribe_pattern(self, pattern: str, known: Iterable[str]) -> None:
         """Subscribe to the topics in ``known`` that match, and to later ones."""
-        compiled = re.compile(pattern)
+        compiled = re.compile(pattern)  # first, because an invalid pattern must change nothing
         self._become(SubscriptionKind.PATTERN)
         self._pattern = compiled
         self.match(known)
@@ -183,7 +184,7 @@ class SubscriptionState:
             self.topics = tuple(sorted(topic for topic in known if self._matches_pattern(topic)))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own partitions without a group; positions of those owned before stay."""
+        """Own exactly these partitions without a group; those owned before keep their positions."""
         self._become(SubscriptionKind.MANUAL)
         self.take(partitions)
 
@@ -210,14 +211,18 @@ class SubscriptionState:
     # ------------------------------------------------------------ what the group gives
 
     def allows(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Return whether all these partitions belong to subscribed topics."""
+        """Return whether all these partitions belong to subscribed topics, or to any that match the pattern."""
         topics = {partition.topic for partition in partitions}
         if self._pattern is not None:
             return all(self._pattern.fullmatch(topic) for topic in topics)
         return topics <= set(self.topics)
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """:meth:`take` these partitions; with a pattern, their topics are added to the subscription."""
+        """Own exactly these partitions.
+
+        With a pattern, add their topics to the subscription, and to that of the last join so that :attr:`has_changed`
+        stays as it is.
+        """
         self.take(partitions)
         topics = {partition.topic for partition in self.positions}
         if self.kind is SubscriptionKind.PATTERN and not topics <= set(self.joined_topics or ()):
@@ -255,6 +260,7 @@ class SubscriptionState:
         self._paused.difference_update(partitions)
 
     def fetchable(self) -> tuple[TopicPartition, ...]:
+        # The partitions of an unsubscribed topic are revoked only in the next rebalance.
         subscribed = set(self.topics) if self.kind is SubscriptionKind.TOPICS else None
         return tuple(
             partition

@@ -28,7 +28,9 @@ Buffer = bytes | bytearray | memoryview | mmap
 
 BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 268_435_456
+"""Size above which a batch counts as corrupt."""
 DECOMPRESSED_BYTES_MAX = 104_857_600
+"""Default limit of the decompressed records of a batch."""
 MAGIC_V2 = 2
 
 RECORD_BYTES_MIN = 7
@@ -50,6 +52,7 @@ DELETE_HORIZON = 0x40
 #: Offset, timestamp in milliseconds, key, value of one record. Record headers are skipped: coordinators write none.
 BatchRecord = tuple[int, int, bytes | None, bytes | None]
 
+# The header, and its two parts: only the second is covered by the CRC.
 _header = Struct(">qiibIhiqqqhii")
 _pack_uncovered = Struct(">qiibI").pack
 pack_covered = Struct(">hiqqqhii").pack
@@ -130,7 +133,7 @@ def encode_batch(
         producer_id, producer_epoch: those of a transactional batch or marker, or -1.
         is_transactional: whether the records belong to a transaction (markers do).
         is_control: whether the records are transaction markers.
-        base_sequence: default: as Kafka's coordinator, 0, or -1 for markers.
+        base_sequence: sequence number of the first record; None: 0, or -1 for markers, as Kafka's coordinator.
 
     Raises:
         ValueError: there is no record.
@@ -281,7 +284,7 @@ class Batch:
 
     @property
     def buffered(self) -> memoryview:
-        """The buffer from the beginning of the batch on, which may end before or after the batch."""
+        """The buffer from the beginning of the batch on; it may lack the end of the batch, or contain more."""
         return memoryview(self._buffer)[self._start :]
 
     @property
@@ -602,7 +605,7 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
         key_size, key_start = read_varint(payload, body_start)
         key_end = key_start + max(key_size, 0)
         value_size, value_start = read_varint(payload, key_end)
-        if not value_start + max(value_size, 0) < end <= len(payload):
+        if not value_start + max(value_size, 0) < end <= len(payload):  # the number of headers takes a byte
             raise MalformedError(f"a record of {size} bytes has not the length of its fields")
         if offset_delta <= last_delta:
             raise MalformedError("the offsets of its records go back")
@@ -651,7 +654,7 @@ def rewritten(batch: Batch, kept: Sequence[RawRecord], new_horizon_ms: int | Non
 
 
 def emptied(batch: Batch) -> bytes:
-    """Return a batch without records, which keeps its producer and the end of the log."""
+    """Return a batch without records in the same offset slots, which preserves the producer and the log's end."""
     attributes = _attributes(batch) & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     return _sealed(batch, attributes, NO_TIMESTAMP, batch.max_timestamp_ms, 0, b"")
 

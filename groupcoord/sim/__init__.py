@@ -1,4 +1,4 @@
-"""Simulator of whole worlds on a virtual clock: consumers, coordinators, a network and faults, all from one seed."""
+"""Simulator of consumers, coordinators, a network and faults on a virtual clock; a seed determines the run."""
 
 from groupcoord.laws import LawBrokenError
 from groupcoord.sim.actors.environment import ClientOperation, GroupOptions, GroupProtocol

@@ -26,9 +26,7 @@ BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors that assign partitions of subscribed topics only."""
 
 GENERATION_AWARE = "cooperative-sticky"
-"""Resolves ownership by generation, so its assignments are not checked for partitions that move
-without a revocation.
-"""
+"""Assignor that resolves ownership by generation; its assignments may move partitions without a revocation."""
 
 
 class LeadingError(Exception):
@@ -47,6 +45,9 @@ class Leading:
 
     Attributes:
         assignments: the assignments for SyncGroup, once :meth:`step` has returned True.
+
+    Raises:
+        LeadingError: the subscription of a member is malformed.
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class Leading:
         self._subscription = subscription
         self._topic_metadata = topic_metadata
         self._outputs = outputs
-        self._skips = joined.skip_assignment
+        self._skips = joined.skip_assignment  # a restarted static leader (KIP-814)
         self._computed: Mapping[str, Assignment] | None = None
         self._subscriptions = {}
         for member_id, group_instance_id, metadata in joined.members:
@@ -128,7 +129,7 @@ class Leading:
         self._topic_metadata.look(self._subscription.watched_topics())
 
     def computed(self, computed: ComputedAssignment) -> None:
-        """Store the result of the assignor.
+        """Store the result of the assignor, unless it is of another generation or comes twice.
 
         Raises:
             LeadingError: it failed or is invalid.

@@ -1,4 +1,4 @@
-"""Groups of simulated consumers, and whether they are steady: then only heartbeats and commits happen."""
+"""Groups of simulated consumers, with checks for steadiness, in which only heartbeats and commits happen."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SimulatedGroup:
                 self._is_rebalancing = self._has_lost_rebalance = False
             case GroupRemoved() if event.cause is not Cause.UNLOAD:
                 self._is_rebalancing = False
-            case GroupLoaded():
+            case GroupLoaded():  # the request to rejoin is not in the log
                 self._has_lost_rebalance = self._is_rebalancing
 
     def disturbed(self) -> None:
@@ -89,7 +89,10 @@ class SimulatedGroup:
             self.on_heartbeat(consumer)
 
     def is_steady(self) -> bool:
-        """Return whether all consumers and the coordinator are settled in the same state."""
+        """Return whether all consumers and the coordinator are settled in the same state.
+
+        Return False if a scripted client or a consumer that processes records may act at any time.
+        """
         if self.scripted_clients or self.options.processing_ms[1]:
             return False
         now_ms = self._stage.scheduler.time_ms
@@ -102,7 +105,7 @@ class SimulatedGroup:
             return False
         alive = [consumer for consumer in self.consumers if consumer.is_alive]
         if self.options.regex or len({consumer.protocol for consumer in alive}) > 1:
-            # Regular expressions are matched periodically, and consumers of two protocols have no common period.
+            # Regular expressions are matched periodically, and the two protocols have different heartbeat intervals.
             return False
         if any(self._stage.topics.partition_count(p.topic) is None for consumer in alive for p in consumer.owned):
             # Commits for a deleted topic fail and are retried at once.
@@ -248,8 +251,7 @@ class SimulatedGroup:
         - A static leader has restarted: it skips the assignment and takes the current topics as those of its assignment
           (KIP-814, as in Kafka's Java consumer).
         - A consumer group was converted to a classic one (KIP-848) and is loaded on another node before its members
-          have
-          rejoined. Departed members stay removed, and the request to rejoin is not in the log.
+          have rejoined. Departed members stay removed, and the request to rejoin is not in the log.
         - All members of a consumer group use the classic protocol and it can't be converted.
 
         When the restart of a static member converts a group, the current assignments become the target (KIP-848, as in
@@ -303,7 +305,7 @@ class Population:
         self._stage = stage
 
     def find(self, group_id: str) -> SimulatedGroup | None:
-        """Return the group of this name, or None if it has no consumers."""
+        """Return the group of this id, or None if it has no consumers."""
         return self._group_of.get(group_id)
 
     def group(self, group_id: str) -> SimulatedGroup:

@@ -25,7 +25,7 @@ def head(now_ms: int, start_ms: int) -> int:
 
 @define(eq=False)
 class _Turn:
-    """Time for which a consumer owns a partition; it processes from ``started_at`` on once it knows the position."""
+    """Ownership of a partition by a consumer; ``started_at`` is the first processed offset, or None until known."""
 
     assigned_ms: int
     started_at: int | None = None
@@ -33,6 +33,15 @@ class _Turn:
 
 @define(eq=False)
 class _PartitionHistory:
+    """Events of a partition.
+
+    Attributes:
+        since_ms: creation of the partition, or start of the run.
+        turns: present ownerships by consumer; several while a former owner does not know of its loss.
+        processed_to: end of the offsets that any owner has processed.
+        is_gone: True if the topic is deleted.
+    """
+
     since_ms: int
     turns: dict[str, _Turn] = field(factory=dict)
     last_consumer: str | None = None
@@ -53,8 +62,8 @@ class PartitionFigures:
     Attributes:
         unowned_ms: total time without an owner, from the start of the first consumer on.
         furthest_behind_ms: largest age of the first record of a new owner.
-        duplicate_ms: records that were processed again, as the time in which they were written.
-        longest_duplicate_ms: the largest part of that which one change of owners caused.
+        duplicate_ms: time in which the records that were processed again had been written.
+        longest_duplicate_ms: the largest such time for one ownership.
     """
 
     unowned_ms: int
@@ -144,6 +153,7 @@ class GroupObservations:
             self._histories[partition].is_gone = True
 
     def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
+        """Record a completed rebalance under its first cause."""
         self.rebalances.append((at_ms - duration_ms, at_ms))
         self.rebalance_durations_ms.append(duration_ms)
         for cause in causes[:1]:
@@ -174,6 +184,7 @@ class GroupObservations:
             if turn.started_at is None:
                 self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
             turn.started_at = offset
+            # A partition that was added during the run has no records from before.
             behind_ms = (head(now_ms, self._start_ms) - offset) * RECORD_INTERVAL_MS
             history.furthest_behind_ms = max(history.furthest_behind_ms, min(behind_ms, now_ms - history.since_ms))
 
@@ -226,7 +237,7 @@ class GroupObservations:
             self._unowned.discard(partition)
 
     def finish(self, now_ms: int) -> None:
-        """End the run: add waits that still last, without counting present ownerships as ended."""
+        """End the run: end the waits and ownerships that still last."""
         for partition, history in self._histories.items():
             self._end_wait(partition, now_ms)
             for consumer in list(history.turns):
@@ -290,7 +301,12 @@ class Transactions:
         return ErrorCode.NONE if producer.is_open else ErrorCode.INVALID_TXN_STATE
 
     def check_read(self, group_id: str, metadata: str) -> None:
-        """Check that a fetched offset belongs to no transaction, or to a committed one."""
+        """Check that a fetched offset belongs to no transaction, or to a committed one.
+
+        Args:
+            group_id: the group.
+            metadata: the offset's metadata: the name of the transaction if it belongs to one.
+        """
         state = self.states.get(metadata)
         require(
             state is None or state is TransactionState.COMMITTED,
@@ -349,7 +365,7 @@ class ShareRecords:
             self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
 
     def are_done(self) -> bool:
-        """Return whether all records of existing topics are accepted or archived.
+        """Return whether all records of existing topics are accepted or archived; note their ends for the laws if so.
 
         A record is archived as soon as its last lock ends, even if that can't be written. As in Kafka, the write is not
         retried: then only the leader knows, and a restart loses it.
@@ -396,10 +412,12 @@ class _Task:
 class StreamsTasks:
     """Tasks of a Kafka Streams application.
 
-    An instance with a new active task first restores from the changelog: nothing after a standby task, the rest with an
-    old state on its disk, otherwise all.
+    An instance with a new active task first restores its state from the changelog. It reads nothing if it had a standby
+    task, the missing part if it has an old state on its disk, and otherwise everything.
 
     Args:
+        count: number of tasks at the start.
+        start_ms: start of the measurement.
         restore_ms: time to read a whole changelog; 0: tasks have no state.
     """
 

@@ -125,17 +125,17 @@ RETRY_MS = 500
 
 @frozen(kw_only=True)
 class TransactionalProducer(Fault):
-    """Producer of consecutive transactions; the last one is always ended, too.
+    """Producer of consecutive transactions; the last one is ended even after ``end_ms``.
 
     Attributes:
         producer_id: its producer id.
         group: group whose offsets it commits.
-        pauses_ms: pauses between two transactions, one of them at random.
-        commit_pauses_ms: pauses after each commit of offsets.
+        pauses_ms: possible pauses between two transactions.
+        commit_pauses_ms: possible pauses after each commit of offsets.
         abort_percent: percentage of transactions that are aborted without an error.
         crash_percent: percentage of transactions that a crash leaves open.
         least_timeout_ms, most_timeout_ms: bounds of the time for which such a transaction stays open.
-        zombie_percent: percentage after which the producer tries to continue an ended transaction.
+        zombie_percent: percentage of ended transactions that the producer tries to continue.
     """
 
     producer_id: int
@@ -170,7 +170,7 @@ class _Producer:
     chance: Random
 
     def script(self) -> Script:
-        """Run transactions until the fault ends."""
+        """Run transactions until ``end_ms``."""
         stage, chance, fault, transactions = self.stage, self.chance, self.fault, self.stage.transactions
         producer_id = fault.producer_id
         end_ms = stage.start_ms + fault.end_ms
@@ -201,7 +201,10 @@ class _Producer:
             yield Pause(chance.choice(fault.pauses_ms))
 
     def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
-        """Return a commit for some partitions, with the identity of a consumer (KIP-447) or without."""
+        """Return a commit for some partitions, with the identity of a consumer (KIP-447) or without.
+
+        The metadata of each offset is the transaction's name, for :meth:`.Transactions.check_read`.
+        """
         stage, chance, group = self.stage, self.chance, self.group
         partitions = stage.topics.remembered_partitions_of(group.options.topics)
         chosen = chance.sample(partitions, chance.randint(1, min(3, len(partitions))))
@@ -249,7 +252,7 @@ class SimpleConsumer(Fault):
     Attributes:
         group: its group, with or without consumers.
         topics: topics of its offsets; all if empty.
-        pauses_ms: pauses between two commits, one of them at random.
+        pauses_ms: possible pauses between two commits.
         metadata_lengths: lengths of the metadata; empty: up to the limit and beyond.
     """
 
@@ -281,6 +284,7 @@ class SimpleConsumer(Fault):
 
 
 def _text(text: str) -> bytes:
+    """Return a string as Kafka encodes it in keys."""
     return pack(">h", len(text)) + text.encode()
 
 

@@ -45,6 +45,7 @@ class StreamsApplication(Application):
     def begin(self, stage: Stage, population: Population) -> None:
         """Start its instances."""
         counts = [stage.topics.partition_count(topic) or 0 for topic in self.topics]
+        # A subtopology has a task for each partition of its largest topic.
         tasks = StreamsTasks(max(counts), stage.scheduler.time_ms, self.restore_ms)
         stage.applications[self.group] = tasks
         session_ms = stage.cluster.config.group_streams_session_timeout_ms
@@ -65,7 +66,12 @@ class StreamsApplication(Application):
 
 @define
 class _Instance:
-    """Instance, across its restarts."""
+    """Instance, across its restarts.
+
+    Attributes:
+        taken_ms: time at which the last accepted heartbeat was sent; -1: none.
+        others: the other instances of the application.
+    """
 
     application: StreamsApplication
     index: int
@@ -89,6 +95,7 @@ class _Instance:
 
     @property
     def process(self) -> int:
+        """Number of its process, which has the disk and counts as the instance for :class:`.StreamsTasks`."""
         return self.index // self.application.threads
 
     @property
@@ -96,6 +103,8 @@ class _Instance:
         return self.stage.scheduler.time_ms
 
     def _life(self, life: int, until_ms: int, *, leaves: bool) -> Script:
+        """Join, send heartbeats until a time, and then leave or crash."""
+        # ``tells``: the next heartbeat includes the tasks.
         member_id, epoch, tells = f"{self.application.group}-{self.index}-{life}", 0, True
         while self._now_ms < until_ms:
             sent_ms = self._now_ms
@@ -134,8 +143,8 @@ class _Instance:
         """Apply an assignment, revocations first.
 
         Raises:
-            LawBrokenError: another instance that can't be expelled yet has one of the tasks active, or a copy in its
-                process.
+            LawBrokenError: another instance whose session has not expired has one of the tasks active, or a copy in
+                the same process.
         """
         now_ms = self._now_ms
         for number in sorted(self.active - active):

@@ -27,7 +27,7 @@ class LedNode(SharingNode, Protocol):
         """Return whether it leads a log partition and has been notified."""
 
     def hear(self, word: tuple[int, int, int]) -> None:
-        """Receive a log partition, its leader, and the leader epoch."""
+        """Receive the notification of a leader: log partition, node id, and leader epoch."""
 
     def settle_after(self, partition: int) -> None:
         """Process the effects of a change of a log partition."""
@@ -43,13 +43,15 @@ Way = NodeLog | SharedWay
 class Leading(ABC):
     """Leaders of log partitions, and their changes.
 
+    A place is the unit with one owner: a log partition, or the whole log.
+
     Args:
-        lease_ms: time for which an owner may answer after an ownership check; None: the log has no owner.
+        lease_ms: time for which an owner may answer after an ownership check; None: there are no owners.
 
     Attributes:
-        on_change: called with a line about nodes and log partitions.
-        on_look: called with the place of an owner, its epoch, and the start of its lease.
-        place_count: number of places with an owner: log partitions, or one for the whole log.
+        on_change: called with an actor and a line about nodes and log partitions.
+        on_look: called after an ownership check with the place, the owner's epoch, and the start of its lease.
+        place_count: number of places.
     """
 
     place_count = 1
@@ -101,7 +103,7 @@ class Leading(ABC):
 
 
 class Controlled(Leading):
-    """Leaders elected by a controller. An owned log has one owner, until another node takes over."""
+    """Leaders elected by a controller. With a lease the log is owned: one node owns all of it until a take-over."""
 
     def __init__(self, scheduler: Scheduler, options: ClusterOptions, log: ClusterLog, seed: int) -> None:
         super().__init__(log, options.lease_ms)
@@ -125,7 +127,7 @@ class Controlled(Leading):
     def _elect(self, partition: int, leader: LedNode) -> None:
         """Elect a leader. The notification reaches each node after its own delay, in order.
 
-        The owner of an owned log is not notified of its successor, which waits for its lease.
+        The owner of an owned log is not notified of its successor, which waits until the owner's lease has expired.
         """
         self._epochs[partition] = epoch = self._epochs[partition] + 1
         former, lease_ms, node_id = self.log.leaders[partition], self.lease_ms, leader.node_id
@@ -166,7 +168,7 @@ class Controlled(Leading):
         if led:
             self.on_change("controller", f"log partitions {_listed(led)} of {dead.name} move to others")
         for place, partition in enumerate(led):
-            place = place if self.lease_ms is None else 0
+            place = place if self.lease_ms is None else 0  # an owned log moves as a whole
             self._elect(partition, alive[(place + dead.node_id) % len(alive)])
 
     def is_back(self, node: LedNode) -> None:
@@ -184,6 +186,7 @@ class Controlled(Leading):
         return node.leaders_known[partition][0]
 
     def epoch_of(self, node: LedNode, partition: int) -> int:
+        # Only an owned log has owners, and it is a single place.
         return max((epoch for node_id, epoch in node.leaders_known if node_id == node.node_id), default=-1)
 
     def place(self, partitions: Collection[int]) -> int:
@@ -191,7 +194,7 @@ class Controlled(Leading):
 
 
 class Replicated(Leading):
-    """Leaders among replicas, which share the log partitions over an engine and heartbeats."""
+    """Leaders among replicas, which share the log partitions by a slot log and heartbeats."""
 
     def __init__(
         self, scheduler: Scheduler, options: ReplicaOptions, log: ClusterLog, network: Network, seed: int
@@ -241,7 +244,7 @@ class Replicated(Leading):
         return self._ways[node.node_id].epochs.get(partition, -1)
 
     def has_all(self, node: LedNode, partition: int) -> bool:
-        """Return whether only abandoned fences follow the slots that the node knows."""
+        """Return whether the slots that the node does not know contain only fences of abandoned take-overs."""
         return self._ways[node.node_id].has_all(partition)
 
     def place(self, partitions: Collection[int]) -> int | None:
@@ -254,7 +257,7 @@ def _hear(word: tuple[LedNode, int, int, int]) -> None:
 
 
 def _ignore(*_: object) -> None:
-    """Default callback."""
+    """Do nothing; the default callback."""
 
 
 def _listed(numbers: Sequence[int]) -> str:

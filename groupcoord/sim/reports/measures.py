@@ -33,6 +33,9 @@ class Measure:
 
     Attributes:
         key: its name in JSON, with the unit.
+        title: its name in tables.
+        each: the object that has one value, such as a partition.
+        of_what: its definition as a sentence.
         of_consumers, of_tasks, of_shares: return the values of a group of consumers, of the tasks of a Kafka Streams
             application, and of a share group; None if they have none.
     """
@@ -156,7 +159,7 @@ class Scale:
     divisor: int
 
     def format(self, value: float) -> str:
-        """Return a value without its unit, with the decimals that matter."""
+        """Return a value without its unit, rounded; small values get more decimals."""
         scaled = value / self.divisor
         if self.divisor > 1 and scaled:
             return f"{scaled:,.{1 if abs(scaled) >= 1 else 2 if abs(scaled) >= 0.1 else 3}f}"
@@ -208,7 +211,13 @@ Bin = tuple[int, int, int]
 
 
 def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int, int] | None = None) -> list[Bin]:
-    """Return bins of equal width that cover all values; none without values."""
+    """Return bins of equal width; none without values.
+
+    Args:
+        values: the values.
+        bin_count_max: largest number of bins.
+        bounds: first and last value of the bins, which include all values; None: the least and the largest.
+    """
     if not values:
         return []
     least, most = bounds or (min(values), max(values))

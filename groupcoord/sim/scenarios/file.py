@@ -36,7 +36,7 @@ GROUP_KEYS = (
 )
 
 Planned = Callable[[Random], list[Fault]]
-"""Event of the file, whose faults are drawn from the seed."""
+"""Event of a file: returns its faults, drawn from the randomness of a seed."""
 
 
 @frozen
@@ -197,6 +197,7 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
         chosen_assignors(config.partition_assignment_strategy)
     except ConfigError as error:
         settings.fail(_named(settings, str(error)), str(error))
+    # The settings of consumers with the consumer protocol are derived from these.
     return evolve(config, group_protocol=GroupProtocol.CLASSIC.value)
 
 
@@ -211,6 +212,7 @@ def _group_config(table: TableReader, config: Config) -> dict[str, int]:
             known = ", ".join(GROUP_CONFIG_PREFIX + each.replace("_", ".") for each in bounds)
             settings.fail(key, f"is not a setting of a group; the settings are {known}")
         least, most = bounds[name]
+        # Each bounded setting of a consumer group has both bounds.
         assert least is not None
         assert most is not None
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -233,7 +235,7 @@ def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
 
 
 def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str, ...], str]:
-    """Return the topics that a group subscribes to, and the regular expression if it has one."""
+    """Return the topics to which a group subscribes, and its regular expression or an empty string."""
     regex = table.text("regex", "")
     if not regex:
         wanted = table.names("topics")
@@ -305,7 +307,7 @@ def assignors_of(config: Config) -> dict[str, Assignor]:
 def _group(table: TableReader, topics: dict[str, int], config: Config) -> GroupOptions:
     consumer_count = table.number("members", at_least=1, at_most=LARGEST_FLEET)
     consumer_protocol_count = _consumer_protocol_count(table, consumer_count)
-    # Settings of the classic protocol alone have no effect if no consumer starts with it.
+    # Settings that only the classic protocol has are refused if no consumer starts with it.
     is_consumer = consumer_protocol_count == consumer_count
     wanted, regex = _subscription(table, topics)
     return GroupOptions(
@@ -370,7 +372,7 @@ def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list
         try:
             scenario = scenario_of(changed, root.lines)
         except ScenarioError as error:
-            if str(error) == _error_of(common, root):
+            if str(error) == _error_of(common, root):  # the variant did not cause it
                 raise
             raise ScenarioError(f"variant {name!r}: {error}") from None
         scenarios.append(evolve(scenario, variant=name))
@@ -423,9 +425,9 @@ def _unset(values: dict[str, Any], key: str, told: str) -> None:
 
 
 def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each table that a path leads to, with the key there.
+    """Yield each table that a path leads to, with the key there; create missing tables of settings and topics.
 
-    A path has keys; for an array of tables a table's name, its number, or ``*`` for all.
+    A path consists of keys. The key of an array of tables is followed by a table's name, its number, or ``*`` for all.
     """
     key, *rest = path
     if not rest:

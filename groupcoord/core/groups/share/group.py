@@ -26,7 +26,7 @@ from groupcoord.core.timers import TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
 
 ShareGroupEnvironment = GroupEnvironment[ShareGroupSettings, Assignor]
-"""The surroundings of all share groups of one coordinator."""
+"""Dependencies of all share groups of one coordinator."""
 
 
 class ShareGroupState(Enum):
@@ -42,7 +42,8 @@ class ShareGroup(ModernGroup[ShareState]):
 
     Attributes:
         changes: unanswered queries to the share coordinator.
-        state_partitions_ms: time when the record of initialized partitions was written or loaded.
+        state_partitions_ms: time of the last write or load of the record of initialized partitions; the interval of
+            retries begins there.
     """
 
     TYPE = GroupType.SHARE
@@ -78,7 +79,7 @@ class ShareGroup(ModernGroup[ShareState]):
             member.member_epoch != state.assignment_epoch for member in state.members.values()
         )
 
-    # ------------------------------------------------------------ offsets, which are no business of these groups
+    # ------------------------------------------------------------ offsets, which share groups do not commit
 
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
