@@ -342,6 +342,7 @@ async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Ca
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
         stack.push_async_callback(servers.stop)
         await servers.start()
+        sys.dont_write_bytecode = True  # CPython 3.11 truncates bytecode on a full disk, and fails to import it
         on_start()
         await _serve_pages(servers, pages, stack)
         await import_modules_of_requests()
