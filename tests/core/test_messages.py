@@ -19,9 +19,10 @@ from tests.tables import as_one_test
 
 
 def kinds(parent: type[Request] = Request) -> Iterator[type[Request]]:
-    """Yield every type of request."""
+    """Yield every type of request of the group coordinator, which other coordinators' and the broker's are not."""
     for child in subclasses(parent):
-        if child not in (GroupRequest, Refusable) and child.__module__ != share_state.__name__:  # another coordinator's
+        is_ours = child.__module__.startswith(messages.__name__) and child.__module__ != share_state.__name__
+        if is_ours and child not in (GroupRequest, Refusable):
             yield child
         yield from kinds(child)
 
