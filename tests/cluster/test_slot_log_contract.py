@@ -88,7 +88,7 @@ def test_one_that_keeps_it(read_max: int) -> None:
         (KeepsPurged, "is left after purge"),
         (Cuts, "are read otherwise"),
         (OneForAll, "is the last"),
-        (Deaf, "must tell of all nodes"),
+        (Deaf, "must return all nodes"),
         (Timeless, "ms apart"),
     ],
 )

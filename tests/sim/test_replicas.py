@@ -270,7 +270,7 @@ topics = ["orders"]
     ):
         with pytest.raises(ScenarioError, match=reason):
             parse_scenario(text.replace("late_percent = 20", line))
-    with pytest.raises(ScenarioError, match=r"cluster\.replicas: have leases of their own"):
+    with pytest.raises(ScenarioError, match=r"cluster\.replicas: have their own leases"):
         parse_scenario(text.replace("nodes = 3", 'nodes = 3\nlease = "1s"'))
 
 

@@ -102,7 +102,7 @@ class RangeFetcher:
         if topic is None:
             raise TransientClusterError(f"topic {self._range.topic}: the cluster doesn't know it")
         if ZERO_UUID not in (topic.topic_id, self._range.topic_id) and topic.topic_id != self._range.topic_id:
-            raise LogCutError(f"topic {self._range.topic} was deleted, and made again")
+            raise LogCutError(f"topic {self._range.topic} was deleted and created again")
 
     def _fetch(self, offset: int) -> FetchedBytes | Lost:
         where = self._range.topic_partition
