@@ -99,7 +99,7 @@ class GuardedAssignor:
     assignor: Assignor
 
     def assign(self, group: GroupSpec) -> GroupAssignment:
-        """See :class:`Assignor`."""
+        """Return the assignment of the assignor, or raise PartitionAssignorError with its exception as the cause."""
         try:
             assignment = self.assignor.assign(group)
             return {
@@ -126,7 +126,7 @@ class GuardedTaskAssignor:
     assignor: TaskAssignor
 
     def assign(self, group: StreamsGroupSpec) -> Mapping[str, MemberTasks]:
-        """See :class:`TaskAssignor`."""
+        """Return tasks by member ID, or raise TaskAssignorError with the exception of the assignor as the cause."""
         try:
             return dict(self.assignor.assign(group))
         except TaskAssignorError:

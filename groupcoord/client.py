@@ -129,7 +129,7 @@ class BrokerConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """True while requests can be sent."""
         return self._reading is not None and not self._reading.done()
 
     async def open(self, properties: ClientProperties, tls: ssl.SSLContext | None) -> None:

@@ -51,7 +51,7 @@ class AsyncOwnedStore(Protocol):
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look, in milliseconds, or None if the log can't be taken over."""
+        """Milliseconds for which an owner may answer after a check, or None if no other node can take over."""
 
     async def check_ownership(self) -> None:
         """Look whether the log is still owned.
@@ -93,7 +93,7 @@ class TaskLogStore:
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look, in milliseconds, or None."""
+        """Milliseconds for which an owner may answer after it checked its ownership, or None."""
         return self._store.lease_ms if isinstance(self._store, AsyncOwnedStore) else None
 
     def check_ownership(self) -> bool:
@@ -187,7 +187,7 @@ class ThreadLogStore:
 
     @property
     def lease_ms(self) -> int | None:
-        """How long an owner may answer after a look, in milliseconds, or None."""
+        """Milliseconds for which an owner may answer after it checked its ownership, or None."""
         return self._store.lease_ms if isinstance(self._store, OwnedStore) else None
 
     async def check_ownership(self) -> None:

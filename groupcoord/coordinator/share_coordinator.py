@@ -325,7 +325,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self.timer_advances += 1
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
-        # Whatever the error is, waiting requests fail with NOT_COORDINATOR: their senders look for another one.
+        # Waiting requests fail with NOT_COORDINATOR for every error, so that their senders find the new coordinator.
         self._stop(index, PartitionStatus.FAILED)
 
     def _stop(self, index: int, status: PartitionStatus) -> None:

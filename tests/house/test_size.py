@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 77_367, "files": 710, "words": 204_618},
-    "tests": {"code": 62_484, "files": 650, "words": 95_647},
+    "groupcoord": {"code": 76_545, "files": 491, "words": 162_603},
+    "tests": {"code": 62_484, "files": 650, "words": 95_654},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 

@@ -221,12 +221,12 @@ class Source(ABC):
 
     @property
     def has_ends(self) -> bool:
-        """Whether end offsets are known."""
+        """True if end offsets are known."""
         return self.end_offsets is not None
 
     @property
     def asks_for_ends(self) -> bool:
-        """Whether a running cluster returns end offsets."""
+        """True if a running cluster returns end offsets."""
         return False
 
     def judged_at_ms(self, last_ms: int | None, read_ms: int) -> int | None:

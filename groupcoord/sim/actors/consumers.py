@@ -252,7 +252,7 @@ class Consumer:
             self._after_input()
 
     def poll_again(self) -> None:
-        """Let the application poll."""
+        """Resume polling of the application."""
         if self.is_busy and self.member is not None and not self.is_closing:
             self.is_busy = False
             if self.is_frozen:

@@ -221,7 +221,7 @@ class Replicated(Leading):
         """Do nothing: replicas share the log partitions themselves."""
 
     def move(self, partition: int, node: LedNode) -> None:
-        """Let a replica take over a log partition of a live one, to which it will return.
+        """Move a log partition from a live replica to another one for a while.
 
         A stalled replica does so when it continues.
         """

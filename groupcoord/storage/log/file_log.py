@@ -145,7 +145,7 @@ class SegmentLog(PartitionLog):
                     segment, knows_aborted = found, len(found.aborted) > 0
                 if number >= recovered or not segment.has_indexes:
                     # Indexes of an older state must go before the segment is read, since a broker trusts existing ones.
-                    # Those of the last segment are emptied instead: a broker logs missing ones as an error.
+                    # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
                     is_last = following == OFFSETS_END
                     self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
                     segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
