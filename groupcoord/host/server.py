@@ -704,6 +704,4 @@ def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer
     tls = security.tls.get(listener)
     if tls is None:
         return Peer
-    from groupcoord.host.server import TlsPeer
-
     return partial(TlsPeer, context=tls.context, new_principal=tls.new_principal)

@@ -400,7 +400,7 @@ def _collect(
 
 
 _pack_length = Struct(">h").pack
-_PARTITION_BYTES, _SMALL = 4, len(VARINTS)
+_SMALL = len(VARINTS)
 _END = write_varint(-1) + b"\x00"
 """A null value and no headers."""
 

@@ -56,7 +56,7 @@ def test_analyze_reports_of_it(url: str, tmp_path: Path) -> None:
     [
         (("dump",), NOT_THERE),
         (("analyze", "--engine", "local"), NOT_THERE),
-        (("analyze", "--follow"), "of a log that replicas share there is a copy"),
+        (("analyze", "--follow"), "a log that replicas share is read as a copy"),
     ],
 )
 def test_what_can_not_be_read_is_told(url: str, words: tuple[str, ...], reason: str) -> None:

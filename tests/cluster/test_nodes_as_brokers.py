@@ -303,7 +303,7 @@ def test_what_the_others_have_otherwise_is_refused(url: str, nodes: Nodes) -> No
     status, errors = refused(*cluster, "--node-id", "4", "--set", "offsets.topic.num.partitions=7")
     assert (status, "is 12 here and can't become 7" in errors) == (1, True)
     status, errors = refused(*cluster, "--node-id", "3")
-    assert (status, f"node 3 runs already, at 127.0.0.1:{nodes.port(3)}" in errors) == (1, True)
+    assert (status, f"node 3 runs already at 127.0.0.1:{nodes.port(3)}" in errors) == (1, True)
 
 
 def test_metrics_tell_of_a_node_and_of_its_share(url: str) -> None:

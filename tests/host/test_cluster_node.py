@@ -280,7 +280,7 @@ def test_a_second_node_of_an_id_does_not_start() -> None:
         cluster = Cluster()
         async with cluster.node(1) as one:
             await settled(one)
-            with pytest.raises(NodeIdTakenError, match=f"node 1 runs already, at 127.0.0.1:{one.server.port}"):
+            with pytest.raises(NodeIdTakenError, match=f"node 1 runs already at 127.0.0.1:{one.server.port}"):
                 async with cluster.node(1, dead_ms=1_001):
                     pass
 

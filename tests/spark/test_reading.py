@@ -210,7 +210,7 @@ def test_wrong_paths_are_told(spark: SparkSession, tmp_path: Path, broker_log: P
             pipeline.read_log(spark, path)
     with pytest.raises(pipeline.InputError, match="no path is given"):
         pipeline.read_log(spark)
-    with pytest.raises(pipeline.InputError, match="none of the log partitions"):
+    with pytest.raises(pipeline.InputError, match="there are no such log partitions"):
         pipeline.read_log(spark, broker_log, partitions=[99])
 
 

@@ -158,7 +158,7 @@ def _in_order(consumer: str) -> tuple[str, int]:
 
 LEGEND = (
     "nodes: digit up, x down · consumers: . dead  ? outside  j joins  s syncs  r reconciles  l leaves  "
-    "0-9 owns so many (+: more)  z stands still  b is busy"
+    "0-9 owns so many (+: more)  z stands still  b is busy  ! failed"
 )
 
 _LETTERS = {

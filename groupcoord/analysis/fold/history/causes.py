@@ -259,10 +259,10 @@ def _departure(
         departure = explanation.departures[member.member_id] = _departure_of(before, member, around)
         explanation.evidence.append(departure.evidence)
     departures = [explanation.departures[member.member_id] for member in went]
-    surest = min(departure.confidence for departure in departures)
+    confidence = min(departure.confidence for departure in departures)
     ends = {departure.end for departure in departures}
     if len(ends) == 1 and EXPIRY_OR_LEAVE not in ends:
-        return ends.pop(), surest
+        return ends.pop(), confidence
     # If the ends differ, or some may be expiries, only the weaker cause is certain for all.
     return EXPIRY_OR_LEAVE, _PROVEN
 
