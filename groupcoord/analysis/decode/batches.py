@@ -239,7 +239,7 @@ class Batches:
 
     @property
     def has_append_time(self) -> Bools:
-        """True for batches whose records have the append time."""
+        """True for batches with the append time."""
         return self._has(LOG_APPEND_TIME)
 
     @property

@@ -101,7 +101,7 @@ def folder_name(log_partition: int | None) -> str:
 
 
 class TableFile:
-    """A Parquet file being written, with timestamps beside points in time. Rows are buffered up to a row group."""
+    """Parquet file writer that adds timestamps to points in time. Rows are buffered up to a row group."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         schema = schema_with_times(schema)

@@ -86,7 +86,7 @@ class Log:
 
 
 def logs_of(found: Iterable[FileSet]) -> dict[str, Log]:
-    """Return logs by folder, without files that a compaction is about to swap in."""
+    """Return logs by folder, without files that a compaction has not swapped in yet."""
     folders: dict[str, tuple[AbstractFileSystem, dict[str, SegmentFile]]] = {}
     for files in found:
         for segment in files.segments:

@@ -276,7 +276,7 @@ class _Rows:
         self._runs = runs
 
     def went_back(self, is_new: Bools) -> pa.Table:
-        """Return commits with a lower offset than the previous one; a tombstone starts anew."""
+        """Return commits with a lower offset than the previous one; a tombstone resets it."""
         rows, runs = self._rows, self._runs
         offsets = integers(rows["committed_offset"])[runs.order]
         is_valid = flags(pc.is_valid(rows["committed_offset"]))[runs.order]

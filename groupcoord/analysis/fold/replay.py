@@ -1,4 +1,4 @@
-"""Replay of each group's records by a coordinator, whose responses are compared with the tables.
+"""Replay of each group's records by a coordinator, to compare its responses with the tables.
 
 A :class:`groupcoord.GroupCoordinator` for each group loads its records from a log store that streams them in log order,
 so one group's state and one Arrow batch are in memory. The responses are those to DescribeGroups, ConsumerGroupDescribe

@@ -1,6 +1,6 @@
 """Offsets of a topic in a running cluster: log start and end offsets, and the offset ranges that are read.
 
-A range owns the batches whose base offset is in it, so ranges can be cut at any offset and read independently. Its size
+A range owns each batch with a base offset in it, so ranges can be cut at any offset and read independently. Its size
 does not follow from its offsets, since compaction removes records at the start of a log. So logs of many offsets are
 probed before they are cut.
 """
@@ -57,7 +57,7 @@ def list_ends(
 ) -> list[PartitionEnds]:
     """Return the ends of topics' partitions, from three ListOffsets requests to each broker.
 
-    A partition without a leader is a row with an error, as is one whose leader does not respond within
+    A partition without a leader or without its response in time is a row with an error. The limit is
     :data:`groupcoord.analysis.live.cluster.SETTLE_MS`.
     """
 

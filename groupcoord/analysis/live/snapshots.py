@@ -174,7 +174,7 @@ class _Attempt:
                 self._ask_groups(broker, group_type, groups[start : start + GROUPS_OF_REQUEST_MAX])
 
     def _look_for(self, group_ids: Sequence[str]) -> None:
-        """Find coordinators of unlisted groups; a group whose coordinator responded does not exist."""
+        """Find coordinators of unlisted groups; a group does not exist if its coordinator responded."""
         for group_id, coordinator in self.cluster.coordinators(group_ids).items():
             if coordinator.error_code:
                 self._note(f"group {group_id}", coordinator.error_code)

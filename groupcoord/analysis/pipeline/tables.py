@@ -111,7 +111,7 @@ def write_lag(
 
 
 SHARE_STATE_SETTINGS = RowSettings(("kind", "log_offset", "log_timestamp_ms", "key", "value"), raw_bytes=True)
-"""Columns of ``__share_group_state``, whose records share only their framing with ``__consumer_offsets``."""
+"""Columns of ``__share_group_state``. Its records share only their framing with ``__consumer_offsets``."""
 
 
 class ShareStateFold:

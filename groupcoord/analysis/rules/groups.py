@@ -191,7 +191,7 @@ def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -
     for field in coordinator.keys() | tables:
         one, other = coordinator.get(field), tables.get(field)
         texts = one and one[0], other and other[0]
-        # Of a group whose records the coordinator does not know, only offsets are compared.
+        # Only offsets of share groups and streams groups are compared.
         if texts[0] == texts[1] or (field.topic is None and field.group_id in unknown):
             continue
         partition = (one or other or ("", NO_PARTITION))[1]
@@ -200,7 +200,7 @@ def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -
 
 
 def unknown_groups(found: Histories) -> set[str]:
-    """Return the groups whose records the coordinator does not know."""
+    """Return the share groups and streams groups: only their offsets are compared."""
     return {row["group_id"] for row in found[GROUP] if row["type"] in (SHARE, STREAMS)}
 
 

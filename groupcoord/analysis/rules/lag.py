@@ -122,7 +122,7 @@ def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
 
 
 def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:
-    """Return offsets with a next record, whose timestamp a cluster can return."""
+    """Return offsets with a next record; a cluster can return its timestamp."""
     found: dict[tuple[str, int, int], Row] = {}
     for row in (row for table in current_offsets for row in table.select(_NEXT).to_pylist()):
         place = (row["topic"], row["topic_partition"], row["committed_offset"])

@@ -165,7 +165,7 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
         explanation.evidence += changed
     _take_notes(around.notes, found, explanation)
     votes = _changed_votes(before, after)
-    # A vote that changes the outcome starts an epoch of its own; other votes start none.
+    # A vote that changes the outcome starts a new epoch; other votes start none.
     if votes and not found:
         found.append((ASSIGNOR_CHANGE, _PROVEN))
         explanation.evidence += votes

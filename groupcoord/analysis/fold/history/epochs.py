@@ -36,7 +36,7 @@ class Kip848Types(NamedTuple):
         group_type: Kafka's name of the type.
         group: the group's record, with its epoch.
         target_epoch: the epoch of the target assignment.
-        others: records whose change is a reason for a new epoch.
+        others: records that cause a new epoch when they change.
         first_epoch: of a group and its target assignment without records (Kafka 4.4).
         stable, unrevoked: numbers of member states: assigned its target, and revoking.
         states: Kafka's names of all states.
@@ -335,7 +335,7 @@ class EpochGroup:
         return evolve(self.last_view, members=members)
 
     def subscribed_topics(self) -> list[str] | None:
-        """Return the topics whose offsets do not expire; None if unknown."""
+        """Return the topics with offsets that do not expire; None if unknown."""
         topics: set[str] = set()
         for member in self._members.values():
             if member.topics is None:

@@ -79,7 +79,7 @@ class LastCommit(NamedTuple):
 
     Attributes:
         log_offset: its offset in the log.
-        place: topic and partition; None in a transaction, whose member may be gone before the marker.
+        place: topic and partition; None in a transaction, since the member may be gone before the marker.
     """
 
     log_offset: int

@@ -38,7 +38,7 @@ class MemberSubscription:
 
 
 NO_SUBSCRIPTION = MemberSubscription()
-"""Subscription of members of other protocol types, whose bytes have another meaning."""
+"""Subscription of members of other protocol types: their metadata is opaque."""
 
 
 def decode_subscription(data: bytes) -> MemberSubscription:
@@ -245,7 +245,7 @@ _BY_TOPIC = ("assignment", "pending", "target", "partitions")
 
 
 def subscribed(view: GroupView | None) -> list[str] | None:
-    """Return the topics whose offsets do not expire; None if unknown."""
+    """Return the topics with offsets that do not expire; None if unknown."""
     if view is None or not view.members:
         return []
     topics: set[str] = set()

@@ -122,7 +122,7 @@ def _sum(before: CommitCount | None, more: CommitCount) -> CommitCount:
 
 
 NOT_TOLD = "unknown"
-"""State of a group whose description is not permitted."""
+"""State of a group if its description is not permitted."""
 
 
 def group_rows(

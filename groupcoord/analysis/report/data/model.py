@@ -326,13 +326,13 @@ class AnomalyRow:
     """One finding.
 
     Attributes:
-        kind: what it is, such as offset rewind.
-        status: Burrow's word for it, or empty.
-        subject: what in the group it is about: a topic's partition, a client, or nothing.
-        first_ms: when it began.
-        last_ms: when it was seen last.
-        count: how often.
-        evidence: in words.
+        kind: kind of anomaly, such as offset rewind.
+        status: Burrow's status, or empty.
+        subject: topic partition or client in the group, or empty.
+        first_ms: time of the first occurrence.
+        last_ms: time of the last occurrence.
+        count: number of occurrences.
+        evidence: sentence with the figures.
     """
 
     group_id: str
