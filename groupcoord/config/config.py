@@ -18,7 +18,7 @@ from typing import Any
 from attrs import field, fields, frozen
 
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number, Text
-from groupcoord.errors import ConfigError
+from groupcoord.errors import ConfigError, did_you_mean
 
 ASSIGNOR_CLASSES = MappingProxyType(
     {
@@ -421,8 +421,5 @@ def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callabl
 
 
 def suggestion(name: str, known: set[str]) -> str:
-    """Return words for an error message that propose the known name nearest to ``name``; empty if none is near."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {key_of(close[0])!r}?" if close else ""
+    """Return a hint at the nearest known key; empty if none."""
+    return did_you_mean(key_of(name), map(key_of, known))

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.schemas import SCHEMAS, RecordType
-from groupcoord.schema.engine import Values, reader_of, writer_of
+from groupcoord.schema.engine import Values, read_whole, reader_of, writer_of
 from groupcoord.schema.primitives import MalformedError, Reader, Writer
 
 _UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
@@ -84,11 +84,10 @@ def parse_value(record_type: RecordType, value: bytes) -> Values | None:
 
 def _read_whole(read: Reader[Any], data: bytes) -> Values | None:
     try:
-        values: Values
-        values, position = read(data, 2)
+        values: Values = read_whole(read, data, 2)
     except _UNREADABLE:
         return None
-    return values if position == len(data) else None
+    return values
 
 
 def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:

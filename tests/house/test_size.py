@@ -13,7 +13,7 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 76_545, "files": 491, "words": 162_595},
+    "groupcoord": {"code": 76_544, "files": 491, "words": 162_594},
     "tests": {"code": 62_486, "files": 650, "words": 95_671},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""

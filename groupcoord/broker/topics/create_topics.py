@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from attrs import evolve
@@ -73,6 +73,7 @@ from groupcoord.wire.config_messages import (
 )
 
 Wanted = TypeVar("Wanted")
+OfTopics = TypeVar("OfTopics", CreateTopics, CreatePartitions, DeleteTopics)
 Result = TypeVar("Result")
 
 logger = logging.getLogger("groupcoord.host")
@@ -245,6 +246,12 @@ def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable])
             if len(same) < DUPLICATES_KEPT:
                 same.append(topic)
     return list(groups.values())
+
+
+def _portions_of(request: OfTopics, groups: Sequence[Sequence[Any]]) -> Iterator[OfTopics]:
+    """Yield the request in portions of topics."""
+    for some in portions(groups, TOPICS_AT_ONCE):
+        yield evolve(request, topics=tuple(chain.from_iterable(some)))
 
 
 def answer_delete_topics(
@@ -526,9 +533,8 @@ class TopicRequests:
         groups = yield from group_topics(request.topics, lambda topic: topic.name)
         total = yield from count_new_partitions(groups, self._config.num_partitions, permissions)
         created: list[CreatedTopic] = []
-        for some in portions(groups, TOPICS_AT_ONCE):
+        for portion in _portions_of(request, groups):
             yield None
-            portion = evolve(request, topics=tuple(chain.from_iterable(some)))
             created += self._create_topics(portion, permissions, total).topics
         return CreateTopicsResponse(tuple(created))
 
@@ -602,9 +608,8 @@ class TopicRequests:
         groups = yield from group_topics(request.topics, lambda topic: topic.name)
         total = yield from count_added_partitions(groups, self._topics, permissions)
         results: list[CreatedPartitions] = []
-        for some in portions(groups, TOPICS_AT_ONCE):
+        for portion in _portions_of(request, groups):
             yield None
-            portion = evolve(request, topics=tuple(chain.from_iterable(some)))
             results += self._create_partitions(portion, permissions, total).results
         return CreatePartitionsResponse(tuple(results))
 
@@ -621,9 +626,8 @@ class TopicRequests:
             return self._delete_topics(request, permissions)
         groups = yield from group_topics(request.topics, self._topic_meant)
         deleted: list[DeletedTopic] = []
-        for some in portions(groups, TOPICS_AT_ONCE):
+        for portion in _portions_of(request, groups):
             yield None
-            portion = evolve(request, topics=tuple(chain.from_iterable(some)))
             deleted += self._delete_topics(portion, permissions).responses
         return DeleteTopicsResponse(tuple(deleted))
 
