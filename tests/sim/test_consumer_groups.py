@@ -16,7 +16,7 @@ from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, UniformAssignor
 from groupcoord.core.groups.consumer.conversion import Conversion
 from groupcoord.core.groups.consumer.group import ConsumerGroup
-from groupcoord.core.groups.consumer.reconciliation import _Step
+from groupcoord.core.groups.consumer.reconciliation import _Reconciliation
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
@@ -308,7 +308,7 @@ def test_targets_that_are_uneven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that hands a partition on before it was given back is caught."""
-    monkeypatch.setattr(_Step, "_free", lambda self, topic_id, partitions: partitions)
+    monkeypatch.setattr(_Reconciliation, "_free", lambda self, topic_id, partitions: partitions)
     monkeypatch.setattr(ConsumerGroup, "check", lambda self: None)
 
     with pytest.raises(LawBrokenError, match=r"is of '.*' and '|is given|which others can be given"):

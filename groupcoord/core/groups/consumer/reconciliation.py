@@ -85,7 +85,7 @@ def reconcile(
     owner_epochs: Mapping[tuple[UUID, int], int],
 ) -> MemberAssignment | ErrorCode:
     """Return a member's assignment after a heartbeat."""
-    step = _Step(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
+    step = _Reconciliation(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
     match current.state:
         # Looked at with each heartbeat: other members may have released partitions since.
         case MemberState.UNRELEASED_PARTITIONS:
@@ -103,7 +103,7 @@ def reconcile(
     return step.without_unsubscribed() if has_subscription_changed else current
 
 
-class _Step(NamedTuple):
+class _Reconciliation(NamedTuple):
     """One step of one member; the attributes are the arguments of :func:`reconcile`."""
 
     current: MemberAssignment

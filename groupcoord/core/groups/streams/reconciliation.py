@@ -123,7 +123,7 @@ def reconcile(
     processes: TaskProcesses,
 ) -> TaskAssignment | ErrorCode:
     """Return a member's assignment after a heartbeat."""
-    step = _Step(current, process_id, target_epoch, target, owned, processes)
+    step = _Reconciliation(current, process_id, target_epoch, target, owned, processes)
     match current.state:
         case TaskState.UNREVOKED_TASKS:
             if owned is None or owned.shares(current.pending_revocation):
@@ -140,7 +140,7 @@ def reconcile(
 
 
 @define
-class _Step:
+class _Reconciliation:
     """One step of one member; the attributes are the arguments of :func:`reconcile`."""
 
     current: TaskAssignment
