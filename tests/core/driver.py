@@ -31,7 +31,6 @@ from groupcoord.messages import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
-    PartitionResult,
     SyncAssignment,
     SyncGroup,
     TopicToCommit,
@@ -336,8 +335,3 @@ class Group:
         syncs += [self.sync(member_id) for member_id in members if member_id != leader]
         assert self.state is GroupState.STABLE
         return syncs
-
-
-def entry(result: PartitionResult) -> tuple[int, ErrorCode]:
-    """Return a result of one partition as a plain pair."""
-    return result.partition_index, result.error_code

@@ -20,22 +20,6 @@ from groupcoord.messages import (
 from tests.core.driver import Driver, Group
 
 
-@pytest.fixture
-def driver() -> Driver:
-    return Driver()
-
-
-@pytest.fixture
-def group(driver: Driver) -> Group:
-    return Group(driver)
-
-
-# ---------------------------------------------------------------- ListGroups
-
-
-# ---------------------------------------------------------------- DeleteGroups
-
-
 def test_delete_a_group_of_too_many_offsets() -> None:
     """A deletion that no log takes at once is refused as a log would refuse it, and the group stays."""
     driver = Driver(message_max_bytes=100)

@@ -238,10 +238,6 @@ def test_lists_become_columns() -> None:
         assert as_columns(list(rows)) == rows  # type: ignore[operator]
 
 
-def test_results_can_be_hashed() -> None:
-    assert hash(PartitionResults((1, 2))) == hash(tuple(PartitionResults((1, 2))))
-
-
 @pytest.mark.parametrize("length", [1, 40, 200])
 def test_texts_that_stay_bytes(length: int) -> None:
     """They are the texts whenever somebody looks, and are written like them."""

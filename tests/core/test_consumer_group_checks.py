@@ -43,9 +43,6 @@ def coordinator(rules: Rules) -> GroupCoordinator:
     return coordinator
 
 
-# ---------------------------------------------------------------- the switch
-
-
 def test_what_the_configuration_leaves_out_is_not_supported(rules: Rules) -> None:
     """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
     config = Config(group_coordinator_rebalance_protocols=(GroupType.CLASSIC,))
@@ -58,12 +55,6 @@ def test_what_the_configuration_leaves_out_is_not_supported(rules: Rules) -> Non
     assert refused.groups == tuple(
         DescribedConsumerGroup(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in ("g", "", "g")
     )
-
-
-# ---------------------------------------------------------------- heartbeats
-
-
-# ---------------------------------------------------------------- descriptions
 
 
 def described(*topics: str, targets: tuple[str, ...] = ()) -> DescribedConsumerGroup:
@@ -84,9 +75,6 @@ def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: Des
     assert (hidden.error_code, hidden.group_state, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "", ())
     assert hidden.error_message
     assert hidden.authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
-
-
-# ---------------------------------------------------------------- settings of groups
 
 
 @pytest.mark.parametrize(

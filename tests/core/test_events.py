@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
+from groupcoord.core.observer import MAX_TRIGGERS
 from groupcoord.events import (
     Cause,
     Event,
@@ -272,3 +273,18 @@ def test_a_group_that_was_never_written() -> None:
     assert isinstance(completed, RebalanceCompleted)
     assert completed.duration_ms == 3_000
     assert [trigger.member_id for trigger in completed.triggers] == [leader]
+
+
+def test_a_rebalance_remembers_its_first_reasons_only() -> None:
+    """A rebalance that is started over again and again does not collect reasons without end."""
+    driver = Driver()
+    driver.coordinator.observe()
+    group = Group(driver)
+    member_ids = group.generation_of("a", "b")
+    for number in range(MAX_TRIGGERS + 5):
+        for member_id in member_ids:
+            group.rejoin(member_id, "range", f"other-{number}")
+    group.assign()
+    (completed,) = [event for event in driver.coordinator.take_events() if isinstance(event, RebalanceCompleted)]
+    assert len(completed.triggers) == MAX_TRIGGERS
+    assert completed.generation_id - completed.old_generation_id == MAX_TRIGGERS + 6

@@ -19,27 +19,11 @@ from groupcoord.log_store import AppendTimedOutError, LogStoreError
 from groupcoord.messages import (
     DeleteGroups,
     Heartbeat,
-    HeartbeatResponse,
-    JoinGroup,
     OffsetCommit,
     OffsetToCommit,
     TopicToCommit,
 )
 from tests.core.driver import Driver, Group
-
-
-def two_groups(late: bool = False) -> tuple[Driver, Group, Group]:
-    driver = Driver(offsets_topic_num_partitions=2, late=late)
-    first = Group(driver, "a")
-    second = next(
-        Group(driver, name)
-        for name in "bcdefg"
-        if driver.coordinator.partition_of(name) != driver.coordinator.partition_of("a")
-    )
-    return driver, first, second
-
-
-# ---------------------------------------------------------------- unknown outcome
 
 
 def test_everything_under_way_fails() -> None:
@@ -58,9 +42,6 @@ def test_everything_under_way_fails() -> None:
     assert [entry.error for entry in sent] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
     assert joins.error is ErrorCode.NOT_COORDINATOR
     assert driver.coordinator.next_deadline_ms() is None
-
-
-# ---------------------------------------------------------------- broken contracts
 
 
 class ScriptedStore(MemoryLogStore):
@@ -98,14 +79,6 @@ def commit(group_id: str = "group", offset: int = 1) -> OffsetCommit:
     return OffsetCommit(group_id, (TopicToCommit("orders", (OffsetToCommit(0, offset),)),))
 
 
-def errors(coordinator: GroupCoordinator) -> dict[object, ErrorCode]:
-    return {
-        token: response.topics[0].partitions[0].error_code
-        for token, response in coordinator.take_replies()
-        if response is not None
-    }
-
-
 @pytest.mark.parametrize("error", [LogStoreError("injected"), KeyError("bug")], ids=["log store", "anything"])
 def test_a_deletion_over_two_partitions_of_which_one_fails(
     coordinator: GroupCoordinator, store: ScriptedStore, error: Exception
@@ -116,68 +89,15 @@ def test_a_deletion_over_two_partitions_of_which_one_fails(
     coordinator.submit(commit())
     coordinator.submit(commit(other))
     coordinator.take_replies()
-    store.script = [error]
+    store.script, replies = [error], {}
     try:
         coordinator.submit(DeleteGroups(("group", other)), "mine")
     except KeyError:
+        replies = dict(coordinator.take_replies())
         coordinator.submit(Heartbeat("group", 1, "m"), "next")
-    replies = dict(coordinator.take_replies())
+    replies |= dict(coordinator.take_replies())
     assert replies.keys() <= {"mine", "next"}
     assert dict(replies["mine"].results) == {"group": ErrorCode.UNKNOWN_SERVER_ERROR, other: ErrorCode.NONE}
-
-
-# ---------------------------------------------------------------- the coordinator's own contract
-
-
-def test_a_request_that_is_none(coordinator: GroupCoordinator) -> None:
-    """Something that is no request raises."""
-    with pytest.raises(TypeError, match="str is no request of the group coordinator"):
-        coordinator.submit("join, please")
-
-
-def test_calling_what_has_to_wait(coordinator: GroupCoordinator) -> None:
-    """``call`` is for requests that are answered at once; others raise."""
-    coordinator.submit(Heartbeat("group", 1, "m"), "before")
-    assert coordinator.call(Heartbeat("group", 1, "m")) == HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert [token for token, _ in coordinator.take_replies()] == ["before"]
-    with pytest.raises(LookupError, match="JoinGroup is not answered at once"):
-        coordinator.call(JoinGroup("group", protocol_type="t", protocols=(("p", b""),), requires_known_member_id=False))
-
-
-def test_defaults() -> None:
-    """Without arguments there are Kafka's settings, the system's clock, a log in memory and random member ids."""
-    coordinator = GroupCoordinator()
-    coordinator.load_all()
-    assert coordinator.config.offsets_topic_num_partitions == 50
-    joins = [coordinator.call(JoinGroup("group", protocols=(("range", b""),), client_id="c")) for _ in range(2)]
-    ids = {join.member_id for join in joins}
-    assert len(ids) == 2
-    assert all(len(member_id) == len("c-") + 36 for member_id in ids)
-    assert coordinator.node.host == "127.0.0.1"
-
-
-# ---------------------------------------------------------------- what a host may rely on after an exception
-
-
-def deletion_over_two_partitions(late: bool) -> tuple[Driver, ScriptedStore, DeleteGroups, int]:
-    """Return a coordinator with a simple group on each of two log partitions, and a request that deletes both."""
-    driver, first, second = two_groups(late)
-    store = driver.store.store = ScriptedStore()
-    driver.restart()
-    first.commit(1)
-    second.commit(1)
-    driver.write()
-    request = DeleteGroups((first.group_id, second.group_id))
-    return driver, store, request, driver.coordinator.partition_of(first.group_id)
-
-
-def test_no_internal_token_comes_out_after_a_stores_exception() -> None:
-    """Replies taken right after an exception of the store carry only tokens that the caller gave."""
-    driver, store, request, _ = deletion_over_two_partitions(late=False)
-    store.script = [KeyError("bug in the store")]
-    with pytest.raises(KeyError):
-        driver.coordinator.submit(request, "mine")
-    assert {token for token, _ in driver.coordinator.take_replies()} <= {"mine"}
 
 
 class UnreadableStore(MemoryLogStore):

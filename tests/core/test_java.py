@@ -61,11 +61,6 @@ def _units(text: str) -> list[int]:
     return [int.from_bytes(encoded[place : place + 2], "big") for place in range(0, len(encoded), 2)]
 
 
-@given(st.text(), st.integers(1, 1000))
-def test_every_group_has_a_partition(group_id: str, count: int) -> None:
-    assert 0 <= partition_for(group_id, count) < count
-
-
 @as_one_test
 @pytest.mark.parametrize(
     ("names", "order"),

@@ -23,9 +23,6 @@ def group(driver: Driver) -> Group:
     return Group(driver)
 
 
-# ---------------------------------------------------------------- a leader's sync
-
-
 @pytest.fixture
 def pending(driver: Driver, group: Group) -> Group:
     """A group of a and b in generation 1; the leader's assignments are on their way to the log."""
@@ -41,9 +38,6 @@ def finish(driver: Driver, fails: bool) -> None:
         driver.refuse(NotEnoughReplicasError())
     else:
         driver.write()
-
-
-# ---------------------------------------------------------------- a group's first record
 
 
 def test_a_commit_keeps_a_group(driver: Driver, group: Group) -> None:
@@ -65,12 +59,6 @@ def test_a_join_behind_the_commit_that_made_the_group(driver: Driver, group: Gro
     driver.write()
     assert [type(record) for record in driver.written()] == [OffsetCommitRecord]
     assert group.describe().group_state == "PreparingRebalance"
-
-
-# ---------------------------------------------------------------- static members
-
-
-# ---------------------------------------------------------------- deletions
 
 
 @pytest.fixture
@@ -144,9 +132,6 @@ def test_a_group_that_does_not_come_back_without_a_trace(driver: Driver, group: 
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is UNAVAILABLE
     assert group.state is None
     assert driver.delete("group").answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-# ---------------------------------------------------------------- a group falls empty
 
 
 def test_a_group_falls_empty_before_it_is_durable(driver: Driver, group: Group) -> None:

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from groupcoord import ErrorCode, GroupState, LogRecord, Ticket
+from groupcoord import ErrorCode, LogRecord, Ticket
 from groupcoord.core.log.records import (
     GroupMetadataRecord,
     MemberRecord,
-    OpaqueRecord,
-    Record,
 )
 from groupcoord.messages import (
     DeleteGroupsResponse,
     LeaveGroupResponse,
 )
-from tests.core.driver import REBALANCE_MS, SESSION_MS, START_MS, Driver, Group
-
-MEMBER = MemberRecord("a-0", "a", "client", "/127.0.0.1", REBALANCE_MS, SESSION_MS, b"metadata", b"share")
-
-
-def loaded(*records: Record, **settings: int) -> tuple[Driver, Group]:
-    driver = Driver(**settings)
-    driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS) for record in records])
-    driver.restart()
-    return driver, Group(driver)
-
-
-def generation(*members: MemberRecord, number: int = 7, timestamp_ms: int = START_MS) -> GroupMetadataRecord:
-    leader = members[0].member_id if members else None
-    name = "range" if members else None
-    return GroupMetadataRecord("group", "consumer", number, name, leader, timestamp_ms, members)
-
-
-# ---------------------------------------------------------------- load
+from tests.core.driver import START_MS, Driver, Group
 
 
 def test_a_rebalance_timeout_that_was_never_written() -> None:
     """-1, from old records, stands for the session time-out."""
-    _, group = loaded(generation(MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b"")))
-    assert group.inside.members["a-1"].rebalance_timeout_ms == 8_000
-
-
-# ---------------------------------------------------------------- unload
+    driver = Driver()
+    member = MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b"")
+    record = GroupMetadataRecord("group", "consumer", 7, "range", "a-1", START_MS, (member,))
+    driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS)])
+    driver.restart()
+    assert Group(driver).inside.members["a-1"].rebalance_timeout_ms == 8_000
 
 
 def test_unload_with_writes_under_way() -> None:
@@ -63,9 +44,3 @@ def test_unload_with_writes_under_way() -> None:
     assert waiting[3].answer(LeaveGroupResponse).members == ()
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.NOT_COORDINATOR
     assert deferred.error is ErrorCode.NOT_COORDINATOR
-
-
-def test_unknown_records_are_passed_over() -> None:
-    """Records of unknown kinds do not stop a load (KAFKA-14869)."""
-    _, group = loaded(OpaqueRecord(b"\x00\x63key", b"value"), generation(MEMBER), OpaqueRecord(b"", None))
-    assert group.state is GroupState.STABLE

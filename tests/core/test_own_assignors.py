@@ -10,7 +10,6 @@ import pytest
 from groupcoord import Config, ConfigError, ErrorCode, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.assignors import choose_assignors
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
-from groupcoord.testing import check_assignor
 from groupcoord.testing.topics import Topics
 from tests.core.own_assignors import Deal, Uniform
 from tests.tables import as_one_test
@@ -41,11 +40,6 @@ def join(made: GroupCoordinator, member_id: str, assignor: str | None = None) ->
             topic_partitions=(),
         )
     )
-
-
-def test_the_assignor_keeps_its_contract() -> None:
-    """What the other tests use here is a good assignor."""
-    check_assignor(Deal())
 
 
 def test_a_class_that_a_setting_names() -> None:

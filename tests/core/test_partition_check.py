@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import InvariantError
-from groupcoord.core.log.records import GroupMetadataRecord
+from groupcoord.core.log.records import CommitRecords, GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import Driver, Group
 from tests.tables import as_one_test
@@ -45,6 +45,10 @@ def _unseen_though_in_the_log(driver: Driver) -> None:
     partition.writer.unseen[partition.writer.next_number] = [group]
 
 
+def _never_in_flight(driver: Driver) -> None:
+    driver.coordinator.partition(0).hard.offsets.pending[99] = CommitRecords([])
+
+
 def _of_another_generation(driver: Driver) -> None:
     hard = driver.coordinator.partition(0).writer.hard
     record = GroupMetadataRecord("group", "consumer", 99, "range", "a-1")
@@ -61,6 +65,7 @@ def _of_another_generation(driver: Driver) -> None:
         (_unknown_to_the_log, "is Stable, but the log has None"),
         (_never_to_be_seen, "is seen and waits to be, or neither"),
         (_unseen_though_in_the_log, "is not seen, but the log has it"),
+        (_never_in_flight, "pending commits [99]"),
         (_of_another_generation, "is Stable, but the log has GroupMetadataRecord"),
     ],
 )
@@ -72,10 +77,3 @@ def test_check_finds(break_it: Callable[[Driver], None], message: str) -> None:
     break_it(driver)
     with pytest.raises(InvariantError, match=re.escape(message)):
         driver.coordinator.check()
-
-
-def test_a_timer_of_another_partition() -> None:
-    """Timers of other log partitions are not this one's affair, and theirs are."""
-    driver = Driver(offsets_topic_num_partitions=2)
-    Group(driver).stable("a")
-    driver.coordinator.check()

@@ -191,15 +191,6 @@ def test_nothing_else_is_said_of_it(driver: Driver, group: Group, answer: Callab
     assert driver.coordinator.status(0) is PartitionStatus.FAILED
 
 
-def test_an_answer_for_what_was_never_made(driver: Driver, group: Group) -> None:
-    """Nothing that is in flight counts as written."""
-    sents = group.commit(1), refused_commit(group, 2)
-    with pytest.raises(StoreContractError, match="append 9 is not in flight"):
-        driver.coordinator.appended(Ticket(0, 9), 100)
-    driver.deliver()
-    assert [sent.error for sent in sents] == [REFUSED] * 2
-
-
 def test_a_copy_goes_on_alike(driver: Driver, group: Group) -> None:
     """A refusal that waits is part of the state: copies have it, and the fingerprint tells it."""
     other = Group(Driver(late=True, offsets_commit_timeout_ms=TIMEOUT_MS))

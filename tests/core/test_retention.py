@@ -1,33 +1,53 @@
-"""Offsets of deleted topics, and expiry where the state timestamp is unknown (KIP-211)."""
+"""Sweeps for expired offsets: when they come, and expiry where the state timestamp is unknown (KIP-211)."""
 
 from __future__ import annotations
 
-from uuid import UUID
-
-import pytest
-
+from groupcoord.log_store import StorageError
 from tests.core.driver import Driver, Group
 
-MINUTE_MS = 60_000
-CHECK_MS = 1_000
-RETENTION_MS = 10 * MINUTE_MS
-FOREVER_MS = 1_800_000
-OLD_TOPIC, NEW_TOPIC = UUID(int=1), UUID(int=2)
+INTERVAL_MS = 600_000
+RETENTION_MS = 10 * 60_000
 
 
-@pytest.fixture
-def driver() -> Driver:
-    return Driver(offsets_retention_minutes=10, offsets_retention_check_interval_ms=CHECK_MS)
+def test_no_sweep_without_groups() -> None:
+    """No deadline is named before there is a group; then sweeps come at the moments at which they always come."""
+    driver = Driver()
+    group = Group(driver)
+    assert driver.coordinator.next_deadline_ms() is None
+    driver.sleep(INTERVAL_MS * 5 // 2)
+    group.commit(1)
+    assert driver.coordinator.next_deadline_ms() == driver.clock.now_ms() + INTERVAL_MS // 2
+    driver.sleep(INTERVAL_MS // 2)
+    assert driver.coordinator.next_deadline_ms() == driver.clock.now_ms() + INTERVAL_MS
 
 
-@pytest.fixture
-def group(driver: Driver) -> Group:
-    return Group(driver)
+def test_no_sweep_after_the_last_group() -> None:
+    driver = Driver(offsets_retention_minutes=1)
+    Group(driver).commit(1)
+    driver.sleep(INTERVAL_MS)
+    assert Group(driver).state is None
+    assert driver.coordinator.next_deadline_ms() is None
 
 
-def test_a_managed_group_with_unknown_timestamp(driver: Driver, group: Group) -> None:
+def test_sweeps_go_on_when_a_deletion_fails() -> None:
+    """A group that comes back, since its tombstones could not be written, expires in the end."""
+    driver = Driver(late=True, offsets_retention_minutes=1)
+    group = Group(driver)
+    group.commit(1)
+    driver.write()
+    driver.sleep(INTERVAL_MS)
+    driver.refuse(StorageError("no"))
+    assert group.state is not None
+    driver.sleep(INTERVAL_MS)
+    driver.write()
+    assert group.state is None
+
+
+def test_a_managed_group_with_unknown_timestamp() -> None:
     """Without the moment of emptying, each offset counts from its commit."""
-    (a,) = group.stable("a", session_ms=FOREVER_MS)
+    driver = Driver(offsets_retention_minutes=10, offsets_retention_check_interval_ms=1_000)
+    group = Group(driver)
+    (a,) = group.stable("a", session_ms=1_800_000)
     group.left(a)
     group.inside.state_timestamp_ms = None
     driver.sleep_until(10_000)

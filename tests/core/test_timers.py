@@ -23,27 +23,6 @@ def queue() -> TimerQueue:
     return TimerQueue()
 
 
-def fired(queue: TimerQueue, now_ms: int) -> list[str]:
-    found = []
-    while (due := queue.pop_due(now_ms)) is not None:
-        assert due.deadline_ms is None
-        found.append(due.key.member_id)
-    queue.check()
-    return found
-
-
-@pytest.mark.parametrize("looks", [False, True])
-def test_looking_changes_nothing(queue: TimerQueue, looks: bool) -> None:
-    """The order of equal deadlines does not depend on whether somebody asked for the next one meanwhile."""
-    first, second = timer("first"), timer("second")
-    queue.arm(first, 10)
-    queue.arm(first, 20)
-    if looks:
-        assert queue.next_deadline_ms() == 20
-    queue.arm(second, 20)
-    assert fired(queue, 20) == ["first", "second"]
-
-
 def test_advances(queue: TimerQueue) -> None:
     """They tell when the next deadline has come nearer than it was, and nothing else."""
     one, other = timer("one"), timer("other")
@@ -62,15 +41,6 @@ def test_advances(queue: TimerQueue) -> None:
     assert queue.advances == seen[-1] + 2
 
 
-def test_many_postponements_leave_one_entry(queue: TimerQueue) -> None:
-    """However often a session is renewed, the queue does not grow."""
-    one = timer()
-    for deadline_ms in range(10_000):
-        queue.arm(one, deadline_ms)
-    assert len(queue.armed()) == 1
-    assert queue.next_deadline_ms() == 9_999
-
-
 @pytest.mark.parametrize("deadline_ms", [None, 5])
 def test_check(queue: TimerQueue, deadline_ms: int | None) -> None:
     """``check`` finds an entry whose timer is not armed, or due before its entry."""
@@ -80,12 +50,6 @@ def test_check(queue: TimerQueue, deadline_ms: int | None) -> None:
     one.deadline_ms = deadline_ms
     with pytest.raises(InvariantError, match="culprit"):
         queue.check()
-
-
-def test_repr() -> None:
-    """A timer tells its owner and its deadline."""
-    key = "TimerKey(kind=<TimerKind.SESSION: 'session'>, partition=0, group_id='group', member_id='x')"
-    assert repr(timer("x")) == f"Timer({key}, deadline_ms=None)"
 
 
 class PlainTimers:

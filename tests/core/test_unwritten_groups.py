@@ -39,12 +39,6 @@ def deletion_of(group: Group) -> ErrorCode:
     return group.driver.delete(group.group_id).answer(DeleteGroupsResponse).results[0].error_code
 
 
-# ---------------------------------------------------------------- who sees them
-
-
-# ---------------------------------------------------------------- how they end
-
-
 def test_a_failed_write_takes_it_along(driver: Driver, group: Group, other: Group) -> None:
     """A group that nobody has seen never was when the next write fails, whomever that is for."""
     driver.coordinator.observe()

@@ -491,23 +491,42 @@ def _answers_twice(scenario: Scenario) -> None:
         scenario.coordinator.appended(ticket, base_offset)
 
 
+def _answers_what_was_never_made(scenario: Scenario) -> None:
+    scenario.coordinator.appended(Ticket(0, 9), 100)
+
+
 def _goes_back(scenario: Scenario) -> None:
     first, second = scenario.store.write(2)
     scenario.coordinator.appended(*first)
     scenario.coordinator.appended(second[0], first[1])
 
 
+def _leaves_no_room(scenario: Scenario) -> None:
+    _, second = scenario.store.write(2)
+    scenario.coordinator.appended(second[0], 0)
+
+
 def _knows_better(scenario: Scenario) -> None:
     scenario.coordinator.appended(Ticket(99, 0), 0)
 
 
-@pytest.mark.parametrize("break_contract", [_skips_an_answer, _answers_twice, _goes_back, _knows_better])
-def test_a_store_that_breaks_its_contract(break_contract: Any) -> None:
+@pytest.mark.parametrize(
+    ("break_contract", "message"),
+    [
+        (_skips_an_answer, "append 1 failed out of turn"),
+        (_answers_twice, "append 0 is not in flight"),
+        (_answers_what_was_never_made, "append 9 is not in flight"),
+        (_goes_back, "append 1 was acknowledged at offset 0, but the log already reached 1"),
+        (_leaves_no_room, "at offset -1"),
+        (_knows_better, "names no log partition"),
+    ],
+)
+def test_a_store_that_breaks_its_contract(break_contract: Any, message: str) -> None:
     """The store's author is told; the log partition is given up until it is loaded again, others are served."""
     scenario = Scenario(late=True)
     scenario.submit(OffsetCommit("alpha", scenario.offsets("orders", 0)))
     scenario.submit(OffsetCommit("beta", scenario.offsets("orders", 1)))
-    with pytest.raises(StoreContractError):
+    with pytest.raises(StoreContractError, match=message):
         break_contract(scenario)
     scenario.deliver()
     is_named = break_contract is not _knows_better
@@ -567,6 +586,7 @@ def test_a_coordinator_by_itself() -> None:
     """Without anything around it, a coordinator has memory for a log, any topic, random ids, and knows no other."""
     coordinator = GroupCoordinator(clock=ManualClock())
     assert coordinator.next_deadline_ms() is None
+    assert (coordinator.partition_count, coordinator.node.host) == (50, "127.0.0.1")
     coordinator.load_all()
     coordinator.node = ELSEWHERE
     assert coordinator.node == ELSEWHERE != HERE
@@ -577,14 +597,15 @@ def test_a_coordinator_by_itself() -> None:
     ids.append(reply.response.member_id)
     assert len({member_id for member_id in ids if member_id.startswith("a-")}) == 2
     before = coordinator.timer_advances
-    with pytest.raises(LookupError):
+    with pytest.raises(LookupError, match="JoinGroup is not answered at once"):
         coordinator.call(JoinGroup("alpha", ids[0], protocols=(JoinProtocol("range", b""),)))
     assert coordinator.timer_advances > before
     topics = (TopicToCommit("anything", (OffsetToCommit(2**31 - 1, 7),)), TopicToCommit(None, (OffsetToCommit(0, 7),)))
     commit = coordinator.call(OffsetCommit("beta", topics))
     assert set(error_codes(commit)) == {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID}
+    assert coordinator.call(OffsetFetch((GroupToFetch("beta"),), uses_topic_ids=True)).groups[0].topics == ()
     coordinator.check()
-    with pytest.raises(TypeError, match="SyncGroupResponse"):
+    with pytest.raises(TypeError, match="SyncGroupResponse is no request of the group coordinator"):
         coordinator.submit(SyncGroupResponse(ErrorCode.NONE))
     for request in requests_of_every_kind("gamma", ""):
         coordinator.submit(request)

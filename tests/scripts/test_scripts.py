@@ -8,7 +8,7 @@ import pytest
 
 from tests.tables import as_one_test
 
-from .runner import ScriptError, play, replace_output
+from .runner import ScriptError, play
 
 FOLDER = Path(__file__).parent
 SCRIPTS = sorted(FOLDER.glob("*.txt"))
@@ -50,15 +50,6 @@ def test_another_output_is_noticed() -> None:
 
     assert play(script) != script
     assert play(play(script)) == play(script)
-
-
-def test_old_output_is_replaced() -> None:
-    """Comments, blank lines and commands stay, in their order; what stood below a command goes."""
-    script = "# a\n\n> one\n  old\n  older\n\n# b\n> two\n"
-
-    assert replace_output(script, lambda command: [command.upper(), "!"]) == (
-        "# a\n\n> one\n  ONE\n  !\n\n# b\n> two\n  TWO\n  !\n"
-    )
 
 
 @pytest.mark.parametrize(
