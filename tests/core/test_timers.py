@@ -111,6 +111,9 @@ def test_like_a_plain_list(steps: list[tuple]) -> None:
         assert {one.key.member_id: one.deadline_ms for one in queue.armed()} == {
             name: deadline for name, (deadline, _) in plain.armed.items()
         }
+    while (name := plain.pop_due(20)) is not None:
+        due = queue.pop_due(20)
+        assert due is timers[name]
 
 
 def test_every_kind_has_its_row() -> None:
