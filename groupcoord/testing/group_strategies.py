@@ -45,7 +45,7 @@ from groupcoord.wire.share_messages import (
     ShareAcknowledge,
     ShareFetch,
     ShareFetchPartition,
-    ShareFetchTopic,
+    TopicIdEntry,
 )
 
 __all__ = [
@@ -204,7 +204,7 @@ def _fetch(full: ShareFetch) -> ShareFetch:
     if full.share_session_epoch != FIRST_EPOCH:
         return full
     topics = [
-        ShareFetchTopic(topic_id, tuple(ShareFetchPartition(partition.partition_index) for partition in partitions))
+        TopicIdEntry(topic_id, tuple(ShareFetchPartition(partition.partition_index) for partition in partitions))
         for topic_id, partitions in full.topics
     ]
     return evolve(full, topics=tuple(topics))
@@ -242,7 +242,7 @@ def _session_epochs(first: int) -> Strategy[int]:
     return st.sampled_from((first, FINAL_EPOCH)) | st.integers(first, INT32_MAX)
 
 
-def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[ShareFetchTopic, ...]]:
+def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[TopicIdEntry[ShareFetchPartition], ...]]:
     highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
     kinds = st.lists(st.integers(AcknowledgeType.GAP, highest), min_size=1, max_size=max_size)
     said = st.tuples(st.integers(0, _PARTITIONS_MAX), kinds, st.booleans())
@@ -250,7 +250,7 @@ def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[ShareFetchTopic
         ShareFetchPartition, st.integers(0, _PARTITIONS_MAX), st.lists(said, max_size=max_size).map(_batches)
     )
     partitions = st.lists(partition, min_size=1, max_size=max_size, unique_by=lambda each: each.partition_index)
-    topic = st.builds(ShareFetchTopic, st.uuids(), partitions.map(tuple))
+    topic = st.builds(TopicIdEntry, st.uuids(), partitions.map(tuple))
     return st.lists(topic, max_size=max_size, unique_by=lambda each: each.topic_id).map(tuple)
 
 

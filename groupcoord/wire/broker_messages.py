@@ -5,7 +5,7 @@ A field has the meaning of its newest version in Kafka 4.4. A field that an olde
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from attrs import define, frozen
@@ -14,6 +14,24 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import Refusable, Request
 from groupcoord.errors import ErrorCode
+
+EntryT = TypeVar("EntryT")
+
+
+class TopicEntry(NamedTuple, Generic[EntryT]):
+    """Partitions of one topic, as indexes or with further fields."""
+
+    name: str
+    partitions: tuple[EntryT, ...]
+
+
+class TopicNameOrIdEntry(NamedTuple, Generic[EntryT]):
+    """Partitions of one topic, which is named by its id if ``name`` is None; a response repeats the request's form."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: tuple[EntryT, ...]
+
 
 # ---------------------------------------------------------------- Metadata
 
@@ -219,13 +237,6 @@ class ListOffsetsPartition(NamedTuple):
     current_leader_epoch: int = -1
 
 
-class ListOffsetsTopic(NamedTuple):
-    """The partitions of one topic to look up."""
-
-    name: str
-    partitions: tuple[ListOffsetsPartition, ...]
-
-
 @define
 class ListOffsets(Refusable["ListOffsetsResponse"]):
     """Look up offsets by timestamp (API key 2).
@@ -234,7 +245,7 @@ class ListOffsets(Refusable["ListOffsetsResponse"]):
     UNSUPPORTED_VERSION.
     """
 
-    topics: tuple[ListOffsetsTopic, ...]
+    topics: tuple[TopicEntry[ListOffsetsPartition], ...]
     replica_id: int = -1
     isolation_level: int = 0
     timeout_ms: int = 0
@@ -251,18 +262,11 @@ class ListedOffsetsPartition(NamedTuple):
     leader_epoch: int = -1
 
 
-class ListedOffsetsTopic(NamedTuple):
-    """The offsets found in one topic."""
-
-    name: str
-    partitions: tuple[ListedOffsetsPartition, ...]
-
-
 @frozen
 class ListOffsetsResponse:
     """One entry for each topic."""
 
-    topics: tuple[ListedOffsetsTopic, ...]
+    topics: tuple[TopicEntry[ListedOffsetsPartition], ...]
 
 
 class FetchPartition(NamedTuple):
@@ -276,22 +280,6 @@ class FetchPartition(NamedTuple):
     log_start_offset: int = -1
 
 
-class FetchTopic(NamedTuple):
-    """One topic to fetch: by name, or by id if ``name`` is None (request versions from 13)."""
-
-    name: str | None
-    topic_id: UUID
-    partitions: tuple[FetchPartition, ...]
-
-
-class ForgottenTopic(NamedTuple):
-    """Partitions to remove from a fetch session (KIP-227)."""
-
-    name: str | None
-    topic_id: UUID
-    partition_indexes: tuple[int, ...]
-
-
 @define
 class Fetch(Request["FetchResponse"]):
     """Read records (API key 1).
@@ -299,14 +287,14 @@ class Fetch(Request["FetchResponse"]):
     ``session_id`` 0 with ``session_epoch`` -1 requests a full fetch without a session, epoch 0 a new session (KIP-227).
     """
 
-    topics: tuple[FetchTopic, ...]
+    topics: tuple[TopicNameOrIdEntry[FetchPartition], ...]
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 0x7FFF_FFFF
     isolation_level: int = 0
     session_id: int = 0
     session_epoch: int = -1
-    forgotten_topics: tuple[ForgottenTopic, ...] = ()
+    forgotten_topics: tuple[TopicNameOrIdEntry[int], ...] = ()
     replica_id: int = -1
     cluster_id: str | None = None
     rack_id: str = ""
@@ -314,7 +302,7 @@ class Fetch(Request["FetchResponse"]):
     def refused(self, error_code: ErrorCode, message: str | None = None) -> FetchResponse:
         # A request of a fetch session may name no partition: it fails as a whole.
         topics = [
-            FetchedTopicData(
+            TopicNameOrIdEntry(
                 topic.name,
                 topic.topic_id,
                 tuple([FetchedPartitionData(p.partition_index, error_code) for p in topic.partitions]),
@@ -354,14 +342,6 @@ class FetchedPartitionData(NamedTuple):
     diverging_epoch: tuple[int, int] | None = None
 
 
-class FetchedTopicData(NamedTuple):
-    """Results of one topic, by name or id as in the request."""
-
-    name: str | None
-    topic_id: UUID
-    partitions: tuple[FetchedPartitionData, ...]
-
-
 @frozen
 class FetchResponse:
     """Results of a fetch. ``session_id`` 0: no session. In a session only partitions with changes are included.
@@ -371,7 +351,7 @@ class FetchResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     session_id: int = 0
-    topics: tuple[FetchedTopicData, ...] = ()
+    topics: tuple[TopicNameOrIdEntry[FetchedPartitionData], ...] = ()
     node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
@@ -383,14 +363,6 @@ class ProducePartition(NamedTuple):
 
     partition_index: int
     records: bytes | memoryview | None
-
-
-class ProduceTopic(NamedTuple):
-    """Partitions of one topic to write: by name, or by id if ``name`` is None (request versions from 13)."""
-
-    name: str | None
-    topic_id: UUID
-    partitions: tuple[ProducePartition, ...]
 
 
 @define
@@ -407,7 +379,7 @@ class Produce(Refusable["ProduceResponse"]):
         adds_partitions: whether partitions are added to the transaction implicitly (KIP-890, version 12).
     """
 
-    topics: tuple[ProduceTopic, ...]
+    topics: tuple[TopicNameOrIdEntry[ProducePartition], ...]
     acks: int = -1
     transactional_id: str | None = None
     allows_zstd: bool = True
@@ -432,19 +404,11 @@ class ProducedPartition(NamedTuple):
     current_leader: CurrentLeader = NO_LEADER
 
 
-class ProducedTopic(NamedTuple):
-    """Results of one topic, by name or id as in the request."""
-
-    name: str | None
-    topic_id: UUID
-    partitions: tuple[ProducedPartition, ...]
-
-
 @frozen
 class ProduceResponse:
     """One entry for each topic. ``node_endpoints``: addresses of the current leaders."""
 
-    topics: tuple[ProducedTopic, ...] = ()
+    topics: tuple[TopicNameOrIdEntry[ProducedPartition], ...] = ()
     node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
@@ -459,18 +423,11 @@ class LeaderEpochPartition(NamedTuple):
     current_leader_epoch: int = -1
 
 
-class LeaderEpochTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    topic: str
-    partitions: tuple[LeaderEpochPartition, ...]
-
-
 @define
 class OffsetForLeaderEpoch(Refusable["OffsetForLeaderEpochResponse"]):
     """Request the end offsets of leader epochs (API key 23, KIP-101), to detect a truncated log."""
 
-    topics: tuple[LeaderEpochTopic, ...]
+    topics: tuple[TopicEntry[LeaderEpochPartition], ...]
     replica_id: int = -2
 
 
@@ -483,18 +440,11 @@ class LeaderEpochEnd(NamedTuple):
     end_offset: int = -1
 
 
-class LeaderEpochEnds(NamedTuple):
-    """The partitions of one topic."""
-
-    topic: str
-    partitions: tuple[LeaderEpochEnd, ...]
-
-
 @frozen
 class OffsetForLeaderEpochResponse:
     """One entry for each topic."""
 
-    topics: tuple[LeaderEpochEnds, ...]
+    topics: tuple[TopicEntry[LeaderEpochEnd], ...]
 
 
 class DeleteRecordsPartition(NamedTuple):
@@ -504,18 +454,11 @@ class DeleteRecordsPartition(NamedTuple):
     offset: int
 
 
-class DeleteRecordsTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[DeleteRecordsPartition, ...]
-
-
 @define
 class DeleteRecords(Refusable["DeleteRecordsResponse"]):
     """Delete the records before an offset (API key 21, KIP-107)."""
 
-    topics: tuple[DeleteRecordsTopic, ...]
+    topics: tuple[TopicEntry[DeleteRecordsPartition], ...]
     timeout_ms: int = 60_000
 
 
@@ -527,18 +470,11 @@ class DeletedRecordsPartition(NamedTuple):
     low_watermark: int = -1
 
 
-class DeletedRecordsTopic(NamedTuple):
-    """The partitions of one topic."""
-
-    name: str
-    partitions: tuple[DeletedRecordsPartition, ...]
-
-
 @frozen
 class DeleteRecordsResponse:
     """One entry for each topic."""
 
-    topics: tuple[DeletedRecordsTopic, ...]
+    topics: tuple[TopicEntry[DeletedRecordsPartition], ...]
 
 
 BrokerResponse = (

@@ -14,6 +14,7 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import Refusable, Request
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.broker_messages import TopicEntry
 
 # ---------------------------------------------------------------- DescribeCluster
 
@@ -114,25 +115,11 @@ class DescribeTopicPartitionsResponse:
 # ---------------------------------------------------------------- partitions by topic
 
 
-class PartitionsOfTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    topic: str
-    partitions: tuple[int, ...]
-
-
-class TopicPartitions(NamedTuple):
-    """Partitions of one topic, under the field names of some requests."""
-
-    name: str
-    partition_indexes: tuple[int, ...]
-
-
 @define
 class DescribeLogDirs(Refusable["DescribeLogDirsResponse"]):
     """Describe log directories and the sizes of partitions (API key 35, KIP-113). None stands for all topics."""
 
-    topics: tuple[PartitionsOfTopic, ...] | None
+    topics: tuple[TopicEntry[int], ...] | None
 
 
 class LogDirPartition(NamedTuple):
@@ -142,18 +129,11 @@ class LogDirPartition(NamedTuple):
     partition_size: int
 
 
-class LogDirTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[LogDirPartition, ...]
-
-
 class LogDir(NamedTuple):
     """A log directory. The sizes are those of its volume in bytes, or -1."""
 
     log_dir: str
-    topics: tuple[LogDirTopic, ...]
+    topics: tuple[TopicEntry[LogDirPartition], ...]
     total_bytes: int = -1
     usable_bytes: int = -1
     error_code: ErrorCode = ErrorCode.NONE
@@ -178,13 +158,13 @@ class ElectionType(IntEnum):
 class ElectLeaders(Request["ElectLeadersResponse"]):
     """Elect leaders of partitions (API key 43, KIP-183). None stands for all partitions."""
 
-    topic_partitions: tuple[PartitionsOfTopic, ...] | None
+    topic_partitions: tuple[TopicEntry[int], ...] | None
     election_type: int = ElectionType.PREFERRED
     timeout_ms: int = 60_000
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> ElectLeadersResponse:
         topics = [
-            ElectedTopic(topic.topic, tuple([ElectedPartition(index, error_code) for index in topic.partitions]))
+            TopicEntry(topic.name, tuple([ElectedPartition(index, error_code) for index in topic.partitions]))
             for topic in self.topic_partitions or ()
         ]
         return ElectLeadersResponse(error_code, tuple(topics))
@@ -198,19 +178,12 @@ class ElectedPartition(NamedTuple):
     error_message: str | None = None
 
 
-class ElectedTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    topic: str
-    partition_result: tuple[ElectedPartition, ...]
-
-
 @frozen
 class ElectLeadersResponse:
     """One entry for each topic."""
 
     error_code: ErrorCode
-    replica_election_results: tuple[ElectedTopic, ...] = ()
+    replica_election_results: tuple[TopicEntry[ElectedPartition], ...] = ()
 
 
 # ---------------------------------------------------------------- reassignments (KIP-455)
@@ -223,24 +196,17 @@ class PartitionToReassign(NamedTuple):
     replicas: tuple[int, ...] | None
 
 
-class TopicToReassign(NamedTuple):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[PartitionToReassign, ...]
-
-
 @define
 class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResponse"]):
     """Move partitions to other brokers (API key 45)."""
 
-    topics: tuple[TopicToReassign, ...]
+    topics: tuple[TopicEntry[PartitionToReassign], ...]
     allow_replication_factor_change: bool = True
     timeout_ms: int = 60_000
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterPartitionReassignmentsResponse:
         topics = [
-            ReassignedTopic(
+            TopicEntry(
                 topic.name, tuple([ReassignedPartition(p.partition_index, error_code) for p in topic.partitions])
             )
             for topic in self.topics
@@ -256,18 +222,11 @@ class ReassignedPartition(NamedTuple):
     error_message: str | None = None
 
 
-class ReassignedTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[ReassignedPartition, ...]
-
-
 @frozen
 class AlterPartitionReassignmentsResponse:
     """One entry for each topic."""
 
-    responses: tuple[ReassignedTopic, ...]
+    responses: tuple[TopicEntry[ReassignedPartition], ...]
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     allow_replication_factor_change: bool = True
@@ -277,7 +236,7 @@ class AlterPartitionReassignmentsResponse:
 class ListPartitionReassignments(Refusable["ListPartitionReassignmentsResponse"]):
     """List reassignments in progress (API key 46). None stands for all topics."""
 
-    topics: tuple[TopicPartitions, ...] | None
+    topics: tuple[TopicEntry[int], ...] | None
     timeout_ms: int = 60_000
 
 
@@ -286,13 +245,6 @@ class OngoingReassignment(NamedTuple):
 
     partition_index: int
     replicas: tuple[int, ...] = ()
-
-
-class OngoingReassignments(NamedTuple):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[OngoingReassignment, ...]
 
 
 @frozen
@@ -304,24 +256,17 @@ class ListPartitionReassignmentsResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    topics: tuple[OngoingReassignments, ...] = ()
+    topics: tuple[TopicEntry[OngoingReassignment], ...] = ()
 
 
 # ---------------------------------------------------------------- DescribeQuorum
-
-
-class QuorumTopicToDescribe(NamedTuple):
-    """Partitions of one topic."""
-
-    topic_name: str
-    partitions: tuple[int, ...]
 
 
 @define
 class DescribeQuorum(Refusable["DescribeQuorumResponse"]):
     """Describe the voters of a partition with a quorum (API key 55, KIP-595)."""
 
-    topics: tuple[QuorumTopicToDescribe, ...]
+    topics: tuple[TopicEntry[int], ...]
 
 
 class QuorumVoter(NamedTuple):
@@ -342,13 +287,6 @@ class QuorumPartition(NamedTuple):
     leader_epoch: int = 0
     high_watermark: int = 0
     current_voters: tuple[QuorumVoter, ...] = ()
-
-
-class QuorumTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    topic_name: str
-    partitions: tuple[QuorumPartition, ...]
 
 
 class QuorumListener(NamedTuple):
@@ -372,25 +310,18 @@ class DescribeQuorumResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    topics: tuple[QuorumTopic, ...] = ()
+    topics: tuple[TopicEntry[QuorumPartition], ...] = ()
     nodes: tuple[QuorumNode, ...] = ()
 
 
 # ---------------------------------------------------------------- folders of logs (KIP-113)
 
 
-class TopicToMove(NamedTuple):
-    """Partitions of one topic."""
-
-    name: str
-    partitions: tuple[int, ...]
-
-
 class AlterReplicaLogDir(NamedTuple):
     """A log directory and the partitions to move there."""
 
     path: str
-    topics: tuple[TopicToMove, ...]
+    topics: tuple[TopicEntry[int], ...]
 
 
 @define
@@ -401,7 +332,7 @@ class AlterReplicaLogDirs(Request["AlterReplicaLogDirsResponse"]):
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterReplicaLogDirsResponse:
         topics = [
-            MovedTopic(topic.name, tuple([MovedPartition(index, error_code) for index in topic.partitions]))
+            TopicEntry(topic.name, tuple([MovedPartition(index, error_code) for index in topic.partitions]))
             for folder in self.dirs
             for topic in folder.topics
         ]
@@ -415,18 +346,11 @@ class MovedPartition(NamedTuple):
     error_code: ErrorCode
 
 
-class MovedTopic(NamedTuple):
-    """Partitions of one topic."""
-
-    topic_name: str
-    partitions: tuple[MovedPartition, ...]
-
-
 @frozen
 class AlterReplicaLogDirsResponse:
     """One entry for each topic."""
 
-    results: tuple[MovedTopic, ...]
+    results: tuple[TopicEntry[MovedPartition], ...]
 
 
 # ---------------------------------------------------------------- who belongs to the cluster

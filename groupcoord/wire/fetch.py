@@ -38,8 +38,7 @@ from groupcoord.wire.broker_messages import (
     FetchedPartitionData,
     FetchPartition,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
+    TopicNameOrIdEntry,
 )
 from groupcoord.wire.produce import write_endpoints, write_leader, write_tagged
 
@@ -81,7 +80,7 @@ COPIED_BYTES = 16_384
 COPIED_PARTS = 64
 """Number of small parts of a response that are joined."""
 
-_make_partition, _make_topic = maker(FetchPartition), maker(FetchTopic)
+_make_partition, _make_topic = maker(FetchPartition), maker(TopicNameOrIdEntry)
 
 
 def _of_version(version: int, numbers: dict[int, _Numbers]) -> _Numbers:
@@ -130,7 +129,7 @@ class _RequestLayout:
             _read_tagged(frame, position, request, header.api_version)
         return request
 
-    def _read_topic(self, frame: bytes, position: int) -> tuple[FetchTopic, int]:
+    def _read_topic(self, frame: bytes, position: int) -> tuple[TopicNameOrIdEntry[FetchPartition], int]:
         (name, topic_id), position = self._read_name(frame, position)
         count, position = self._dialect.read_array_length(frame, position)
         unpack_from, size, in_order = self._partition.unpack_from, self._partition.size, self._partition_in_order
@@ -149,7 +148,7 @@ class _RequestLayout:
         name, position = self._dialect.read_string(frame, position)
         return (name, ZERO_UUID), position
 
-    def _read_forgotten(self, frame: bytes, position: int) -> tuple[tuple[ForgottenTopic, ...], int]:
+    def _read_forgotten(self, frame: bytes, position: int) -> tuple[tuple[TopicNameOrIdEntry[int], ...], int]:
         dialect = self._dialect
         count, position = dialect.read_array_length(frame, position)
         topics = []
@@ -158,7 +157,7 @@ class _RequestLayout:
             count, position = dialect.read_array_length(frame, position)
             indexes, position = read_int32s(frame, position, count)
             position = dialect.skip_tagged_fields(frame, position)
-            topics.append(ForgottenTopic(*name, indexes))
+            topics.append(TopicNameOrIdEntry(*name, indexes))
         return tuple(topics), position
 
 

@@ -38,7 +38,7 @@ from groupcoord.wire.broker_messages import (
     ProducedPartition,
     ProducePartition,
     ProduceResponse,
-    ProduceTopic,
+    TopicNameOrIdEntry,
 )
 
 _KEY = 0
@@ -52,7 +52,7 @@ _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)
 _UUID_BYTES = 16
 _acks_from = struct.Struct(">hi").unpack_from  # followed by a timeout, which is ignored
-_make_partition, _make_topic = maker(ProducePartition), maker(ProduceTopic)
+_make_partition, _make_topic = maker(ProducePartition), maker(TopicNameOrIdEntry)
 
 
 class _Layout:
@@ -84,7 +84,7 @@ class _Layout:
         dialect.skip_tagged_fields(frame, position)
         return Produce(tuple(topics), acks, transactional_id, *self._capabilities)
 
-    def _read_topic(self, frame: bytes, position: int) -> tuple[ProduceTopic, int]:
+    def _read_topic(self, frame: bytes, position: int) -> tuple[TopicNameOrIdEntry[ProducePartition], int]:
         name, topic_id = None, ZERO_UUID
         if self._has_topic_ids:
             # The cache of UUIDs must not hold a view of a frame.

@@ -68,6 +68,12 @@ from groupcoord.wire import version_differences as adapt
 from groupcoord.wire.api import NEVER_FLEXIBLE, Api, VersionRange
 from groupcoord.wire.by_schema import Entries, by_schema
 
+_TOPIC_NAMES = {
+    "topic": "name",
+    "topic_name": "name",
+    "partition_indexes": "partitions",
+    "partition_result": "partitions",
+}
 _FILTER_NAMES = {
     f"{name}_filter": name for name in ("resource_type", "resource_name", "pattern_type", "principal", "host")
 }
@@ -118,7 +124,11 @@ _APIS = (
     by_schema(21, broker.DeleteRecords, broker.DeleteRecordsResponse, (0, 2), 2),
     # Version 6 (two-phase commit, KIP-939) is not listed by a 4.4 broker.
     by_schema(22, txn.InitProducerId, txn.InitProducerIdResponse, (0, 5), 2, adapt_response=adapt.fenced_from(4)),
-    by_schema(23, broker.OffsetForLeaderEpoch, broker.OffsetForLeaderEpochResponse, (2, 4), 4),
+    by_schema(
+        *(23, broker.OffsetForLeaderEpoch, broker.OffsetForLeaderEpochResponse, (2, 4), 4),
+        request_names=_TOPIC_NAMES,
+        response_names=_TOPIC_NAMES,
+    ),
     by_schema(
         *(24, txn.AddPartitionsToTxn, txn.AddPartitionsToTxnResponse, (0, 5), 3),
         to_request=adapt.add_partitions_to_txn,
@@ -131,7 +141,7 @@ _APIS = (
         adapt_response=adapt.fenced_from(2),
     ),
     # The transaction version (2, KIP-1228) only concerns checks of partitions that hold data; it is ignored.
-    by_schema(27, txn.WriteTxnMarkers, txn.WriteTxnMarkersResponse, (1, 2), 1),
+    by_schema(27, txn.WriteTxnMarkers, txn.WriteTxnMarkersResponse, (1, 2), 1, request_names=_TOPIC_NAMES),
     offset_commit.TXN_API,
     by_schema(
         *(29, security.DescribeAcls, security.DescribeAclsResponse, (1, 3), 2),
@@ -150,8 +160,11 @@ _APIS = (
     ),
     by_schema(32, configs.DescribeConfigs, configs.DescribeConfigsResponse, (1, 4), 4, entries=Entries("results")),
     by_schema(33, configs.AlterConfigs, configs.AlterConfigsResponse, (0, 2), 2),
-    by_schema(34, cluster.AlterReplicaLogDirs, cluster.AlterReplicaLogDirsResponse, (1, 2), 2),
-    by_schema(35, cluster.DescribeLogDirs, cluster.DescribeLogDirsResponse, (1, 5), 2),
+    by_schema(
+        *(34, cluster.AlterReplicaLogDirs, cluster.AlterReplicaLogDirsResponse, (1, 2), 2),
+        response_names=_TOPIC_NAMES,
+    ),
+    by_schema(35, cluster.DescribeLogDirs, cluster.DescribeLogDirsResponse, (1, 5), 2, request_names=_TOPIC_NAMES),
     by_schema(36, security.SaslAuthenticate, security.SaslAuthenticateResponse, (0, 2), 2),
     by_schema(37, broker.CreatePartitions, broker.CreatePartitionsResponse, (0, 3), 2),
     by_schema(38, security.CreateDelegationToken, security.CreateDelegationTokenResponse, (1, 3), 2),
@@ -159,10 +172,17 @@ _APIS = (
     by_schema(40, security.ExpireDelegationToken, security.DelegationTokenResponse, (1, 2), 2),
     by_schema(41, security.DescribeDelegationToken, security.DescribeDelegationTokenResponse, (1, 3), 2),
     by_schema(42, DeleteGroups, DeleteGroupsResponse, (0, 3), 2, request_names={"groups_names": "group_ids"}),
-    by_schema(43, cluster.ElectLeaders, cluster.ElectLeadersResponse, (0, 2), 2),
+    by_schema(
+        *(43, cluster.ElectLeaders, cluster.ElectLeadersResponse, (0, 2), 2),
+        request_names=_TOPIC_NAMES,
+        response_names=_TOPIC_NAMES,
+    ),
     by_schema(44, configs.IncrementalAlterConfigs, configs.IncrementalAlterConfigsResponse, (0, 1), 1),
     by_schema(45, cluster.AlterPartitionReassignments, cluster.AlterPartitionReassignmentsResponse, (0, 1), 0),
-    by_schema(46, cluster.ListPartitionReassignments, cluster.ListPartitionReassignmentsResponse, (0, 0), 0),
+    by_schema(
+        *(46, cluster.ListPartitionReassignments, cluster.ListPartitionReassignmentsResponse, (0, 0), 0),
+        request_names=_TOPIC_NAMES,
+    ),
     by_schema(
         *(47, OffsetDelete, OffsetDeleteResponse, (0, 0), NEVER_FLEXIBLE),
         request_names={"partitions": "partition_indexes"},
@@ -171,16 +191,22 @@ _APIS = (
     by_schema(49, configs.AlterClientQuotas, configs.AlterClientQuotasResponse, (0, 1), 1),
     by_schema(50, security.DescribeUserScramCredentials, security.DescribeUserScramCredentialsResponse, (0, 0), 0),
     by_schema(51, security.AlterUserScramCredentials, security.AlterUserScramCredentialsResponse, (0, 0), 0),
-    by_schema(55, cluster.DescribeQuorum, cluster.DescribeQuorumResponse, (0, 2), 0),
+    by_schema(
+        *(55, cluster.DescribeQuorum, cluster.DescribeQuorumResponse, (0, 2), 0),
+        request_names=_TOPIC_NAMES,
+        response_names=_TOPIC_NAMES,
+    ),
     by_schema(57, cluster.UpdateFeatures, cluster.UpdateFeaturesResponse, (0, 2), 0),
     by_schema(60, cluster.DescribeCluster, cluster.DescribeClusterResponse, (0, 2), 0),
     by_schema(
         *(61, txn.DescribeProducers, txn.DescribeProducersResponse, (0, 0), 0),
+        request_names=_TOPIC_NAMES,
         response_names={"last_timestamp": "last_timestamp_ms"},
     ),
     by_schema(64, cluster.UnregisterBroker, cluster.MembershipResponse, (0, 0), 0),
     by_schema(
         *(65, txn.DescribeTransactions, txn.DescribeTransactionsResponse, (0, 0), 0),
+        response_names=_TOPIC_NAMES,
         entries=Entries("transaction_states"),
     ),
     by_schema(

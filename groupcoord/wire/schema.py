@@ -23,6 +23,7 @@ from typing import Any
 from attrs import has
 
 from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.messages.request import field_types
 from groupcoord.schema.engine import (
     ALONE,
     BOOL,
@@ -107,7 +108,8 @@ def form_of(message: type | None) -> Form:
 def structure_of(schema: type, message: type | None, names: Names) -> Structure:
     """Return the structure of a dataclass of kio; arguments are as in :func:`struct_reader`."""
     annotations = None if message is None else _types_of(message)
-    return Structure(_fields_of(schema, annotations, names), message, by_name=message is not None)
+    made = typing.get_origin(message) or message
+    return Structure(_fields_of(schema, annotations, names), made, by_name=message is not None)
 
 
 def _fields_of(schema: type, annotations: Mapping[str, Any] | None, names: Names) -> tuple[Field, ...]:
@@ -115,9 +117,7 @@ def _fields_of(schema: type, annotations: Mapping[str, Any] | None, names: Names
     return tuple([_field_of(field, types[field.name], annotations, names) for field in dataclasses.fields(schema)])
 
 
-@cache
-def _types_of(declared: type) -> dict[str, Any]:
-    return typing.get_type_hints(declared)
+_types_of = cache(field_types)
 
 
 def _field_of(
@@ -151,7 +151,8 @@ def _field_of(
 def _nested(schema: type, annotation: Any, names: Names) -> Structure:
     """Return the structure of a field; without an annotation its values are dicts, or it is not in the message."""
     bare, _ = _without_none(annotation)
-    if bare is None or (isinstance(bare, type) and (has(bare) or hasattr(bare, "_fields"))):
+    made = typing.get_origin(bare) or bare
+    if made is None or (isinstance(made, type) and (has(made) or hasattr(made, "_fields"))):
         return structure_of(schema, bare, names)
     (only,) = dataclasses.fields(schema)
     field = _field_of(only, _types_of(schema)[only.name], {only.name: bare}, SAME_NAMES)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 from uuid import UUID
 
 from attrs import define, frozen
 
 from groupcoord.core.messages.request import Refusable
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import CurrentLeader, MetadataBroker
+from groupcoord.wire.broker_messages import CurrentLeader, EntryT, MetadataBroker
 
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
 """Epochs of requests that open and that end a share session."""
+
+
+class TopicIdEntry(NamedTuple, Generic[EntryT]):
+    """Partitions of one topic, which is named by its id."""
+
+    topic_id: UUID
+    partitions: tuple[EntryT, ...]
 
 
 class AcknowledgementBatch(NamedTuple):
@@ -28,20 +35,6 @@ class ShareFetchPartition(NamedTuple):
 
     partition_index: int
     acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()
-
-
-class ShareFetchTopic(NamedTuple):
-    """Partitions of a topic."""
-
-    topic_id: UUID
-    partitions: tuple[ShareFetchPartition, ...]
-
-
-class ForgottenShareTopic(NamedTuple):
-    """Partitions of a topic to remove from the session."""
-
-    topic_id: UUID
-    partitions: tuple[int, ...]
 
 
 @define
@@ -69,8 +62,8 @@ class ShareFetch(Refusable["ShareFetchResponse"]):
     max_bytes: int
     max_records: int
     batch_size: int
-    topics: tuple[ShareFetchTopic, ...]
-    forgotten_topics_data: tuple[ForgottenShareTopic, ...] = ()
+    topics: tuple[TopicIdEntry[ShareFetchPartition], ...]
+    forgotten_topics_data: tuple[TopicIdEntry[int], ...] = ()
     share_acquire_mode: int = 0
     is_renew_ack: bool = False
 
@@ -100,20 +93,13 @@ class SharePartitionData(NamedTuple):
     current_leader: CurrentLeader = NO_SHARE_LEADER
 
 
-class ShareTopicData(NamedTuple):
-    """Partitions of a topic."""
-
-    topic_id: UUID
-    partitions: tuple[SharePartitionData, ...]
-
-
 @frozen
 class ShareFetchResponse:
     """Records, and the duration of their locks. ``node_endpoints``: addresses of the current leaders in it."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0
-    responses: tuple[ShareTopicData, ...] = ()
+    responses: tuple[TopicIdEntry[SharePartitionData], ...] = ()
     error_message: str | None = None
     node_endpoints: tuple[MetadataBroker, ...] = ()
 
@@ -125,7 +111,7 @@ class ShareAcknowledge(Refusable["ShareAcknowledgeResponse"]):
     group_id: str | None
     member_id: str | None
     share_session_epoch: int
-    topics: tuple[ShareFetchTopic, ...]
+    topics: tuple[TopicIdEntry[ShareFetchPartition], ...]
     is_renew_ack: bool = False
 
 
@@ -138,20 +124,13 @@ class ShareAcknowledgedPartition(NamedTuple):
     current_leader: CurrentLeader = NO_SHARE_LEADER
 
 
-class ShareAcknowledgedTopic(NamedTuple):
-    """Partitions of a topic."""
-
-    topic_id: UUID
-    partitions: tuple[ShareAcknowledgedPartition, ...]
-
-
 @frozen
 class ShareAcknowledgeResponse:
     """Results of acknowledgements. ``node_endpoints``: addresses of the current leaders in it."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0
-    responses: tuple[ShareAcknowledgedTopic, ...] = ()
+    responses: tuple[TopicIdEntry[ShareAcknowledgedPartition], ...] = ()
     error_message: str | None = None
     node_endpoints: tuple[MetadataBroker, ...] = ()
 

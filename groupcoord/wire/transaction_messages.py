@@ -14,7 +14,7 @@ from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions
 from groupcoord.core.messages.request import Refusable, Request
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
+from groupcoord.wire.broker_messages import TopicEntry
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -52,7 +52,7 @@ class PartitionsToAdd:
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    topics: tuple[TopicPartitions, ...]
+    topics: tuple[TopicEntry[int], ...]
     verify_only: bool = False
 
 
@@ -138,7 +138,7 @@ class MarkerToWrite(NamedTuple):
     producer_id: int
     producer_epoch: int
     transaction_result: bool
-    topics: tuple[TopicPartitions, ...]
+    topics: tuple[TopicEntry[int], ...]
     coordinator_epoch: int = 0
 
 
@@ -186,7 +186,7 @@ class DescribedTransaction(NamedTuple):
     transaction_start_time_ms: int = 0
     producer_id: int = 0
     producer_epoch: int = 0
-    topics: tuple[PartitionsOfTopic, ...] = ()
+    topics: tuple[TopicEntry[int], ...] = ()
 
 
 @frozen
@@ -234,7 +234,7 @@ class ListTransactionsResponse:
 class DescribeProducers(Refusable["DescribeProducersResponse"]):
     """Describe the producers of partitions (API key 61, KIP-664)."""
 
-    topics: tuple[TopicPartitions, ...]
+    topics: tuple[TopicEntry[int], ...]
 
 
 class DescribedProducer(NamedTuple):
@@ -257,18 +257,11 @@ class DescribedPartition(NamedTuple):
     error_message: str | None = None
 
 
-class DescribedPartitions(NamedTuple):
-    """The partitions of one topic."""
-
-    name: str
-    partitions: tuple[DescribedPartition, ...]
-
-
 @frozen
 class DescribeProducersResponse:
     """One entry for each topic."""
 
-    topics: tuple[DescribedPartitions, ...]
+    topics: tuple[TopicEntry[DescribedPartition], ...]
 
 
 TransactionResponse = (
@@ -283,10 +276,7 @@ TransactionResponse = (
 )
 
 
-def _refused_topics(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
+def _refused_topics(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
     return tuple(
-        [
-            TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, error_code))
-            for topic in topics
-        ]
+        [TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partitions, error_code)) for topic in topics]
     )

@@ -36,9 +36,10 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     MetadataResponse,
     MetadataTopic,
+    TopicEntry,
     TopicReference,
 )
-from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse, TopicPartitions
+from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.config_messages import ConfigResourceType, ListConfigResources
 from groupcoord.wire.security_messages import Acl, AclFilter, CreateAcls, DeleteAcls, DescribeAcls
 from groupcoord.wire.transaction_messages import (
@@ -301,7 +302,7 @@ def _partitions_to_add(values: Values) -> PartitionsToAdd:
         transactional_id=values["transactional_id"],
         producer_id=values["producer_id"],
         producer_epoch=values["producer_epoch"],
-        topics=tuple(TopicPartitions(topic["name"], topic["partitions"]) for topic in values["topics"]),
+        topics=tuple(TopicEntry(topic["name"], topic["partitions"]) for topic in values["topics"]),
         verify_only=values.get("verify_only", False),
     )
 

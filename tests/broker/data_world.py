@@ -31,13 +31,12 @@ from groupcoord.wire.broker_messages import (
     FetchedPartitionData,
     FetchPartition,
     FetchResponse,
-    FetchTopic,
     ListOffsets,
     OffsetForLeaderEpoch,
     Produce,
     ProducedPartition,
     ProducePartition,
-    ProduceTopic,
+    TopicNameOrIdEntry,
 )
 
 NO_ID = UUID(int=0)
@@ -139,7 +138,7 @@ class DataWorld:
             edit.configure(name, {key.replace("_", "."): value for key, value in configs.items()})
 
     def produce(self, records: bytes | None, name: str = "one", index: int = 0, **fields: Any) -> ProducedPartition:
-        topic = ProduceTopic(name, NO_ID, (ProducePartition(index, records),))
+        topic = TopicNameOrIdEntry(name, NO_ID, (ProducePartition(index, records),))
         produced: ProducedPartition = self.ask(Produce((topic,), **fields)).topics[0].partitions[0]
         return produced
 
@@ -165,7 +164,7 @@ def part(partition_index: int = 0, fetch_offset: int = 0, current_leader_epoch: 
 
 
 def fetch_of(*partitions: FetchPartition, name: str | None = "two", topic_id: UUID = NO_ID, **fields: Any) -> Fetch:
-    return Fetch((FetchTopic(name, topic_id, partitions),), **{"max_wait_ms": 300, **fields})
+    return Fetch((TopicNameOrIdEntry(name, topic_id, partitions),), **{"max_wait_ms": 300, **fields})
 
 
 def partitions_of(response: FetchResponse) -> list[FetchedPartitionData]:

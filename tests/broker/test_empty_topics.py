@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import Fetch, ListOffsets, ListOffsetsPartition, ListOffsetsTopic
+from groupcoord.wire.broker_messages import Fetch, ListOffsets, ListOffsetsPartition, TopicEntry
 from tests.broker.data_world import DataWorld, fetch_of, part, partitions_of
 from tests.tables import as_one_test
 
@@ -44,7 +44,7 @@ def test_list_offsets_as_recorded(
     world: DataWorld, partition: ListOffsetsPartition, error: str, offset: int, epoch: int
 ) -> None:
     """An empty log starts and ends at 0 and has nothing at any other time."""
-    (topic,) = world.ask(ListOffsets((ListOffsetsTopic("one", (partition,)),))).topics
+    (topic,) = world.ask(ListOffsets((TopicEntry("one", (partition,)),))).topics
     (listed,) = topic.partitions
     assert (listed.error_code.name, listed.offset, listed.leader_epoch) == (error, offset, epoch)
     assert listed.timestamp == -1

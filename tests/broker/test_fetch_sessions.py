@@ -11,7 +11,7 @@ from groupcoord.broker.records import fetch_sessions
 from groupcoord.broker.records.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
 from groupcoord.broker.work import do_whole
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import Fetch, FetchResponse, ForgottenTopic
+from groupcoord.wire.broker_messages import Fetch, FetchResponse, TopicNameOrIdEntry
 from tests.broker.data_world import NO_ID, DataWorld, batch, fetch_of, part, partitions_of
 
 
@@ -32,7 +32,7 @@ class Reader:
     def fetch(self, request: Fetch, *forgotten: int) -> FetchResponse:
         request.session_id, request.session_epoch = self.session_id, self.epoch
         request.max_wait_ms = 0
-        request.forgotten_topics = (ForgottenTopic("two", NO_ID, forgotten),)
+        request.forgotten_topics = (TopicNameOrIdEntry("two", NO_ID, forgotten),)
         response: FetchResponse = self.world.ask(request)
         self.epoch += 1
         return response

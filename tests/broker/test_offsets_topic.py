@@ -32,16 +32,14 @@ from groupcoord.storage.stores.sql import SqliteLogStore
 from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,
-    DeleteRecordsTopic,
     FetchedPartitionData,
     LeaderEpochPartition,
-    LeaderEpochTopic,
     ListOffsets,
     ListOffsetsPartition,
-    ListOffsetsTopic,
     OffsetForLeaderEpoch,
+    TopicEntry,
 )
-from groupcoord.wire.cluster_messages import DescribeLogDirs, TopicPartitions
+from groupcoord.wire.cluster_messages import DescribeLogDirs
 from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.broker.data_world import START_MS, FakeConnection, fetch_of, part
 
@@ -87,7 +85,7 @@ class OffsetsTopic:
         return fetched
 
     def list(self, timestamp: int, isolation_level: int = 0) -> tuple[str, int]:
-        topic = ListOffsetsTopic(OFFSETS_TOPIC, (ListOffsetsPartition(0, timestamp),))
+        topic = TopicEntry(OFFSETS_TOPIC, (ListOffsetsPartition(0, timestamp),))
         answer = do_whole(answer_list_offsets(ListOffsets((topic,), isolation_level=isolation_level), self.data))
         partition = answer.topics[0].partitions[0]
         return partition.error_code.name, partition.offset
@@ -150,7 +148,7 @@ def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: Off
 def test_producers_are_described(world: OffsetsTopic) -> None:
     """Who has an open transaction in the topic can be found."""
     world.commit_in_transaction(6)
-    asked = DescribeProducers((TopicPartitions(OFFSETS_TOPIC, (0,)),))
+    asked = DescribeProducers((TopicEntry(OFFSETS_TOPIC, (0,)),))
     described = do_whole(answer_describe_producers(asked, world.data)).topics[0].partitions[0]
     (producer,) = described.active_producers
     assert (producer.producer_id, producer.current_txn_start_offset) == (7, 0)
@@ -168,14 +166,14 @@ def test_offsets_are_found_by_time(world: OffsetsTopic) -> None:
 def test_administration(world: OffsetsTopic) -> None:
     """Records can't be deleted; the size is told; the leader's epoch ends where the log does."""
     world.commit(5)
-    deletion = DeleteRecords((DeleteRecordsTopic(OFFSETS_TOPIC, (DeleteRecordsPartition(0, -1),)),))
+    deletion = DeleteRecords((TopicEntry(OFFSETS_TOPIC, (DeleteRecordsPartition(0, -1),)),))
     deleted = do_whole(answer_delete_records(deletion, world.data))
     assert deleted.topics[0].partitions[0].error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), world.data)).results
     sizes = {topic.name: [partition.partition_size for partition in topic.partitions] for topic in folder.topics}
     assert sizes.keys() == {OFFSETS_TOPIC, "t"}
     assert sizes[OFFSETS_TOPIC][0] == sum(map(len, world.fetch().records))
-    epochs = OffsetForLeaderEpoch((LeaderEpochTopic(OFFSETS_TOPIC, (LeaderEpochPartition(0, 0),)),))
+    epochs = OffsetForLeaderEpoch((TopicEntry(OFFSETS_TOPIC, (LeaderEpochPartition(0, 0),)),))
     (end,) = do_whole(answer_offset_for_leader_epoch(epochs, world.data)).topics[0].partitions
     assert (end.leader_epoch, end.end_offset) == (0, 1)
 

@@ -11,7 +11,7 @@ from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.produce import NO_DATA
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
+from groupcoord.wire.broker_messages import Produce, ProducePartition, TopicNameOrIdEntry
 from tests.broker.data_world import DataWorld
 
 NO_ID, TOPIC_ID, OTHER_ID = UUID(int=0), UUID(int=2), UUID(int=99)
@@ -22,12 +22,12 @@ def world() -> DataWorld:
     return DataWorld(records_enable=False)
 
 
-def named(name: str, *partition_indexes: int) -> ProduceTopic:
-    return ProduceTopic(name, NO_ID, tuple(ProducePartition(index, b"") for index in partition_indexes))
+def named(name: str, *partition_indexes: int) -> TopicNameOrIdEntry[ProducePartition]:
+    return TopicNameOrIdEntry(name, NO_ID, tuple(ProducePartition(index, b"") for index in partition_indexes))
 
 
-def by_id(topic_id: UUID, *partition_indexes: int) -> ProduceTopic:
-    return ProduceTopic(None, topic_id, tuple(ProducePartition(index, b"") for index in partition_indexes))
+def by_id(topic_id: UUID, *partition_indexes: int) -> TopicNameOrIdEntry[ProducePartition]:
+    return TopicNameOrIdEntry(None, topic_id, tuple(ProducePartition(index, b"") for index in partition_indexes))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,9 @@ def by_id(topic_id: UUID, *partition_indexes: int) -> ProduceTopic:
         ([named("nope", 0), named("two", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION", "POLICY_VIOLATION"]),
     ],
 )
-def test_errors(world: DataWorld, asked: list[ProduceTopic], acks: int, errors: list[str]) -> None:
+def test_errors(
+    world: DataWorld, asked: list[TopicNameOrIdEntry[ProducePartition]], acks: int, errors: list[str]
+) -> None:
     """All but the refusal of the records itself is as recorded from Kafka 4.4."""
     answered = world.ask(Produce(tuple(asked), acks)).topics
     assert [(topic.name, topic.topic_id) for topic in answered] == [(topic.name, topic.topic_id) for topic in asked]

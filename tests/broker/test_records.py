@@ -13,18 +13,16 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,
-    DeleteRecordsTopic,
     FetchedPartitionData,
     ListedOffsetsPartition,
     ListOffsets,
     ListOffsetsPartition,
-    ListOffsetsTopic,
     Produce,
     ProducedPartition,
     ProducePartition,
-    ProduceTopic,
+    TopicEntry,
+    TopicNameOrIdEntry,
 )
-from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.broker.data_world import NO_ID, START_MS, DataWorld, batch, fetch_of, part, records_of
 from tests.tables import as_one_test
@@ -41,7 +39,7 @@ def transactional(sequence: int = 0, epoch: int = 0, **fields: bool) -> bytes:
 
 
 def lookup(world: DataWorld, timestamp: int, isolation_level: int = 0) -> ListedOffsetsPartition:
-    request = ListOffsets((ListOffsetsTopic("one", (ListOffsetsPartition(0, timestamp),)),), -1, isolation_level)
+    request = ListOffsets((TopicEntry("one", (ListOffsetsPartition(0, timestamp),)),), -1, isolation_level)
     listed: ListedOffsetsPartition = world.ask(request).topics[0].partitions[0]
     return listed
 
@@ -61,9 +59,9 @@ def test_a_topic_made_again_is_empty(world: DataWorld) -> None:
 
 def test_acks_0(world: DataWorld) -> None:
     """What is taken needs no answer; what isn't ends the connection, with the reason."""
-    good = ProduceTopic("one", NO_ID, (ProducePartition(0, batch(b"a")),))
+    good = TopicNameOrIdEntry("one", NO_ID, (ProducePartition(0, batch(b"a")),))
     assert world.send(Produce((good,), acks=0)).answers == ["nothing"]
-    bad = ProduceTopic("one", NO_ID, (ProducePartition(0, batch(b"a")), ProducePartition(1, batch(b"a"))))
+    bad = TopicNameOrIdEntry("one", NO_ID, (ProducePartition(0, batch(b"a")), ProducePartition(1, batch(b"a"))))
     assert world.send(Produce((bad,), acks=0)).refusal == "Produce with acks=0 failed: UNKNOWN_TOPIC_OR_PARTITION"
     assert world.fetch().high_watermark == 2
 
@@ -180,7 +178,7 @@ def test_a_transactional_batch_needs_an_id(world: DataWorld) -> None:
 def test_describe_producers(world: DataWorld) -> None:
     """Who wrote, with its last sequence, and where its transaction begins; each partition once."""
     world.produce(transactional(), transactional_id="x")
-    request = DescribeProducers((TopicPartitions("one", (0, 0, 5)), TopicPartitions("nope", (0,))))
+    request = DescribeProducers((TopicEntry("one", (0, 0, 5)), TopicEntry("nope", (0,))))
     one, nope = do_whole(answer_describe_producers(request, world.data)).topics
     assert [partition.error_code.name for partition in (*one.partitions, *nope.partitions)] == [
         "NONE",
@@ -195,7 +193,7 @@ def test_records_are_deleted_only_where_the_policy_deletes(world: DataWorld, pol
     """As Kafka refuses it for a topic that is compacted and nothing else."""
     world.produce(batch(b"a"))
     world.configure("one", cleanup_policy=policy)
-    request = DeleteRecords((DeleteRecordsTopic("one", (DeleteRecordsPartition(0, -1),)),))
+    request = DeleteRecords((TopicEntry("one", (DeleteRecordsPartition(0, -1),)),))
     assert world.ask(request).topics[0].partitions[0].error_code.name == error
 
 
@@ -208,7 +206,7 @@ def test_deleting_and_reading_need_permission() -> None:
 
     world = DataWorld(permissions=Permissions(authorize, None))
     world.produce(batch(b"a"))
-    request = DeleteRecords((DeleteRecordsTopic("one", (DeleteRecordsPartition(0, -1),)),))
+    request = DeleteRecords((TopicEntry("one", (DeleteRecordsPartition(0, -1),)),))
     assert world.ask(request).topics[0].partitions[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.fetch().error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

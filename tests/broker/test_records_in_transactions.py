@@ -11,8 +11,7 @@ from groupcoord.broker.broker import make_broker
 from groupcoord.broker.transactions.requests import answer_list_transactions
 from groupcoord.broker.work import do_whole
 from groupcoord.storage.log.memory_log import PartitionLog
-from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic
-from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, TopicEntry, TopicNameOrIdEntry
 from groupcoord.wire.transaction_messages import (
     EndTxn,
     InitProducerId,
@@ -56,7 +55,7 @@ class TransactionalProducer:
             base_sequence=self.sequences[index],
             is_transactional=True,
         )
-        topic = ProduceTopic("t", NO_ID, (ProducePartition(index, records),))
+        topic = TopicNameOrIdEntry("t", NO_ID, (ProducePartition(index, records),))
         request = Produce((topic,), transactional_id=WRITER, adds_partitions=adds_partitions)
         response: Any = do_whole(self.broker._handlers[Produce](FakeConnection(), request))  # type: ignore[arg-type]
         produced: ProducedPartition = response.topics[0].partitions[0]
@@ -131,7 +130,7 @@ def test_markers_from_outside(world: TransactionalProducer) -> None:
     producer_id = 2**41
 
     def write(epoch: int, coordinator_epoch: int = 0) -> str:
-        marker = MarkerToWrite(producer_id, epoch, True, (TopicPartitions("t", (0,)),), coordinator_epoch)
+        marker = MarkerToWrite(producer_id, epoch, True, (TopicEntry("t", (0,)),), coordinator_epoch)
         connection = FakeConnection()
         world.broker.handle(connection, WriteTxnMarkers((marker,)))  # type: ignore[arg-type]
         (response,) = connection.answers

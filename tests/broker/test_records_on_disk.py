@@ -20,15 +20,13 @@ from groupcoord.testing.server import ServerThread
 from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,
-    DeleteRecordsTopic,
     LeaderEpochPartition,
-    LeaderEpochTopic,
     ListOffsets,
     ListOffsetsPartition,
-    ListOffsetsTopic,
     OffsetForLeaderEpoch,
+    TopicEntry,
 )
-from groupcoord.wire.cluster_messages import DescribeLogDirs, TopicPartitions
+from groupcoord.wire.cluster_messages import DescribeLogDirs
 from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.broker.data_world import START_MS, DataWorld, batch, fetch_of, part
 from tests.client import Client, fetch, fetched, init_producer_id, produce, produced
@@ -108,10 +106,10 @@ def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixt
     world = DataWorld(path=tmp_path)
     assert world.produce(batch(b"a")).error_code is FAILED
     assert world.fetch().error_code is FAILED
-    listed = world.ask(ListOffsets((ListOffsetsTopic("one", (ListOffsetsPartition(0, -1),)),)))
-    deleted = world.ask(DeleteRecords((DeleteRecordsTopic("one", (DeleteRecordsPartition(0, -1),)),)))
-    ended = world.ask(OffsetForLeaderEpoch((LeaderEpochTopic("one", (LeaderEpochPartition(0, 0),)),)))
-    described = do_whole(answer_describe_producers(DescribeProducers((TopicPartitions("one", (0,)),)), world.data))
+    listed = world.ask(ListOffsets((TopicEntry("one", (ListOffsetsPartition(0, -1),)),)))
+    deleted = world.ask(DeleteRecords((TopicEntry("one", (DeleteRecordsPartition(0, -1),)),)))
+    ended = world.ask(OffsetForLeaderEpoch((TopicEntry("one", (LeaderEpochPartition(0, 0),)),)))
+    described = do_whole(answer_describe_producers(DescribeProducers((TopicEntry("one", (0,)),)), world.data))
     for answer in (listed, deleted, ended, described):
         assert answer.topics[0].partitions[0].error_code is FAILED
     (log_dir,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), world.data)).results

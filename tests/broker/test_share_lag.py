@@ -31,7 +31,7 @@ from groupcoord.messages import (
 )
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log.memory_log import PartitionLog
-from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
+from groupcoord.wire.broker_messages import Produce, ProducePartition, TopicNameOrIdEntry
 from tests.broker.data_world import FakeConnection, batch
 
 INDEXES = range(4)
@@ -50,7 +50,7 @@ def asked(broker: Broker, request: Any) -> list[Any]:
 def produce(broker: Broker, index: int) -> None:
     """Give a partition its records."""
     data = batch(*[b"v"] * RECORDS[index])
-    (response,) = asked(broker, Produce((ProduceTopic("orders", UUID(int=0), (ProducePartition(index, data),)),)))
+    (response,) = asked(broker, Produce((TopicNameOrIdEntry("orders", UUID(int=0), (ProducePartition(index, data),)),)))
     assert response.topics[0].partitions[0].error_code is ErrorCode.NONE
 
 

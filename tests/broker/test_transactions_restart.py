@@ -16,7 +16,7 @@ from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord, Record, T
 from groupcoord.errors import ErrorCode
 from groupcoord.host.opening import open_producer_ids, open_topic_directory
 from groupcoord.storage.stores.segments import SegmentLogStore
-from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
 from tests.broker.data_world import FakeConnection
 from tests.broker.driving import KioClient
@@ -164,9 +164,9 @@ def test_markers_from_outside(client: ProducerClient) -> None:
     client.commit((producer_id, epoch), adds_group=True)
     index = client.broker.coordinator.partition_of("g")
     topics = (
-        TopicPartitions("__consumer_offsets", (index, 77)),
-        TopicPartitions("t", (0, 9)),
-        TopicPartitions("t", ()),
+        TopicEntry("__consumer_offsets", (index, 77)),
+        TopicEntry("t", (0, 9)),
+        TopicEntry("t", ()),
     )
     assert write(client, MarkerToWrite(producer_id, epoch, True, topics)) == [
         (
@@ -200,7 +200,7 @@ def test_markers_wait_for_the_log(world: TransactionWorld, client: ProducerClien
 
 def test_markers_of_nobody(client: ProducerClient) -> None:
     """Without a producer or an epoch nothing is written; a marker for no partition is not answered for."""
-    topics = (TopicPartitions("__consumer_offsets", (1,)),)
+    topics = (TopicEntry("__consumer_offsets", (1,)),)
     markers = (MarkerToWrite(-1, 0, True, topics), MarkerToWrite(5, -3, True, topics), MarkerToWrite(5, 0, True, ()))
     assert write(client, *markers) == [
         (-1, [("__consumer_offsets", 1, "UNKNOWN_SERVER_ERROR")]),

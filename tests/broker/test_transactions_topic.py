@@ -35,12 +35,11 @@ from groupcoord.wire.broker_messages import (
     CreatePartitionsTopic,
     DeleteRecords,
     DeleteRecordsPartition,
-    DeleteRecordsTopic,
     DeleteTopics,
     FetchedPartitionData,
     ListOffsets,
     ListOffsetsPartition,
-    ListOffsetsTopic,
+    TopicEntry,
     TopicReference,
 )
 from groupcoord.wire.cluster_messages import DescribeLogDirs
@@ -174,14 +173,14 @@ def test_readers_follow_it(client: ProducerClient) -> None:
     found = fetched(fetch(client, isolation_level=1))
     assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (2, 2, 0)
     data, topics = client.broker.data, client.broker.topics
-    wanted = ListOffsets((ListOffsetsTopic(TRANSACTIONS_TOPIC, (ListOffsetsPartition(PARTITION, -1),)),))
+    wanted = ListOffsets((TopicEntry(TRANSACTIONS_TOPIC, (ListOffsetsPartition(PARTITION, -1),)),))
     assert do_whole(answer_list_offsets(wanted, data)).topics[0].partitions[0].offset == 2
     (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), data)).results
     (sizes,) = [topic.partitions for topic in folder.topics if topic.name == TRANSACTIONS_TOPIC]
     assert [size.partition_index for size in sizes if size.partition_size == sum(map(len, found.records))] == [
         PARTITION
     ]
-    deleted = DeleteRecords((DeleteRecordsTopic(TRANSACTIONS_TOPIC, (DeleteRecordsPartition(PARTITION, 1),)),), 1_000)
+    deleted = DeleteRecords((TopicEntry(TRANSACTIONS_TOPIC, (DeleteRecordsPartition(PARTITION, 1),)),), 1_000)
     answer = do_whole(answer_delete_records(deleted, data)).topics[0].partitions[0]
     assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = CreatePartitions((CreatePartitionsTopic(TRANSACTIONS_TOPIC, 60, None),))

@@ -25,7 +25,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log.memory_log import PartitionLog
-from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -74,7 +74,7 @@ class ProducerClient:
     def add(
         self, producer: tuple[int, int], *topics: tuple[str, tuple[int, ...]], verify_only: bool = False, **flags: bool
     ) -> list[str]:
-        wanted = PartitionsToAdd(WRITER, *producer, tuple(TopicPartitions(*topic) for topic in topics), verify_only)
+        wanted = PartitionsToAdd(WRITER, *producer, tuple(TopicEntry(*topic) for topic in topics), verify_only)
         response = do_whole(self.broker.transactions.add_partitions(AddPartitionsToTxn((wanted,), **flags)))
         return names(response.results[0].topics)
 

@@ -9,14 +9,12 @@ from groupcoord.wire.share_messages import (
     AcquiredRecords,
     ShareAcknowledge,
     ShareAcknowledgedPartition,
-    ShareAcknowledgedTopic,
     ShareAcknowledgeResponse,
     ShareFetch,
     ShareFetchPartition,
     ShareFetchResponse,
-    ShareFetchTopic,
     SharePartitionData,
-    ShareTopicData,
+    TopicIdEntry,
 )
 
 from .test_trace import TOPIC_ID, Stand
@@ -39,8 +37,8 @@ class Queue(Stand):
     ) -> None:
         """A member says what becomes of records of partition 0, a kind for each, or one for all up to the last."""
         batch = AcknowledgementBatch(first, first + len(kinds) - 1 if last is None else last, kinds)
-        asked = ShareAcknowledge("exam", "m", 1, (ShareFetchTopic(TOPIC_ID, (ShareFetchPartition(0, (batch,)),)),))
-        topics = (ShareAcknowledgedTopic(TOPIC_ID, (ShareAcknowledgedPartition(0, code),)),)
+        asked = ShareAcknowledge("exam", "m", 1, (TopicIdEntry(TOPIC_ID, (ShareFetchPartition(0, (batch,)),)),))
+        topics = (TopicIdEntry(TOPIC_ID, (ShareAcknowledgedPartition(0, code),)),)
         answer = ShareAcknowledgeResponse(session, responses=() if session else topics)
         self.say(who, asked, answer, is_answered=is_answered)
 
@@ -92,7 +90,7 @@ def test_members_and_their_records_are_followed() -> None:
     asked = ShareFetch("exam", "m", 1, 0, 1, 1, 1, 1, ())
     found = SharePartitionData(0, acquired_records=(AcquiredRecords(3, 5, 2),))
     for partition in (SharePartitionData(0), found):
-        queue.say("a", asked, ShareFetchResponse(ErrorCode.NONE, 0, (ShareTopicData(TOPIC_ID, (partition,)),)))
+        queue.say("a", asked, ShareFetchResponse(ErrorCode.NONE, 0, (TopicIdEntry(TOPIC_ID, (partition,)),)))
     queue.acknowledge("a", 3, RELEASE, RELEASE)
     queue.say("a", ShareGroupHeartbeat("exam", "m", -1), ShareGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=-1))
 

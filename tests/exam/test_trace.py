@@ -39,16 +39,13 @@ from groupcoord.testing.exams.trace import Trace
 from groupcoord.wire.broker_messages import (
     Fetch,
     FetchedPartitionData,
-    FetchedTopicData,
     FetchPartition,
     FetchResponse,
-    FetchTopic,
     Produce,
     ProducedPartition,
-    ProducedTopic,
     ProducePartition,
     ProduceResponse,
-    ProduceTopic,
+    TopicNameOrIdEntry,
 )
 
 TOPIC_ID = UUID(int=7)
@@ -86,16 +83,16 @@ class Stand:
     ) -> None:
         """An instance writes what it has processed."""
         batch = encode_records([RecordFields(0, None, number.encode(), ()) for number in numbers])
-        topics = (ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),)
+        topics = (TopicNameOrIdEntry("out", UUID(int=0), (ProducePartition(0, batch),)),)
         asked = Produce(topics, transactional_id=transactional_id)
-        self.say(who, asked, ProduceResponse((ProducedTopic("out", UUID(int=0), (ProducedPartition(0, code),)),)))
+        self.say(who, asked, ProduceResponse((TopicNameOrIdEntry("out", UUID(int=0), (ProducedPartition(0, code),)),)))
 
     def fetch(self, who: str, partition: int, count: int, offset: int = 0) -> None:
         """An instance is sent the first records of a partition, or those from an offset on."""
         batch = offset.to_bytes(8, "big") + encode_records([RecordFields(0, None, b"", ()) for _ in range(count)])[8:]
         answer = FetchedPartitionData(partition, ErrorCode.NONE, records=(batch[:20], batch[20:]))
-        asked = Fetch((FetchTopic(None, TOPIC_ID, (FetchPartition(partition, offset, 1),)),))
-        self.say(who, asked, FetchResponse(topics=(FetchedTopicData(None, TOPIC_ID, (answer,)),)))
+        asked = Fetch((TopicNameOrIdEntry(None, TOPIC_ID, (FetchPartition(partition, offset, 1),)),))
+        self.say(who, asked, FetchResponse(topics=(TopicNameOrIdEntry(None, TOPIC_ID, (answer,)),)))
 
 
 NAMES = (
@@ -300,7 +297,7 @@ def test_what_is_written_without_acknowledgements_is_processed() -> None:
     """A program that wants no answer gets none: it counts when it has come."""
     stand = Stand()
     batch = encode_records([RecordFields(0, None, b"0-0", ())])
-    topics = (ProduceTopic("out", UUID(int=0), (ProducePartition(0, batch),)),)
+    topics = (TopicNameOrIdEntry("out", UUID(int=0), (ProducePartition(0, batch),)),)
     stand.say("a", Produce(topics, acks=0), None, is_answered=False)
     assert stand.trace.unprocessed(0, 1) == []
 

@@ -35,29 +35,24 @@ from groupcoord.wire.broker_messages import (
     CreateTopics,
     Fetch,
     FetchPartition,
-    FetchTopic,
     LeaderEpochPartition,
-    LeaderEpochTopic,
     ListOffsets,
     ListOffsetsPartition,
-    ListOffsetsTopic,
     Metadata,
     OffsetForLeaderEpoch,
     Produce,
     ProducePartition,
-    ProduceTopic,
+    TopicEntry,
+    TopicNameOrIdEntry,
 )
 from groupcoord.wire.cluster_messages import (
     AlterPartitionReassignments,
     DescribeCluster,
     ElectionType,
     ElectLeaders,
-    PartitionsOfTopic,
     PartitionToReassign,
-    TopicPartitions,
-    TopicToReassign,
 )
-from groupcoord.wire.share_messages import ShareFetch, ShareFetchPartition, ShareFetchTopic
+from groupcoord.wire.share_messages import ShareFetch, ShareFetchPartition, TopicIdEntry
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -110,11 +105,11 @@ def server() -> Iterator[ServerThread]:
 
 def fetch(epoch: int = -1, index: int = 0) -> Fetch:
     partition = FetchPartition(index, 0, 10_000, epoch)
-    return Fetch((FetchTopic("orders", ZERO_UUID, (partition,)),), max_wait_ms=0)
+    return Fetch((TopicNameOrIdEntry("orders", ZERO_UUID, (partition,)),), max_wait_ms=0)
 
 
 def produce() -> Produce:
-    return Produce((ProduceTopic("orders", ZERO_UUID, (ProducePartition(0, batch(b"x")),)),))
+    return Produce((TopicNameOrIdEntry("orders", ZERO_UUID, (ProducePartition(0, batch(b"x")),)),))
 
 
 def test_all_nodes_describe_the_same_cluster(server: ServerThread) -> None:
@@ -153,8 +148,8 @@ def test_the_others_say_who_coordinates(server: ServerThread) -> None:
 def test_the_others_say_who_leads(server: ServerThread) -> None:
     """A node that does not lead a partition says NOT_LEADER_OR_FOLLOWER, with the leader and its address (KIP-951)."""
     produced, fetched = ask(server, 2, produce()), ask(server, 2, fetch())
-    listed = ask(server, 2, ListOffsets((ListOffsetsTopic("orders", (ListOffsetsPartition(0, -1),)),)))
-    asked = OffsetForLeaderEpoch((LeaderEpochTopic("orders", (LeaderEpochPartition(0, 0),)),))
+    listed = ask(server, 2, ListOffsets((TopicEntry("orders", (ListOffsetsPartition(0, -1),)),)))
+    asked = OffsetForLeaderEpoch((TopicEntry("orders", (LeaderEpochPartition(0, 0),)),))
     ended = ask(server, 2, asked)
 
     elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -170,7 +165,7 @@ def test_the_others_say_who_leads(server: ServerThread) -> None:
 def test_share_consumers_learn_who_leads(server: ServerThread) -> None:
     topic_id = next(topic.topic_id for topic in ask(server, 1, Metadata(None)).topics if topic.name == "orders")
     server.move_leader("orders", 0, to=3)
-    topics = (ShareFetchTopic(topic_id, (ShareFetchPartition(0),)),)
+    topics = (TopicIdEntry(topic_id, (ShareFetchPartition(0),)),)
     answer = ask(server, 2, ShareFetch("g", "m", 0, 5_000, 1, 1_000, 10, 10, topics))
     partition = answer.responses[0].partitions[0]
     assert (partition.error_code, partition.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (3, 1))
@@ -191,7 +186,7 @@ def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:
     fenced = partition_of(ask(server, 3, fetch(0)))
     assert (fenced.error_code, fenced.current_leader) == (ErrorCode.FENCED_LEADER_EPOCH, (3, 1))
     assert partition_of(ask(server, 3, fetch(2))).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
-    asked = OffsetForLeaderEpoch((LeaderEpochTopic("orders", (LeaderEpochPartition(0, 0, 1),)),))
+    asked = OffsetForLeaderEpoch((TopicEntry("orders", (LeaderEpochPartition(0, 0, 1),)),))
     assert partition_of(ask(server, 3, asked))[2:] == (0, 1)
     assert [record.value for record in server.records("orders")] == [b"x", b"x"]
 
@@ -199,8 +194,8 @@ def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:
 def test_preferred_leaders_are_elected(server: ServerThread) -> None:
     """ElectLeaders brings partitions back to the first of their replicas, if that runs."""
     server.move_leader("orders", 1, to=1)
-    request = ElectLeaders((PartitionsOfTopic("orders", (0, 1)),), ElectionType.PREFERRED)
-    first, second = ask(server, 3, request).replica_election_results[0].partition_result
+    request = ElectLeaders((TopicEntry("orders", (0, 1)),), ElectionType.PREFERRED)
+    first, second = ask(server, 3, request).replica_election_results[0].partitions
     assert first.error_code is ErrorCode.ELECTION_NOT_NEEDED
     assert second.error_code is ErrorCode.NONE
     assert server.leader("orders", 1) == 2
@@ -262,7 +257,7 @@ def test_transactions_have_a_coordinator(server: ServerThread) -> None:
     found = ask(server, 1, FindCoordinator(CoordinatorType.TRANSACTION, ("tx",))).coordinators[0].node.node_id
     assert found == coordinator
     other = next(node for node in (1, 2, 3) if node != coordinator)
-    wanted = PartitionsToAdd("tx", 0, 0, (TopicPartitions("orders", (0,)),))
+    wanted = PartitionsToAdd("tx", 0, 0, (TopicEntry("orders", (0,)),))
     begins = ask(server, coordinator, InitProducerId("tx", 60_000))
     producer = (begins.producer_id, begins.producer_epoch)
     requests = (
@@ -400,7 +395,7 @@ def create(server: ServerThread, name: str, *assignments: tuple[int, ...]) -> An
 
 def reassign(server: ServerThread, name: str, *replicas: int, **changes: Any) -> Any:
     """Assign a topic's partition 0 to other replicas, and return what is answered."""
-    topic = TopicToReassign(name, (PartitionToReassign(0, replicas),))
+    topic = TopicEntry(name, (PartitionToReassign(0, replicas),))
     return ask(server, 1, AlterPartitionReassignments((topic,), **changes)).responses[0].partitions[0]
 
 
@@ -468,7 +463,7 @@ def test_the_coordinator_of_a_group_is_reassigned(server: ServerThread) -> None:
     assert ask(server, server.coordinator("g"), commit).topics[0].partitions[0].error_code is ErrorCode.NONE
     for node in (1, 2, 3):
         index = partition_for("g", Config().offsets_topic_num_partitions)
-        topic = TopicToReassign("__consumer_offsets", (PartitionToReassign(index, (node,)),))
+        topic = TopicEntry("__consumer_offsets", (PartitionToReassign(index, (node,)),))
         answer = ask(server, 1, AlterPartitionReassignments((topic,)))
         assert answer.responses[0].partitions[0].error_code is ErrorCode.NONE
         assert server.coordinator("g") == node
@@ -483,15 +478,15 @@ def test_a_partition_without_a_replica_that_runs(server: ServerThread) -> None:
         server.move_leader("billed", to=1)
     server.crash(node=2)
     assert described(server, "billed") == [(-1, 1, (2,))]
-    wanted = Produce((ProduceTopic("billed", ZERO_UUID, (ProducePartition(0, batch(b"x")),)),))
+    wanted = Produce((TopicNameOrIdEntry("billed", ZERO_UUID, (ProducePartition(0, batch(b"x")),)),))
     partition = ask(server, 1, wanted).topics[0].partitions[0]
     assert (partition.error_code, partition.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (-1, 1))
     for election, error_code in (
         (ElectionType.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
         (ElectionType.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ):
-        request = ElectLeaders((PartitionsOfTopic("billed", (0,)),), election)
-        assert ask(server, 1, request).replica_election_results[0].partition_result[0].error_code is error_code
+        request = ElectLeaders((TopicEntry("billed", (0,)),), election)
+        assert ask(server, 1, request).replica_election_results[0].partitions[0].error_code is error_code
     server.restart(node=2)
     assert described(server, "billed") == [(2, 2, (2,))]
     assert [record.value for record in server.records("billed")] == [b"a"]

@@ -66,16 +66,13 @@ from groupcoord.wire.broker_messages import (
     CreateTopics,
     Fetch,
     FetchedPartitionData,
-    FetchedTopicData,
     FetchPartition,
     FetchResponse,
-    FetchTopic,
     Produce,
     ProducedPartition,
-    ProducedTopic,
     ProducePartition,
     ProduceResponse,
-    ProduceTopic,
+    TopicNameOrIdEntry,
 )
 from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.transaction_messages import AddOffsetsToTxn, AddOffsetsToTxnResponse, EndTxn, EndTxnResponse
@@ -112,8 +109,8 @@ def name_of(topic_id: UUID) -> str | None:
         (OffsetFetch(()), "nothing"),
         (FindCoordinator(0, ("g",)), "g"),
         (CreateTopics((CreatableTopic("orders"),)), "orders"),
-        (Fetch((FetchTopic(None, ORDERS_ID, (FetchPartition(0, 42, 1),)),)), "orders-0 from 42"),
-        (Produce((ProduceTopic("orders", ORDERS_ID, (ProducePartition(0, b"1234"),)),)), "orders-0: 4 bytes"),
+        (Fetch((TopicNameOrIdEntry(None, ORDERS_ID, (FetchPartition(0, 42, 1),)),)), "orders-0 from 42"),
+        (Produce((TopicNameOrIdEntry("orders", ORDERS_ID, (ProducePartition(0, b"1234"),)),)), "orders-0: 4 bytes"),
         (ApiVersions(), ""),
     ],
     ids=lambda value: type(value).__name__,
@@ -190,15 +187,17 @@ def test_requests_in_a_few_words(request_: object, words: str) -> None:
             ),
             "orders-0 at 5",
         ),
-        (FetchResponse(topics=(FetchedTopicData("orders", ORDERS_ID, (READ,)),)), "6 bytes of records"),
+        (FetchResponse(topics=(TopicNameOrIdEntry("orders", ORDERS_ID, (READ,)),)), "6 bytes of records"),
         (
             ProduceResponse(
-                (ProducedTopic("orders", ORDERS_ID, (ProducedPartition(0, ErrorCode.NONE, base_offset=9),)),)
+                (TopicNameOrIdEntry("orders", ORDERS_ID, (ProducedPartition(0, ErrorCode.NONE, base_offset=9),)),)
             ),
             "orders-0 from 9",
         ),
         (
-            ProduceResponse((ProducedTopic("orders", ORDERS_ID, (ProducedPartition(0, ErrorCode.CORRUPT_MESSAGE),)),)),
+            ProduceResponse(
+                (TopicNameOrIdEntry("orders", ORDERS_ID, (ProducedPartition(0, ErrorCode.CORRUPT_MESSAGE),)),)
+            ),
             "CORRUPT_MESSAGE",
         ),
     ],
@@ -239,7 +238,7 @@ def test_what_brings_news_is_told_and_the_rest_is_counted() -> None:
         told.hear(Fetch(()), FetchResponse())
         told.hear(ConsumerGroupHeartbeat("g", "m", 1), ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=1))
     told.hear(Heartbeat("g", 1, "m"), HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
-    told.hear(Fetch(()), FetchResponse(topics=(FetchedTopicData("orders", ORDERS_ID, (READ,)),)))
+    told.hear(Fetch(()), FetchResponse(topics=(TopicNameOrIdEntry("orders", ORDERS_ID, (READ,)),)))
     told.hear(JoinGroup("g"), refusal="the connection was closed before")
     told.hear(ConsumerGroupHeartbeat("g", "m", 0), ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=1))
     told.hear(LeaveGroup("g", ()))

@@ -39,11 +39,11 @@ from groupcoord.wire.broker_messages import (
     CreatedTopic,
     CreateTopicsResponse,
     FetchedPartitionData,
-    FetchedTopicData,
     FetchResponse,
     MetadataBroker,
     MetadataResponse,
     MetadataTopic,
+    TopicNameOrIdEntry,
 )
 from groupcoord.wire.cluster_messages import ApiVersionsResponse, ServedApi
 from tests.tables import as_one_test
@@ -259,14 +259,14 @@ def test_metadata(version: int, expected: str) -> None:
 def test_fetch_of_nothing(version: int, expected: str) -> None:
     """An empty partition, read without regard to transactions."""
     partition = FetchedPartitionData(0, ErrorCode.NONE, 0, 0, 0, aborted_transactions=None)
-    response = FetchResponse(topics=(FetchedTopicData("t", ZERO_UUID, (partition,)),))
+    response = FetchResponse(topics=(TopicNameOrIdEntry("t", ZERO_UUID, (partition,)),))
     assert encode_response(RequestHeader(1, version, 7), response).hex() == expected
 
 
 def test_fetch_of_unknown_topic() -> None:
     """Unknown topics come with an empty list of aborted transactions."""
     partition = FetchedPartitionData(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    response = FetchResponse(topics=(FetchedTopicData("z", ZERO_UUID, (partition,)),))
+    response = FetchResponse(topics=(TopicNameOrIdEntry("z", ZERO_UUID, (partition,)),))
     assert encode_response(RequestHeader(1, 12, 7), response).hex() == (
         "0000003a00000007000000000000000000000002027a02000000000003ffffffffffffffffffffffffffffffffffffffffff"
         "ffffff01ffffffff01000000"

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.messages.request import field_types
 from groupcoord.errors import ErrorCode
 from groupcoord.schema.primitives import MalformedError
 from groupcoord.wire import (
@@ -114,7 +115,7 @@ def made(annotation: Any, value: Any) -> Any:
         annotation = next(argument for argument in typing.get_args(annotation) if argument is not type(None))
     if isinstance(value, dict):
         if fields := fields_of(annotation):
-            types = types_of(annotation)
+            types = field_types(annotation)
             unknown = set(value) - set(fields)
             assert not unknown, f"{annotation.__name__} has no {sorted(unknown)}"
             return annotation(**{name: made(types[name], value[name]) for name in fields if name in value})
@@ -127,11 +128,6 @@ def made(annotation: Any, value: Any) -> Any:
     if annotation is ErrorCode and value in set(ErrorCode):
         return ErrorCode(value)
     return (value or ZERO_UUID) if annotation is UUID else value
-
-
-@functools.cache
-def types_of(message: type) -> dict[str, Any]:
-    return typing.get_type_hints(message)
 
 
 def renamed(names: dict[str, str], times: frozenset[str], value: Any, left_out: Collection[str] = ()) -> Any:

@@ -20,7 +20,7 @@ from groupcoord.wire import (
     encode_response,
     encode_response_parts,
 )
-from groupcoord.wire.broker_messages import FetchedPartitionData, FetchedTopicData, FetchResponse
+from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, TopicNameOrIdEntry
 from groupcoord.wire.fetch import COPIED_BYTES
 from tests.tables import as_one_test
 from tests.wire.kio_client import request_frame
@@ -77,7 +77,7 @@ def test_records_go_out_as_they_are_kept(version: int) -> None:
         FetchedPartitionData(4, ErrorCode.NONE, 5, 5, 0, None),
         FetchedPartitionData(5, ErrorCode.NONE, 5, 5, 0, None, -1, records[1:2]),
     )
-    response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", ZERO_UUID, partitions),))
+    response = FetchResponse(ErrorCode.NONE, 77, (TopicNameOrIdEntry("orders", ZERO_UUID, partitions),))
     header = RequestHeader(1, version, 7)
     found = encode_response_parts(header, response)
     assert b"".join(found) == encode_response(header, response)
@@ -91,7 +91,7 @@ def test_few_records_go_out_in_one_part(version: int) -> None:
     """An answer to Fetch of little is one piece; of very many partitions it is in some, none of them large."""
     few, *more = (FetchedPartitionData(index, ErrorCode.NONE, 5, 5, 0, None) for index in range(1_000))
     for partitions in ((), (few,), (few, *more)):
-        response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", ZERO_UUID, tuple(partitions)),))
+        response = FetchResponse(ErrorCode.NONE, 77, (TopicNameOrIdEntry("orders", ZERO_UUID, tuple(partitions)),))
         header = RequestHeader(1, version, 7)
         found = encode_response_parts(header, response)
         assert b"".join(found) == encode_response(header, response)

@@ -21,8 +21,8 @@ from groupcoord.wire import (
 from groupcoord.wire.broker_messages import (
     Produce,
     ProducedPartition,
-    ProducedTopic,
     ProduceResponse,
+    TopicNameOrIdEntry,
 )
 from groupcoord.wire.produce import FEW, names_few
 from groupcoord.wire.registry import APIS
@@ -112,7 +112,7 @@ def test_a_view_of_a_request_that_is_cut(version: int) -> None:
 def test_an_unknown_topic_as_recorded(version: int, expected: str) -> None:
     """The bytes that a broker of Kafka 4.4.0 answered."""
     partitions = (ProducedPartition(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),)
-    response = ProduceResponse((ProducedTopic("nope", NO_ID, partitions),))
+    response = ProduceResponse((TopicNameOrIdEntry("nope", NO_ID, partitions),))
     body = encode_response(RequestHeader(0, version, 7), response)[9 if version >= 9 else 8 :]
     assert body == bytes.fromhex(expected)
 

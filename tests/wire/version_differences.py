@@ -31,11 +31,27 @@ Reshape = Callable[[Values, int], Any]
 
 # ---------------------------------------------------------------- requests
 
+TOPIC_NAMES = {
+    **dict.fromkeys(("topic", "topic_name"), "name"),
+    **dict.fromkeys(("partition_indexes", "partition_result"), "partitions"),
+}
+
 REQUEST_NAMES: dict[str, dict[str, str]] = {
+    **dict.fromkeys(
+        (
+            "OffsetForLeaderEpoch",
+            "WriteTxnMarkers",
+            "DescribeLogDirs",
+            "ElectLeaders",
+            "ListPartitionReassignments",
+            "DescribeQuorum",
+            "DescribeProducers",
+        ),
+        TOPIC_NAMES,
+    ),
     "DescribeGroups": {"groups": "group_ids"},
     "DeleteGroups": {"groups_names": "group_ids"},
     "OffsetDelete": {"partitions": "partition_indexes"},
-    "AddPartitionsToTxn": {"partitions": "partition_indexes"},
     "CreateAcls": {"resource_pattern_type": "pattern_type"},
     "ListTransactions": {"duration_filter": "duration_filter_ms"},
 }
@@ -81,7 +97,7 @@ def fetch(values: Values, version: int) -> Values:
     if version >= 15:
         values["replica_id"] = replica_state["replica_id"]
     values["forgotten_topics"] = [
-        topic_by_id(topic["topic"], topic["topic_id"], version >= 13) | {"partition_indexes": topic["partitions"]}
+        topic_by_id(topic["topic"], topic["topic_id"], version >= 13) | {"partitions": topic["partitions"]}
         for topic in values.pop("forgotten_topics_data")
     ]
     values["topics"] = [
@@ -258,6 +274,10 @@ RESHAPED_REQUESTS: dict[str, Reshape] = {
 # ---------------------------------------------------------------- responses
 
 RESPONSE_NAMES: dict[str, dict[str, str]] = {
+    **dict.fromkeys(
+        ("OffsetForLeaderEpoch", "AlterReplicaLogDirs", "ElectLeaders", "DescribeQuorum", "DescribeTransactions"),
+        TOPIC_NAMES,
+    ),
     "DescribeProducers": {"last_timestamp": "last_timestamp_ms"},
     "StreamsGroupHeartbeat": {"status_code": "code", "status_detail": "detail"},
 }

@@ -21,6 +21,7 @@ from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
+from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.cluster_messages import (
     AddRaftVoter,
     AlterPartitionReassignments,
@@ -35,7 +36,6 @@ from groupcoord.wire.cluster_messages import (
     DescribeQuorum,
     DescribeQuorumResponse,
     ElectedPartition,
-    ElectedTopic,
     ElectionType,
     ElectLeaders,
     ElectLeadersResponse,
@@ -44,25 +44,16 @@ from groupcoord.wire.cluster_messages import (
     ListPartitionReassignmentsResponse,
     LogDir,
     LogDirPartition,
-    LogDirTopic,
     MembershipRequest,
     MembershipResponse,
     MovedPartition,
-    MovedTopic,
     OngoingReassignment,
-    OngoingReassignments,
-    PartitionsOfTopic,
     PartitionToReassign,
     QuorumListener,
     QuorumNode,
     QuorumPartition,
-    QuorumTopic,
-    QuorumTopicToDescribe,
     QuorumVoter,
     ReassignedPartition,
-    ReassignedTopic,
-    TopicPartitions,
-    TopicToReassign,
     UnregisterBroker,
     UnregisterController,
 )
@@ -111,16 +102,16 @@ def answer_describe_quorum(
     """
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
-    if request.topics == (QuorumTopicToDescribe(METADATA_TOPIC, (0,)),):
+    if request.topics == (TopicEntry(METADATA_TOPIC, (0,)),):
         voter = QuorumVoter(node.node_id, 0, now_ms, now_ms)
         partition = QuorumPartition(0, ErrorCode.NONE, node.node_id, METADATA_EPOCH, 0, (voter,))
         address = QuorumNode(node.node_id, (QuorumListener(CONTROLLER_LISTENER, node.host, node.port),))
-        return DescribeQuorumResponse(topics=(QuorumTopic(METADATA_TOPIC, (partition,)),), nodes=(address,))
+        return DescribeQuorumResponse(topics=(TopicEntry(METADATA_TOPIC, (partition,)),), nodes=(address,))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def refuse(topic: QuorumTopicToDescribe) -> Work[QuorumTopic]:
+    def refuse(topic: TopicEntry[int]) -> Work[TopicEntry[QuorumPartition]]:
         partitions = yield from each(topic.partitions, lambda index: QuorumPartition(index, unknown))
-        return QuorumTopic(topic.topic_name, partitions)
+        return TopicEntry(topic.name, partitions)
 
     return DescribeQuorumResponse(topics=(yield from each_long(request.topics, refuse)))
 
@@ -142,10 +133,10 @@ def answer_elect_leaders(
         return (yield from _refused_election(request, ErrorCode.INVALID_REQUEST, message))
     elects = request.election_type == ElectionType.PREFERRED
 
-    def elect(topic: tuple[str, Iterable[int]]) -> Work[ElectedTopic]:
+    def elect(topic: tuple[str, Iterable[int]]) -> Work[TopicEntry[ElectedPartition]]:
         name, indexes = topic
         elected = yield from each(indexes, lambda index: _elect(topics.get(name), name, index, nodes, elects))
-        return ElectedTopic(name, elected)
+        return TopicEntry(name, elected)
 
     if request.topic_partitions is None:
         everything = [(topic.name, range(topic.partition_count)) for topic in topics]
@@ -153,7 +144,7 @@ def answer_elect_leaders(
         return ElectLeadersResponse(
             ErrorCode.NONE,
             tuple(
-                ElectedTopic(name, tuple(found for found in partitions if found.error_code is ErrorCode.NONE))
+                TopicEntry(name, tuple(found for found in partitions if found.error_code is ErrorCode.NONE))
                 for name, partitions in elected
             ),
         )
@@ -161,9 +152,9 @@ def answer_elect_leaders(
 
 
 def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str) -> Work[ElectLeadersResponse]:
-    def refuse(topic: PartitionsOfTopic) -> Work[ElectedTopic]:
+    def refuse(topic: TopicEntry[int]) -> Work[TopicEntry[ElectedPartition]]:
         partitions = yield from each(topic.partitions, lambda index: ElectedPartition(index, error_code, message))
-        return ElectedTopic(topic.topic, partitions)
+        return TopicEntry(topic.name, partitions)
 
     return ElectLeadersResponse(error_code, (yield from each_long(request.topic_partitions or (), refuse)))
 
@@ -197,7 +188,7 @@ def answer_alter_partition_reassignments(
         return AlterPartitionReassignmentsResponse(refused, denied, CLUSTER_DENIED)
     assigned: dict[str, dict[int, tuple[int, ...]]] = {}
 
-    def answer_topic(topic: TopicToReassign) -> Work[ReassignedTopic]:
+    def answer_topic(topic: TopicEntry[PartitionToReassign]) -> Work[TopicEntry[ReassignedPartition]]:
         known = topics.get(topic.name)
         changes = assigned.setdefault(topic.name, {})
 
@@ -210,7 +201,7 @@ def answer_alter_partition_reassignments(
             changes[index] = replicas or ()
             return ReassignedPartition(index, ErrorCode.NONE)
 
-        return ReassignedTopic(topic.name, (yield from each(topic.partitions, answer)))
+        return TopicEntry(topic.name, (yield from each(topic.partitions, answer)))
 
     reassigned = yield from each_long(request.topics, answer_topic)
     if nodes.leadership.keeps_assignments:
@@ -227,10 +218,10 @@ def answer_alter_partition_reassignments(
 
 def _refused_reassignments(
     request: AlterPartitionReassignments, error_code: ErrorCode, message: str
-) -> Work[tuple[ReassignedTopic, ...]]:
-    def refuse(topic: TopicToReassign) -> Work[ReassignedTopic]:
+) -> Work[tuple[TopicEntry[ReassignedPartition], ...]]:
+    def refuse(topic: TopicEntry[PartitionToReassign]) -> Work[TopicEntry[ReassignedPartition]]:
         partitions = yield from each(topic.partitions, lambda entry: ReassignedPartition(entry[0], error_code, message))
-        return ReassignedTopic(topic.name, partitions)
+        return TopicEntry(topic.name, partitions)
 
     return (yield from each_long(request.topics, refuse))
 
@@ -291,9 +282,9 @@ def answer_list_partition_reassignments(
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
 
-    def echo(topic: TopicPartitions) -> Work[OngoingReassignments]:
-        partitions = yield from each(topic.partition_indexes, OngoingReassignment)
-        return OngoingReassignments(topic.name, partitions)
+    def echo(topic: TopicEntry[int]) -> Work[TopicEntry[OngoingReassignment]]:
+        partitions = yield from each(topic.partitions, OngoingReassignment)
+        return TopicEntry(topic.name, partitions)
 
     echoed = yield from each_long(request.topics or (), echo)
     return ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, echoed)
@@ -352,7 +343,7 @@ def answer_describe_log_dirs(
         for wanted in request.topics:
             if asked:
                 yield None
-            asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
+            asked.setdefault(wanted.name, {}).update(dict.fromkeys(wanted.partitions))
     folder = data.topics.directory
     log_dir = _log_dir(data.topics)
     try:
@@ -387,10 +378,10 @@ def answer_alter_replica_log_dirs(
         is_known = topic is not None and topic.has_partition(index)
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def move(name: str) -> Work[MovedTopic]:
+    def move(name: str) -> Work[TopicEntry[MovedPartition]]:
         paths = wanted[name]
         moved = yield from each(paths, lambda index: MovedPartition(index, error_of(name, index, paths[index])))
-        return MovedTopic(name, moved)
+        return TopicEntry(name, moved)
 
     return AlterReplicaLogDirsResponse((yield from each_long(wanted, move)))
 
@@ -399,10 +390,10 @@ def _log_dir(topics: TopicRegistry) -> str:
     return IN_MEMORY if topics.directory is None else str(topics.directory.absolute())
 
 
-def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple[LogDirTopic, ...]]:
-    def measure(name: str) -> Work[LogDirTopic]:
+def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple[TopicEntry[LogDirPartition], ...]]:
+    def measure(name: str) -> Work[TopicEntry[LogDirPartition]]:
         sizes = yield from each(asked[name], lambda index: _measured(data, name, index))
-        return LogDirTopic(name, tuple([size for size in sizes if size is not None]))
+        return TopicEntry(name, tuple([size for size in sizes if size is not None]))
 
     measured = yield from each_long(asked, measure)
     return tuple(topic for topic in measured if topic.partitions)

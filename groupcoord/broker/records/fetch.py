@@ -36,10 +36,9 @@ from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
     FetchedPartitionData,
-    FetchedTopicData,
     FetchPartition,
     FetchResponse,
-    FetchTopic,
+    TopicNameOrIdEntry,
 )
 
 if TYPE_CHECKING:
@@ -94,11 +93,11 @@ def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
     """Return the response to an invalid isolation level."""
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
-    def refuse(topic: FetchTopic) -> Work[FetchedTopicData]:
+    def refuse(topic: TopicNameOrIdEntry[FetchPartition]) -> Work[TopicNameOrIdEntry[FetchedPartitionData]]:
         partitions = yield from each(
             topic.partitions, lambda partition: FetchedPartitionData(partition.partition_index, error_code)
         )
-        return FetchedTopicData(topic.name, topic.topic_id, partitions)
+        return TopicNameOrIdEntry(topic.name, topic.topic_id, partitions)
 
     refused = yield from each_long(request.topics, refuse)
     return FetchResponse(error_code, topics=tuple(topic for topic in refused if topic.name is not None))

@@ -18,7 +18,13 @@ from groupcoord.broker.work import Work, each, portions
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.core.fast_construct import maker
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import Fetch, FetchedPartitionData, FetchedTopicData, FetchPartition, FetchResponse
+from groupcoord.wire.broker_messages import (
+    Fetch,
+    FetchedPartitionData,
+    FetchPartition,
+    FetchResponse,
+    TopicNameOrIdEntry,
+)
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
@@ -114,12 +120,12 @@ class FetchContext:
         return FetchResponse(session_id=session.session_id, topics=topics)
 
 
-def _topic_of(fetched: Fetched) -> tuple[FetchedTopicData, ...]:
+def _topic_of(fetched: Fetched) -> tuple[TopicNameOrIdEntry[FetchedPartitionData], ...]:
     ((target, partition),) = fetched
-    return (FetchedTopicData(target.name, target.topic_id, (partition,)),)
+    return (TopicNameOrIdEntry(target.name, target.topic_id, (partition,)),)
 
 
-def _by_topic(fetched: Fetched) -> Work[tuple[FetchedTopicData, ...]]:
+def _by_topic(fetched: Fetched) -> Work[tuple[TopicNameOrIdEntry[FetchedPartitionData], ...]]:
     """Group partitions by topic; a topic is repeated if others lie between its partitions."""
     gathered: list[tuple[str | None, UUID, list[FetchedPartitionData]]] = []
     before = None
@@ -132,7 +138,7 @@ def _by_topic(fetched: Fetched) -> Work[tuple[FetchedTopicData, ...]]:
             gathered[-1][2].append(partition)
         if portion is not fetched:
             yield None
-    return (yield from each(gathered, lambda topic: FetchedTopicData(topic[0], topic[1], tuple(topic[2]))))
+    return (yield from each(gathered, lambda topic: TopicNameOrIdEntry(topic[0], topic[1], tuple(topic[2]))))
 
 
 class FetchSessions:
@@ -194,11 +200,11 @@ class FetchSessions:
                 yield None
         for topic in request.forgotten_topics:
             yield None
-            for indexes in portions(topic.partition_indexes):
+            for indexes in portions(topic.partitions):
                 with self._counted(session):
                     for index in indexes:
                         partitions.pop(Target(topic.name, topic.topic_id, index), None)
-                if indexes is not topic.partition_indexes:
+                if indexes is not topic.partitions:
                     yield None
         if self._partition_count > SESSION_PARTITIONS_MAX:
             self._forget(session.session_id)

@@ -24,23 +24,18 @@ from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,
-    DeletedRecordsTopic,
     DeleteRecords,
     DeleteRecordsPartition,
     DeleteRecordsResponse,
-    DeleteRecordsTopic,
     LeaderEpochEnd,
-    LeaderEpochEnds,
     LeaderEpochPartition,
-    LeaderEpochTopic,
     ListedOffsetsPartition,
-    ListedOffsetsTopic,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     OffsetForLeaderEpoch,
     OffsetForLeaderEpochResponse,
+    TopicEntry,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +61,7 @@ def answer_list_offsets(
         refused = yield from each_long(request.topics, lambda topic: _refused_listing(topic, error_code))
         return ListOffsetsResponse(refused)
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
-    denied: list[ListedOffsetsTopic] = []
+    denied: list[TopicEntry[ListedOffsetsPartition]] = []
     for topic in request.topics:
         if asked or denied:
             yield None
@@ -79,14 +74,16 @@ def answer_list_offsets(
     return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *denied))
 
 
-def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> Work[ListedOffsetsTopic]:
+def _refused_listing(
+    topic: TopicEntry[ListOffsetsPartition], error_code: ErrorCode
+) -> Work[TopicEntry[ListedOffsetsPartition]]:
     partitions = yield from each(
         topic.partitions, lambda partition: ListedOffsetsPartition(partition.partition_index, error_code)
     )
-    return ListedOffsetsTopic(topic.name, partitions)
+    return TopicEntry(topic.name, partitions)
 
 
-def _gather(topic: ListOffsetsTopic, asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
+def _gather(topic: TopicEntry[ListOffsetsPartition], asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
     """Group the requested timestamps by partition; repeated partitions are refused later."""
     for portion in portions(topic.partitions):
         for partition in portion:
@@ -97,7 +94,7 @@ def _gather(topic: ListOffsetsTopic, asked: dict[int, list[ListOffsetsPartition]
 
 def _list_topic(
     name: str, asked: Mapping[int, list[ListOffsetsPartition]], request: ListOffsets, data: TopicData
-) -> Work[ListedOffsetsTopic]:
+) -> Work[TopicEntry[ListedOffsetsPartition]]:
     def list_partition(index: int) -> Work[ListedOffsetsPartition]:
         partition, *others = asked[index]
         if others:
@@ -105,7 +102,7 @@ def _list_topic(
         return (yield from _list(partition, name, request, data))
 
     indexes = yield from run_on_entries(scala_map_order, asked, lambda index: topic_partition_hash((name, index)))
-    return ListedOffsetsTopic(name, (yield from each_long(indexes, list_partition)))
+    return TopicEntry(name, (yield from each_long(indexes, list_partition)))
 
 
 def _list(
@@ -190,9 +187,9 @@ def answer_delete_records(
 ) -> Work[DeleteRecordsResponse]:
     """Advance the start offsets of logs."""
 
-    def delete(topic: DeleteRecordsTopic) -> Work[DeletedRecordsTopic]:
+    def delete(topic: TopicEntry[DeleteRecordsPartition]) -> Work[TopicEntry[DeletedRecordsPartition]]:
         partitions = yield from each(topic.partitions, lambda entry: _delete(entry, topic.name, data, permissions))
-        return DeletedRecordsTopic(topic.name, partitions)
+        return TopicEntry(topic.name, partitions)
 
     return DeleteRecordsResponse((yield from each_long(request.topics, delete)))
 
@@ -232,9 +229,9 @@ def answer_offset_for_leader_epoch(
     if permissions.on_cluster(Operation.CLUSTER_ACTION):
         permissions = UNRESTRICTED
 
-    def find_ends(topic: LeaderEpochTopic) -> Work[LeaderEpochEnds]:
-        ends = yield from each(topic.partitions, lambda entry: _find_end(entry, topic.topic, data, permissions))
-        return LeaderEpochEnds(topic.topic, ends)
+    def find_ends(topic: TopicEntry[LeaderEpochPartition]) -> Work[TopicEntry[LeaderEpochEnd]]:
+        ends = yield from each(topic.partitions, lambda entry: _find_end(entry, topic.name, data, permissions))
+        return TopicEntry(topic.name, ends)
 
     return OffsetForLeaderEpochResponse((yield from each_long(request.topics, find_ends)))
 

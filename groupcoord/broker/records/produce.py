@@ -28,9 +28,9 @@ from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,
     ProducedPartition,
-    ProducedTopic,
+    ProducePartition,
     ProduceResponse,
-    ProduceTopic,
+    TopicNameOrIdEntry,
 )
 
 ALLOWED_ACKS = (-1, 0, 1)
@@ -45,7 +45,7 @@ delivery timeout.
 NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 
 
-_make_produced, _make_topic = maker(ProducedPartition), maker(ProducedTopic)
+_make_produced, _make_topic = maker(ProducedPartition), maker(TopicNameOrIdEntry)
 
 FEW_SIZES = 4_000
 """Most record sizes that are checked in one step."""
@@ -67,7 +67,7 @@ def answer_produce(
 
     Topics are looked up again after each yield, since they may be deleted.
     """
-    found: dict[str | UUID, tuple[ProduceTopic, Batches]] = {}
+    found: dict[str | UUID, tuple[TopicNameOrIdEntry[ProducePartition], Batches]] = {}
     for topic in request.topics:
         if topic.partitions:
             if found:
@@ -79,7 +79,7 @@ def answer_produce(
                 if portion is not topic.partitions:
                     yield None
     refusal = _transaction_refusal(request, found, permissions)
-    answered: list[ProducedTopic] = []
+    answered: list[TopicNameOrIdEntry[ProducedPartition]] = []
     count = 0
     for (name, topic_id, _), batches in found.values():
         known = data.find(name, topic_id)
@@ -140,7 +140,9 @@ def _read(records: bytes | memoryview | None) -> ProducedBatch | RefusedBatchErr
 
 
 def _transaction_refusal(
-    request: Produce, found: dict[str | UUID, tuple[ProduceTopic, Batches]], permissions: Permissions
+    request: Produce,
+    found: dict[str | UUID, tuple[TopicNameOrIdEntry[ProducePartition], Batches]],
+    permissions: Permissions,
 ) -> ErrorCode:
     """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches without permission."""
     for _, batches in found.values():

@@ -52,13 +52,12 @@ from groupcoord.wire.share_messages import (
     FIRST_EPOCH,
     ShareAcknowledge,
     ShareAcknowledgedPartition,
-    ShareAcknowledgedTopic,
     ShareAcknowledgeResponse,
     ShareFetch,
+    ShareFetchPartition,
     ShareFetchResponse,
-    ShareFetchTopic,
     SharePartitionData,
-    ShareTopicData,
+    TopicIdEntry,
 )
 
 LAST_EPOCH = 2**31 - 1
@@ -512,7 +511,7 @@ class ShareRequests:
                     )
                 )
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
-        responses = tuple([ShareTopicData(topic_id, tuple(found)) for topic_id, found in topics.items()])
+        responses = tuple([TopicIdEntry(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareFetchResponse(ErrorCode.NONE, lock_ms, responses)
         if has_failed and self._leaders is not None:
             return self._leaders.add(response, connection.nodes)
@@ -546,7 +545,7 @@ class ShareRequests:
             has_failed = has_failed or result is not _ACKNOWLEDGED
             topics.setdefault(partition.topic_id, []).append(ShareAcknowledgedPartition(partition.partition, *result))
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
-        results = tuple([ShareAcknowledgedTopic(topic_id, tuple(found)) for topic_id, found in topics.items()])
+        results = tuple([TopicIdEntry(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
         if has_failed and self._leaders is not None:
             return self._leaders.add(response, connection.nodes)
@@ -613,7 +612,9 @@ def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -
     return ErrorCode.NONE if is_sound else ErrorCode.INVALID_REQUEST
 
 
-def _acknowledgements(topics: Iterable[ShareFetchTopic]) -> Iterator[tuple[SharedPartition, list[Acknowledgement]]]:
+def _acknowledgements(
+    topics: Iterable[TopicIdEntry[ShareFetchPartition]],
+) -> Iterator[tuple[SharedPartition, list[Acknowledgement]]]:
     for topic in topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:

@@ -38,7 +38,7 @@ from groupcoord.core.messages import CompleteTransaction, PartitionResult, Topic
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
+from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -394,7 +394,7 @@ class TransactionCoordinator(Waker):
         """Add partitions to a transaction. The existence of each is checked in steps, the rest in one step."""
         existence_errors: dict[TopicPartition, ErrorCode] = {}
         for topic in wanted.topics:
-            for index in topic.partition_indexes:
+            for index in topic.partitions:
                 if existence_errors:
                     yield None
                 partition = TopicPartition(topic.name, index)
@@ -402,13 +402,13 @@ class TransactionCoordinator(Waker):
         version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
         errors = self._add_existing(wanted, existence_errors, version)
 
-        topics: Sequence[TopicPartitions] = wanted.topics
+        topics: Sequence[TopicEntry[int]] = wanted.topics
         if any(existence_errors.values()):
             topics = yield from run_on_entries(_in_scala_order, errors)
         elif wanted.verify_only:
             topics = yield from run_on_entries(_in_java_order, errors)
 
-        def results(topic: TopicPartitions) -> Work[TopicResult]:
+        def results(topic: TopicEntry[int]) -> Work[TopicResult]:
             name, indexes = topic
             found = yield from each(indexes, lambda index: PartitionResult(index, errors[TopicPartition(name, index)]))
             return TopicResult(name, ZERO_UUID, found)
@@ -615,7 +615,7 @@ class TransactionCoordinator(Waker):
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             topics=tuple(
-                PartitionsOfTopic(*topic)
+                TopicEntry(*topic)
                 for topic in transaction.topics
                 if permissions.on_topic(topic.name, Operation.DESCRIBE)
             ),
@@ -697,19 +697,19 @@ def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
     return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms
 
 
-def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
+def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicEntry[int]]:
     """Return partitions by topic in the order of ``KafkaApis``: that of a Scala map of their number."""
     capacity = int((len(partitions) + 1) / 0.75)
     return _by_topic(scala_map_order(partitions, topic_partition_hash, 1 << max(capacity - 1, 4).bit_length()))
 
 
-def _in_java_order(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
+def _in_java_order(partitions: Collection[TopicPartition]) -> list[TopicEntry[int]]:
     """Return partitions by topic in the order in which Kafka's transaction coordinator verifies them."""
     return _by_topic(HashTable(topic_partition_hash, partitions))
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicEntry[int]]:
     indexes: dict[str, list[int]] = {}
     for topic, index in partitions:
         indexes.setdefault(topic, []).append(index)
-    return [TopicPartitions(topic, tuple(indexes[topic])) for topic in hash_map_order(indexes)]
+    return [TopicEntry(topic, tuple(indexes[topic])) for topic in hash_map_order(indexes)]

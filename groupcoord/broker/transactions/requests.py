@@ -33,7 +33,7 @@ from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permis
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire import WireResponse
-from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import (
     AddedPartitions,
     AddOffsetsToTxn,
@@ -41,7 +41,6 @@ from groupcoord.wire.transaction_messages import (
     AddPartitionsToTxn,
     AddPartitionsToTxnResponse,
     DescribedPartition,
-    DescribedPartitions,
     DescribedProducer,
     DescribedTransaction,
     DescribeProducers,
@@ -126,11 +125,11 @@ def answer_describe_producers(
     for topic in request.topics:
         if asked:
             yield None
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
 
-    def describe(name: str) -> Work[DescribedPartitions]:
+    def describe(name: str) -> Work[TopicEntry[DescribedPartition]]:
         partitions = yield from each(asked[name], lambda index: _describe(name, index, data, permissions))
-        return DescribedPartitions(name, partitions)
+        return TopicEntry(name, partitions)
 
     return DescribeProducersResponse((yield from each_long(asked, describe)))
 
@@ -298,11 +297,11 @@ def may_write_idempotently(permissions: Permissions, topics: TopicRegistry) -> b
     )
 
 
-def results_of(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> Work[tuple[TopicResult, ...]]:
+def results_of(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> Work[tuple[TopicResult, ...]]:
     """Return one error for every partition."""
 
-    def of_topic(topic: TopicPartitions) -> Work[TopicResult]:
-        results = yield from each(topic.partition_indexes, lambda index: PartitionResult(index, error_code))
+    def of_topic(topic: TopicEntry[int]) -> Work[TopicResult]:
+        results = yield from each(topic.partitions, lambda index: PartitionResult(index, error_code))
         return TopicResult(topic.name, ZERO_UUID, results)
 
     return (yield from each_long(topics, of_topic))

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 LAST_EPOCH = 2**15 - 2
@@ -100,12 +100,12 @@ class Transaction:
     # ------------------------------------------------------------ looking
 
     @property
-    def topics(self) -> tuple[TopicPartitions, ...]:
+    def topics(self) -> tuple[TopicEntry[int], ...]:
         """Partitions by topic, in order."""
         by_topic: dict[str, list[int]] = {}
         for topic, index in sorted(self.partitions):
             by_topic.setdefault(topic, []).append(index)
-        return tuple(TopicPartitions(topic, tuple(indexes)) for topic, indexes in by_topic.items())
+        return tuple(TopicEntry(topic, tuple(indexes)) for topic, indexes in by_topic.items())
 
     def has_timed_out(self, now_ms: int) -> bool:
         return self.state is TransactionState.ONGOING and self.start_time_ms + self.timeout_ms < now_ms

@@ -86,7 +86,7 @@ def _failed(made: Any, source: Any, error_code: ErrorCode, message: str | None) 
 
 @cache
 def _shape_of(made: Any) -> _Shape:
-    names, types = _names(made), get_type_hints(made)
+    names, types = _names(made), field_types(made)
     error = frozenset({"error_code", "error_message"}.intersection(names))
     entries, entry_class = "", None
     if "error_code" not in error:
@@ -94,6 +94,13 @@ def _shape_of(made: Any) -> _Shape:
         entry_class = get_args(types[entries])[0]
     repeated = [name for name in names if name not in error | {entries} and not _has_default(made, name)]
     return _Shape(tuple(repeated), error, entries, entry_class)
+
+
+def field_types(declared: Any) -> dict[str, Any]:
+    """Return the types of a class's fields by name; ``declared`` may be a generic class with its argument."""
+    arguments = get_args(declared)
+    types = get_type_hints(get_origin(declared) or declared)
+    return {name: kind[arguments] if getattr(kind, "__parameters__", ()) else kind for name, kind in types.items()}
 
 
 def _names(made: Any) -> tuple[str, ...]:

@@ -21,13 +21,12 @@ from groupcoord.wire.share_messages import (
     FINAL_EPOCH,
     FIRST_EPOCH,
     AcknowledgementBatch,
-    ForgottenShareTopic,
     ShareAcknowledge,
     ShareAcknowledgeResponse,
     ShareFetch,
     ShareFetchPartition,
     ShareFetchResponse,
-    ShareFetchTopic,
+    TopicIdEntry,
 )
 
 WORKER = "share worker"
@@ -351,12 +350,12 @@ class _Worker:
         yield HangUp(tells=self.chance.random() >= self.workers.vanish_percent / 100)
 
 
-def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[ShareFetchTopic, ...]:
+def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[TopicIdEntry[ShareFetchPartition], ...]:
     topics: dict[object, list[ShareFetchPartition]] = {}
     keys = {key: outcomes.get(key, {}) for key in sorted({*outcomes, *new})}
     for key, offsets in keys.items():
         topics.setdefault(key.topic_id, []).append(ShareFetchPartition(key.partition, _batches(offsets)))
-    return tuple(ShareFetchTopic(topic_id, tuple(found)) for topic_id, found in topics.items())  # type: ignore[arg-type]
+    return tuple(TopicIdEntry(topic_id, tuple(found)) for topic_id, found in topics.items())  # type: ignore[arg-type]
 
 
 def _batches(offsets: Mapping[int, AcknowledgeType]) -> tuple[AcknowledgementBatch, ...]:
@@ -369,5 +368,5 @@ def _batches(offsets: Mapping[int, AcknowledgeType]) -> tuple[AcknowledgementBat
     return tuple(AcknowledgementBatch(first, first + len(kinds) - 1, tuple(kinds)) for first, kinds in runs)
 
 
-def _forgotten(keys: Iterable[SharePartitionKey]) -> tuple[ForgottenShareTopic, ...]:
-    return tuple(ForgottenShareTopic(key.topic_id, (key.partition,)) for key in sorted(keys))
+def _forgotten(keys: Iterable[SharePartitionKey]) -> tuple[TopicIdEntry[int], ...]:
+    return tuple(TopicIdEntry(key.topic_id, (key.partition,)) for key in sorted(keys))

@@ -21,7 +21,7 @@ from groupcoord.schema.primitives import read_varint, write_varint
 from groupcoord.storage.log.batches import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
-from groupcoord.wire.broker_messages import CreatableTopic, Produce, ProducePartition, ProduceTopic
+from groupcoord.wire.broker_messages import CreatableTopic, Produce, ProducePartition, TopicNameOrIdEntry
 
 __tracebackhide__ = True
 
@@ -320,7 +320,7 @@ def _checked_partition(topic: Topic, index: int) -> int:
 
 
 def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
-    request = Produce((ProduceTopic(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
+    request = Produce((TopicNameOrIdEntry(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
     response = do_whole(answer_produce(request, broker.data.whole, _refuse_transactions))
     answer = response.topics[0].partitions[0]
     if answer.error_code is not ErrorCode.NONE:

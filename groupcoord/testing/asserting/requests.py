@@ -47,7 +47,7 @@ class _Connection:
     failed: set[Place] = Factory(set)
 
     def note_fetch(self, number: int, client_id: str, message: Fetch) -> None:
-        gone: list[Place] = [(_name(topic), i) for topic in message.forgotten_topics for i in topic.partition_indexes]
+        gone: list[Place] = [(_name(topic), i) for topic in message.forgotten_topics for i in topic.partitions]
         self._note(number, client_id, message.session_epoch, message.topics, gone)
 
     def note_share_fetch(self, number: int, client_id: str, message: ShareFetch) -> None:

@@ -17,22 +17,21 @@ from groupcoord.wire.broker_messages import (
     DeleteRecords,
     Fetch,
     FetchedPartitionData,
-    FetchedTopicData,
     ListOffsets,
     Metadata,
     MetadataResponse,
     Produce,
+    TopicNameOrIdEntry,
 )
 from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse, ServedApi
 from groupcoord.wire.share_messages import (
     ShareAcknowledge,
     ShareAcknowledgedPartition,
-    ShareAcknowledgedTopic,
     ShareAcknowledgeResponse,
     ShareFetch,
     ShareFetchResponse,
     SharePartitionData,
-    ShareTopicData,
+    TopicIdEntry,
 )
 
 API_VERSIONS_KEY = 18
@@ -149,7 +148,7 @@ def refused(request: Any, places: Sequence[Place], error_code: ErrorCode) -> Any
             if p.acknowledgement_batches
         }
         data = [
-            ShareTopicData(
+            TopicIdEntry(
                 _topic_id(topic),
                 (
                     SharePartitionData(
@@ -162,8 +161,7 @@ def refused(request: Any, places: Sequence[Place], error_code: ErrorCode) -> Any
         return ShareFetchResponse(ErrorCode.NONE, responses=tuple(data))
     if isinstance(request, ShareAcknowledge):
         results = [
-            ShareAcknowledgedTopic(_topic_id(topic), (ShareAcknowledgedPartition(index, error_code),))
-            for topic, index in places
+            TopicIdEntry(_topic_id(topic), (ShareAcknowledgedPartition(index, error_code),)) for topic, index in places
         ]
         return ShareAcknowledgeResponse(ErrorCode.NONE, responses=tuple(results))
     if isinstance(request, Fetch):
@@ -191,7 +189,7 @@ def _topic_id(topic: str | UUID) -> UUID:
 def _fetch_errors(places: Iterable[Place], error_code: ErrorCode) -> Iterator[Any]:
     for topic, index in places:
         name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else (None, topic)
-        yield FetchedTopicData(name, topic_id, (FetchedPartitionData(index, error_code),))
+        yield TopicNameOrIdEntry(name, topic_id, (FetchedPartitionData(index, error_code),))
 
 
 def _with_error(group: Any, error_code: ErrorCode) -> Any:
