@@ -22,7 +22,7 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     SyncGroup,
 )
-from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.errors import ErrorCode
 from groupcoord.wire import (
     API_VERSIONS,
     Answered,
@@ -95,13 +95,6 @@ def test_unsupported_version(api_key: int) -> None:
         assert caught.value.header == RequestHeader(api_key, version, 7, "c")
         with pytest.raises(UnsupportedVersionError):
             encode_response(RequestHeader(api_key, version, 7), None)  # type: ignore[arg-type]
-
-
-def test_error_family() -> None:
-    """All refusals are protocol errors, and those are the library's."""
-    assert issubclass(UnknownApiError, ProtocolError)
-    assert issubclass(UnsupportedVersionError, ProtocolError)
-    assert issubclass(ProtocolError, GroupcoordError)
 
 
 @as_one_test
