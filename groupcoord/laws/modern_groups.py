@@ -13,7 +13,7 @@ from groupcoord.core.groups.conversion import WhenConverted
 from groupcoord.core.groups.group_types import as_consumer_group, as_modern_group
 from groupcoord.core.groups.share.kind import WhenTopicForgotten
 from groupcoord.core.groups.share.state import ShareState
-from groupcoord.core.groups.streams.reconciliation import Task
+from groupcoord.core.groups.streams.assignors import Task
 from groupcoord.core.groups.streams.state import StreamsMember, StreamsState
 from groupcoord.core.log.record_keys import RecordKey
 from groupcoord.core.log.records import (

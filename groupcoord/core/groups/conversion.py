@@ -6,7 +6,7 @@ group, and requests that may change it wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic
 
 from attrs import define
@@ -65,17 +65,10 @@ class Conversion(Generic[GroupT]):
 
     WHEN_CONVERTED: ClassVar[type[WhenConverted]]
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        timers: MemberTimers[GroupT, Any],
-        classic: ClassicGroups,
-        revive: Callable[[str, int], GroupT],
-    ) -> None:
+    def __init__(self, context: HandlerContext, timers: MemberTimers[GroupT, Any], classic: ClassicGroups) -> None:
         self._context = context
         self._timers = timers
         self._classic = classic
-        self._revive = revive
 
     # ------------------------------------------------------------ what begins one
 
@@ -107,7 +100,8 @@ class Conversion(Generic[GroupT]):
             revived = self._classic.bring_to_life(written.group.group_id, now_ms)
             self.go_on_as_classic_group(written, revived, now_ms)
         elif records:
-            self.go_on_as_modern_group(written, self._revive(written.group.group_id, now_ms), now_ms)
+            converted = self._context.kinds[written.MODERN_CLASS].convert(written.group.group_id, now_ms)
+            self.go_on_as_modern_group(written, converted, now_ms)
 
     def end(self, written: WhenConverted, now_ms: int) -> None:
         """End the old group, after its last events."""

@@ -23,6 +23,8 @@ from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode
 
+BEFORE_ALL_APPENDS = -1
+
 
 class Group(Protocol):
     """Interface of a group of any type: commits, retention, administration, checks.

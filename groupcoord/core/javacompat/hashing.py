@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from functools import lru_cache
 from itertools import count
 from typing import Generic, TypeVar
@@ -170,6 +170,11 @@ def buckets_for(capacity: int) -> int:
 def buckets_of_copy(size: int) -> int:
     """Return the number of buckets of a ``HashMap`` that is made for, or a copy of, this many keys, up to Java 18."""
     return 1 << int(size / 0.75).bit_length()
+
+
+def copied_set(hash_of: Callable[[KeyT], int], keys: Collection[KeyT]) -> HashTable[KeyT]:
+    """Return a Java ``HashSet`` that is a copy of a collection."""
+    return HashTable(hash_of, keys, max(16, buckets_of_copy(len(keys))))
 
 
 def hash_map_size(size: int) -> int:

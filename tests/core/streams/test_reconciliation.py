@@ -31,17 +31,6 @@ class Processes:
     standby: Mapping[Task, str] = field(factory=dict)
     warmup: Mapping[Task, str] = field(factory=dict)
 
-    def active_at(self, task: Task) -> str:
-        """Return the processes that run a task."""
-        return self.active.get(task, "")
-
-    def standby_at(self, task: Task) -> str:
-        """Return the processes with a copy."""
-        return self.standby.get(task, "")
-
-    def warmup_at(self, task: Task) -> str:
-        return self.warmup.get(task, "")
-
 
 def tasks(recorded: Mapping[str, list[int]]) -> frozenset[Task]:
     """Return recorded tasks."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from attrs import define, field
 
 from groupcoord.config import Config
+from groupcoord.config.group_settings import GroupSettings
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.javacompat.hashing import string_sort_key
@@ -117,26 +118,7 @@ class RefusedError(Exception):
         self.message = message
 
 
-class MemberSettings(Protocol):
-    """Settings of a group's members that all types have.
-
-    Attributes:
-        session_timeout_ms: time after which a silent member is removed.
-        heartbeat_interval_ms: interval of heartbeats, in responses.
-        assignment_interval_ms: minimum time between two assignments.
-    """
-
-    @property
-    def session_timeout_ms(self) -> int: ...
-
-    @property
-    def heartbeat_interval_ms(self) -> int: ...
-
-    @property
-    def assignment_interval_ms(self) -> int: ...
-
-
-SettingsT = TypeVar("SettingsT", bound=MemberSettings)
+SettingsT = TypeVar("SettingsT", bound=GroupSettings)
 AssignorT = TypeVar("AssignorT")
 
 
@@ -162,10 +144,6 @@ class GroupEnvironment(Generic[SettingsT, AssignorT]):
 
     def __attrs_post_init__(self) -> None:
         self.default_assignor = next(iter(self.assignors))
-
-    def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the least time between two assignments of a group."""
-        return self.settings_of(group_id).assignment_interval_ms
 
     def assignor(self, name: str) -> AssignorT:
         """Return an assignor by the name that members select.

@@ -10,29 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
-from uuid import UUID
 
 from attrs import frozen
 
 from groupcoord.config import GroupType
-from groupcoord.core.groups.base.environment import GroupEnvironment, KnownTopics, MemberSettings
+from groupcoord.config.group_settings import GroupSettings
+from groupcoord.core.groups.base.environment import GroupEnvironment
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
+from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
-from groupcoord.core.messages import (
-    DescribedPartitions,
-    GroupToFetch,
-    ListedGroup,
-    OffsetCommit,
-    TopicToCommit,
-    TxnOffsetCommit,
-)
+from groupcoord.core.messages import GroupToFetch, ListedGroup, OffsetCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.offsets.drafting import accept_metadata
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
-
-BEFORE_ALL_APPENDS = -1
 
 
 @frozen(eq=False)
@@ -55,7 +47,7 @@ class SteadyHeartbeat:
     request: Any
     response: Any
     writes: int
-    settings: MemberSettings
+    settings: GroupSettings
     session_timeout_ms: int
     topics_version: int
     until_ms: int
@@ -95,16 +87,9 @@ class ModernGroup(ABC, Generic[StateT]):
 
     may_expire: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        group_id: str,
-        partition: int,
-        environment: GroupEnvironment[Any, Any],
-        *,
-        first_append: int = BEFORE_ALL_APPENDS,
-    ) -> None:
+    def __init__(self, group_id: str, partition: int, environment: GroupEnvironment[Any, Any]) -> None:
         self.group_id = group_id
-        self.first_append = first_append
+        self.first_append = BEFORE_ALL_APPENDS
         self.state: StateT = self.STATE(group_id)
         self.writing: Draft[StateT] | None = None
         self.writes = 0
@@ -242,20 +227,6 @@ class ModernGroup(ABC, Generic[StateT]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.group_id!r}, {self.group_state.value}, epoch={self.state.epoch})"
-
-
-def described_partitions(
-    partitions: Iterable[tuple[UUID, int]], topics: KnownTopics
-) -> tuple[DescribedPartitions, ...]:
-    """Return existing partitions by topic, as in descriptions."""
-    by_topic: dict[UUID, list[int]] = {}
-    for topic_id, partition in partitions:
-        by_topic.setdefault(topic_id, []).append(partition)
-    return tuple(
-        DescribedPartitions(topic_id, name, tuple(sorted(indexes)))
-        for topic_id, indexes in by_topic.items()
-        if (name := topics.topic_name(topic_id)) is not None
-    )
 
 
 class CommittingGroup(ModernGroup[StateT]):

@@ -106,10 +106,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     steady_until_ms: ClassVar[Callable[..., int | None]]
     """Returns until when a heartbeat without changes stays without, of the group and the environment; None: unknown."""
 
-    def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
-        """Fail a request without a group of this type; types that convert classic groups override it."""
-        self.refuse_without_group(request, token)
-
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
         """Return whether a request that has waited may be judged on top of a draft."""
         return len(draft.records) < RECORDS_PER_WRITE_MAX
@@ -225,8 +221,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             group.timer(group.SESSION, request.member_id),
         )
 
-    def refuse_without_group(self, request: Any, token: Token) -> None:
-        """Fail a request with GROUP_ID_NOT_FOUND."""
+    def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
+        """Fail a request without a group of this type; types that convert classic groups extend this."""
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         message = why_not_found(group, group_id, self.group_class.TYPE)

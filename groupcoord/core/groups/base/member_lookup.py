@@ -5,38 +5,19 @@ Sources: ``GroupMetadataManager`` (``getOrMaybe…Member``, ``throwIf…MemberEp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from attrs import evolve
 
 from groupcoord.core.events import MemberReplaced
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.state import Draft, ModernMember
+from groupcoord.core.groups.base.state import Draft, MemberT, ModernGroupState
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
 from groupcoord.errors import ErrorCode
 
-MemberT = TypeVar("MemberT", bound=ModernMember)
-AnyMemberT = TypeVar("AnyMemberT", bound=ModernMember, covariant=True)
 
-
-class StateOfMembers(Protocol[AnyMemberT]):
-    """Members of a group by both of their ids."""
-
-    @property
-    def group_id(self) -> str:
-        """The group."""
-
-    @property
-    def members(self) -> Mapping[str, AnyMemberT]:
-        """Member id → member."""
-
-    @property
-    def static_members(self) -> Mapping[str, str]:
-        """Instance id → member id."""
-
-
-def find_member(state: StateOfMembers[MemberT], member_id: str) -> MemberT:
+def find_member(state: ModernGroupState[MemberT, Any], member_id: str) -> MemberT:
     """Return a member.
 
     Raises:
@@ -50,7 +31,7 @@ def find_member(state: StateOfMembers[MemberT], member_id: str) -> MemberT:
     return member
 
 
-def find_static_member(state: StateOfMembers[MemberT], instance_id: str, member_id: str) -> MemberT:
+def find_static_member(state: ModernGroupState[MemberT, Any], instance_id: str, member_id: str) -> MemberT:
     """Return the static member with these ids.
 
     Raises:
@@ -69,7 +50,7 @@ def find_static_member(state: StateOfMembers[MemberT], instance_id: str, member_
     return state.members[member_id]
 
 
-def find_sender(state: StateOfMembers[MemberT], member_id: str, instance_id: str | None) -> MemberT:
+def find_sender(state: ModernGroupState[MemberT, Any], member_id: str, instance_id: str | None) -> MemberT:
     """Return the member with these ids.
 
     Raises:
@@ -105,7 +86,7 @@ def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], b
 
 
 def identify(
-    state: StateOfMembers[MemberT],
+    state: ModernGroupState[MemberT, Any],
     member_id: str,
     epoch: int,
     instance_id: str | None,

@@ -161,6 +161,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     Class attributes of each type:
 
     - ``LARGE``: mappings of the size of the group, which change only after :meth:`_own`;
+    - ``SMALL``: small mappings that records change, which a copy does not share;
     - ``APPLY`` and ``FORGET``: by class of record, and by record type, the effect of a record and of its tombstone;
     - ``NO_FACTS``: attributes that do not follow from records;
     - ``MEMBER`` and ``NEW_ASSIGNMENT``: class of its members, and the assignment of a new one;
@@ -180,19 +181,8 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     NOT_COUNTED = ("shared",)
 
-    __slots__ = (
-        "assignment_epoch",
-        "assignment_timestamp_ms",
-        "epoch",
-        "group_id",
-        "members",
-        "metadata_hash",
-        "shared",
-        "static_members",
-        "targets",
-    )
-
     LARGE: ClassVar[frozenset[str]] = frozenset({"members", "static_members", "targets"})
+    SMALL: ClassVar[tuple[str, ...]] = ()
     APPLY: ClassVar[Mapping[type, Callable[..., None]]]
     FORGET: ClassVar[Mapping[int, Callable[..., None]]]
     NO_FACTS: ClassVar[frozenset[str]] = frozenset({"shared"})
@@ -223,20 +213,11 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def copy(self) -> Self:
         """Return a state that can be changed without changing this one."""
         copy = type(self).__new__(type(self))
-        copy.group_id = self.group_id
-        copy.epoch = self.epoch
-        copy.metadata_hash = self.metadata_hash
-        copy.assignment_epoch = self.assignment_epoch
-        copy.assignment_timestamp_ms = self.assignment_timestamp_ms
-        copy.members = self.members
-        copy.static_members = self.static_members
-        copy.targets = self.targets
+        copy.__dict__.update(self.__dict__)
         copy.shared = self.shared = self.LARGE
-        self._copy_to(copy)
+        for name in self.SMALL:
+            setattr(copy, name, getattr(self, name).copy())
         return copy
-
-    def _copy_to(self, copy: Self) -> None:
-        """Copy the attributes of a type: large mappings by reference, others by entry."""
 
     def _own(self, name: str) -> None:
         """Make sure that a large mapping belongs to this state alone."""
@@ -380,8 +361,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values that compare equal for equal states."""
-        names = {name for cls in type(self).__mro__ for name in getattr(cls, "__slots__", ())}
-        return {name: getattr(self, name) for name in sorted(names - self.NO_FACTS)}
+        return {name: value for name, value in vars(self).items() if name not in self.NO_FACTS}
 
 
 def count(counts: dict[str, int], key: str, change: int) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
-from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, string_hash, string_sort_key
+from groupcoord.core.javacompat.hashing import copied_set, string_hash, string_sort_key
 
 
 @fast_init
@@ -48,8 +48,7 @@ def subscribed_names(
 def _names_in_order(names: Collection[str]) -> list[str]:
     if len(names) < 2:
         return list(names)
-    in_record_order = sorted(names, key=string_sort_key)
-    return HashTable(string_hash, in_record_order, max(16, buckets_of_copy(len(in_record_order)))).in_order()
+    return copied_set(string_hash, sorted(names, key=string_sort_key)).in_order()
 
 
 class TopicPartitions(NamedTuple):

@@ -9,7 +9,7 @@ from typing import cast
 from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked, check_transition
-from groupcoord.core.groups.group import Group
+from groupcoord.core.groups.group import BEFORE_ALL_APPENDS, Group
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import (
@@ -36,8 +36,6 @@ from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
-BEFORE_ALL_APPENDS = -1
-
 
 class GroupMetadata:
     """Soft state of a classic group. Only :meth:`to` changes its state.
@@ -58,9 +56,7 @@ class GroupMetadata:
 
     may_expire = True
 
-    def __init__(
-        self, group_id: str, partition: int, now_ms: int | None, *, first_append: int = BEFORE_ALL_APPENDS
-    ) -> None:
+    def __init__(self, group_id: str, partition: int, now_ms: int | None) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
@@ -76,7 +72,7 @@ class GroupMetadata:
         self.supported_protocols: Counter[str] = Counter()
         self.waiting_joins = 0
         self.subscribed_topics: frozenset[str] | None = None
-        self.first_append = first_append
+        self.first_append = BEFORE_ALL_APPENDS
         self.new_member_added = False
         self.remaining_delay_ms = 0
         self.join_timer = Timer(TimerKey(TimerKind.JOIN, partition, group_id))

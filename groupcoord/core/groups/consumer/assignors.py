@@ -24,6 +24,7 @@ from groupcoord.core.javacompat.hashing import (
     HashTable,
     buckets_for,
     buckets_of_copy,
+    copied_set,
     integer_hash,
     string_sort_key,
     uuid_hash,
@@ -31,11 +32,6 @@ from groupcoord.core.javacompat.hashing import (
 )
 
 DEFAULT_BUCKETS = 16
-
-
-def partitions_in_order(partitions: tuple[int, ...]) -> HashTable[int]:
-    """Return the partitions of one topic as Kafka's set of them, made from a record or from another set."""
-    return HashTable(integer_hash, partitions, max(DEFAULT_BUCKETS, buckets_of_copy(len(partitions))))
 
 
 class AssignmentDraft:
@@ -92,7 +88,7 @@ class AssignmentDraft:
         if self._topics is None:
             self._topics = HashTable(uuid_hash, self.topics_in_order(), buckets_for(len(self._assigned)))
             for topic_id, partitions in self._assigned.items():
-                self._partitions[topic_id] = partitions_in_order(partitions)
+                self._partitions[topic_id] = copied_set(integer_hash, partitions)
         return self._topics
 
 
@@ -355,8 +351,7 @@ class _HomogeneousAssignment:
     def __init__(self, group: GroupSpec) -> None:
         self._group = group
         wanted = group.members[group.visiting_order[0]].topic_ids
-        buckets = max(DEFAULT_BUCKETS, buckets_of_copy(len(wanted)))
-        self._topics = dict.fromkeys(HashTable(uuid_hash, wanted, buckets).in_order())
+        self._topics = dict.fromkeys(copied_set(uuid_hash, wanted).in_order())
         self._assignment: dict[str, Partitions] = {}
         self._drafts: dict[str, AssignmentDraft] = {}
         self._below_quota: list[tuple[str, int]] = []
@@ -428,7 +423,7 @@ class _HomogeneousAssignment:
             elif len(partitions) <= room:
                 room -= len(partitions)
             else:
-                for partition in list(partitions_in_order(partitions))[room:]:
+                for partition in list(copied_set(integer_hash, partitions))[room:]:
                     draft.remove(topic_id, partition)
                     self._unassigned.append((topic_id, partition))
                 room = 0

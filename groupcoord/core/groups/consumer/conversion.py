@@ -6,7 +6,7 @@ Sources: ``ConsumerGroup.fromClassicGroup``, ``ClassicGroup.fromConsumerGroup`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from attrs import define
 
@@ -61,9 +61,15 @@ def check_upgrade(group: GroupMetadata, environment: ConsumerGroupEnvironment) -
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND.
     """
-    problem = _upgrade_problem(group, environment)
-    if problem is not None:
-        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group: {problem}.")
+    if not environment.config.group_consumer_migration_policy.allows_upgrade:
+        problem = "group.consumer.migration.policy does not allow to convert it"
+    elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        problem = "its members are no consumers"
+    elif len(group.members) > environment.config.group_consumer_max_size:
+        problem = "it is larger than group.consumer.max.size"
+    else:
+        return
+    raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group: {problem}.")
 
 
 def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> list[ConsumerGroupRecord]:
@@ -92,16 +98,6 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
         ConsumerGroupTargetAssignmentMetadataRecord(group_id, epoch, 0),
         *(assignment_record(group_id, metadata.member_id, held) for metadata, held in members),
     ]
-
-
-def _upgrade_problem(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> str | None:
-    if not environment.config.group_consumer_migration_policy.allows_upgrade:
-        return "group.consumer.migration.policy does not allow to convert it"
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        return "its members are no consumers"
-    if len(group.members) > environment.config.group_consumer_max_size:
-        return "it is larger than group.consumer.max.size"
-    return None
 
 
 def _upgraded_members(
@@ -289,9 +285,8 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         environment: ConsumerGroupEnvironment,
         timers: ConsumerTimers,
         classic: ClassicGroups,
-        revive: Callable[[str, int], ConsumerGroup],
     ) -> None:
-        super().__init__(context, timers, classic, revive)
+        super().__init__(context, timers, classic)
         self._environment = environment
 
     def upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:

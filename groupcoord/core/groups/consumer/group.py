@@ -13,7 +13,7 @@ from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.groups.base.assignor import Assignor
 from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
-from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, CommittingGroup, MemberTimers, described_partitions
+from groupcoord.core.groups.base.group import CommittingGroup, MemberTimers
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState, preferred_assignor
 from groupcoord.core.groups.group import Group
@@ -73,15 +73,8 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
     REVOCATION = TimerKind.REVOCATION
     MEMBER_TIMERS = (TimerKind.CONSUMER_SESSION, TimerKind.REVOCATION, TimerKind.MEMBER_JOIN, TimerKind.MEMBER_SYNC)
 
-    def __init__(
-        self,
-        group_id: str,
-        partition: int,
-        environment: ConsumerGroupEnvironment,
-        *,
-        first_append: int = BEFORE_ALL_APPENDS,
-    ) -> None:
-        super().__init__(group_id, partition, environment, first_append=first_append)
+    def __init__(self, group_id: str, partition: int, environment: ConsumerGroupEnvironment) -> None:
+        super().__init__(group_id, partition, environment)
         self.is_resolving = False
 
     @property
@@ -143,7 +136,14 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         )
 
     def _described_partitions(self, partitions: Iterable[tuple[UUID, int]]) -> tuple[DescribedPartitions, ...]:
-        return described_partitions(partitions, self._environment.topics)
+        by_topic: dict[UUID, list[int]] = {}
+        for topic_id, partition in partitions:
+            by_topic.setdefault(topic_id, []).append(partition)
+        return tuple(
+            DescribedPartitions(topic_id, name, tuple(sorted(indexes)))
+            for topic_id, indexes in by_topic.items()
+            if (name := self._environment.topics.topic_name(topic_id)) is not None
+        )
 
     def max_size(self, config: Config) -> int:
         return config.group_consumer_max_size

@@ -143,7 +143,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         super().__init__(context, environment, timers)
         self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
         self._environment: ConsumerGroupEnvironment = environment
-        self.conversion = ConsumerConversion(context, environment, timers, classic, self.convert)
+        self.conversion = ConsumerConversion(context, environment, timers, classic)
         self.rules = {
             ConsumerGroupHeartbeat: self._judge_heartbeat,
             JoinGroup: self._judge_join,
@@ -165,7 +165,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self.conversion.upgrade(group, request, token, now_ms)
         else:
-            self.refuse_without_group(request, token)
+            super().meet_no_group(request, token, now_ms)
 
     def join(self, group: ConsumerGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Handle a join with the classic protocol. An empty group ends, and the member begins a classic one."""

@@ -119,18 +119,8 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             expressions; None if it is current. Not in the log.
     """
 
-    __slots__ = (
-        "classic_member_count",
-        "has_partition_metadata",
-        "name_subscribers",
-        "owner_epochs",
-        "regex_subscribers",
-        "resolved",
-        "seen_subscriptions",
-        "votes",
-    )
-
     LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
+    SMALL = ("resolved", "name_subscribers", "regex_subscribers", "votes")
     NO_FACTS = frozenset({"seen_subscriptions", "shared"})
     MEMBER = ConsumerMember
     NEW_ASSIGNMENT = NEW_ASSIGNMENT
@@ -150,16 +140,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         self.classic_member_count = 0
         self.owner_epochs: MutableMapping[Partition, int] = {}
         self.seen_subscriptions: SubscriptionType | None = None
-
-    def _copy_to(self, copy: ConsumerState) -> None:
-        copy.has_partition_metadata = self.has_partition_metadata
-        copy.resolved = self.resolved.copy()
-        copy.name_subscribers = self.name_subscribers.copy()
-        copy.regex_subscribers = self.regex_subscribers.copy()
-        copy.votes = self.votes.copy()
-        copy.classic_member_count = self.classic_member_count
-        copy.owner_epochs = self.owner_epochs
-        copy.seen_subscriptions = self.seen_subscriptions
 
     # ------------------------------------------------------------ records
 

@@ -9,7 +9,7 @@ from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.groups.base.assignor import Assignor
 from groupcoord.core.groups.base.environment import GroupEnvironment
-from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, ModernGroup
+from groupcoord.core.groups.base.group import ModernGroup
 from groupcoord.core.groups.share.state import ShareState, StateChange
 from groupcoord.core.log.records import CommitKind
 from groupcoord.core.messages import (
@@ -54,15 +54,8 @@ class ShareGroup(ModernGroup[ShareState]):
     may_expire: ClassVar[bool] = False
     """Kafka keeps share groups until they are deleted."""
 
-    def __init__(
-        self,
-        group_id: str,
-        partition: int,
-        environment: ShareGroupEnvironment,
-        *,
-        first_append: int = BEFORE_ALL_APPENDS,
-    ) -> None:
-        super().__init__(group_id, partition, environment, first_append=first_append)
+    def __init__(self, group_id: str, partition: int, environment: ShareGroupEnvironment) -> None:
+        super().__init__(group_id, partition, environment)
         self.changes: list[StateChange] = []
         self.state_partitions_ms = 0
 

@@ -68,7 +68,8 @@ def handle_heartbeat(
     if bumps or topics_changed:
         cause = Cause.JOIN if is_new else Cause.METADATA_CHANGE
         bumps = _look_at_topics(draft, environment, Trigger(cause, request.member_id) if bumps else None)
-    if draft.state.is_target_due(environment.assignment_interval_ms(draft.state.group_id), now_ms):
+    settings = environment.settings_of(draft.state.group_id)
+    if draft.state.is_target_due(settings.assignment_interval_ms, now_ms):
         _assign_target(draft, environment, now_ms)
     assignment = _reconcile(draft.state, ShareMember(metadata, member.assignment), environment, has_bumped=bumps)
     if assignment != member.assignment:
@@ -84,7 +85,7 @@ def handle_heartbeat(
         None,
         request.member_id,
         assignment.member_epoch,
-        environment.settings_of(draft.state.group_id).heartbeat_interval_ms,
+        settings.heartbeat_interval_ms,
         assignment.by_topic() if shows_assignment else None,
     )
     return response, ShareMember(metadata, assignment)

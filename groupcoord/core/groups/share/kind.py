@@ -5,7 +5,6 @@ The intention of a query is written before it, and the result after it, so a res
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from attrs import frozen
@@ -31,7 +30,7 @@ from groupcoord.core.groups.share.offsets import (
     partitions_of,
 )
 from groupcoord.core.groups.share.records import ShareGroupStatePartitionMetadataRecord
-from groupcoord.core.groups.share.state import AwaitedResponse, ShareDraft, ShareMember, StateChange, StatePartitions
+from groupcoord.core.groups.share.state import AwaitedResponse, ShareDraft, ShareMember, StateChange
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.log.records import Record
@@ -124,34 +123,27 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         self.offsets = ShareOffsets(context, environment)
         self.rules = {
             ShareGroupHeartbeat: self._judge_heartbeat,
-            AlterShareGroupOffsets: self._judge_alteration,
-            DeleteShareGroupOffsets: self._judge_deletion,
+            AlterShareGroupOffsets: lambda _, draft, request, __: draft_alteration(draft, request, environment.topics),
+            DeleteShareGroupOffsets: lambda _, draft, request, __: draft_deletion(draft, request, environment.topics),
             StateChanged: self._take_state_change,
             TopicGone: self._take_topic_gone,
         }
         self.handlers |= {
-            AlterShareGroupOffsets: self.alter_offsets,
-            DeleteShareGroupOffsets: self.delete_offsets,
+            AlterShareGroupOffsets: self.change_offsets,
+            DeleteShareGroupOffsets: self.change_offsets,
             DescribeOneShareGroup: self.offsets.describe,
         }
         self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
 
     # ------------------------------------------------------------ requests that may write
 
-    def alter_offsets(self, request: AlterShareGroupOffsets, token: Token, now_ms: int) -> None:
-        """Alter a group's start offsets; create a missing group."""
-        group = self._groups.get(request.group_id)
-        if group is None:
-            group = ShareGroup(request.group_id, self._context.partition, self._environment)
-        self._take_of_administrator(group, request, token, now_ms)
-
-    def delete_offsets(self, request: DeleteShareGroupOffsets, token: Token, now_ms: int) -> None:
-        """Delete a group's offsets in topics."""
-        self._take_of_administrator(self._groups.get(request.group_id), request, token, now_ms)
-
-    def _take_of_administrator(
-        self, group: Any, request: AlterShareGroupOffsets | DeleteShareGroupOffsets, token: Token, now_ms: int
+    def change_offsets(
+        self, request: AlterShareGroupOffsets | DeleteShareGroupOffsets, token: Token, now_ms: int
     ) -> None:
+        """Alter or delete a group's offsets; an alteration creates a missing group."""
+        group = self._groups.get(request.group_id)
+        if group is None and isinstance(request, AlterShareGroupOffsets):
+            group = ShareGroup(request.group_id, self._context.partition, self._environment)
         if isinstance(group, ShareGroup):
             self.take_or_wait(group, request, token, now_ms)
         else:
@@ -176,16 +168,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         if request.member_id in group.state.members:
             self._timers.start_session(group, member, now_ms)
         return response
-
-    def _judge_alteration(
-        self, group: ShareGroup, draft: ShareDraft, request: AlterShareGroupOffsets, now_ms: int
-    ) -> AlterShareGroupOffsetsResponse:
-        return draft_alteration(draft, request, self._environment.topics)
-
-    def _judge_deletion(
-        self, group: ShareGroup, draft: ShareDraft, request: DeleteShareGroupOffsets, now_ms: int
-    ) -> DeleteShareGroupOffsetsResponse:
-        return draft_deletion(draft, request, self._environment.topics)
 
     # ------------------------------------------------------------ writes, and what the share coordinator is asked then
 
@@ -242,7 +224,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         known = draft.state.state_partitions
         left = known.without_topics((gone.topic_id,))
         if left != known:
-            self._write_state_partitions(draft, left)
+            draft.write(left.to_record(group.group_id))
 
     def _take_state_change(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged, now_ms: int) -> None:
         """Write the result of the share coordinator."""
@@ -261,12 +243,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             left = known.forgotten(deleted_topics(error_codes))
             if isinstance(response, DeleteShareGroupOffsetsResponse):
                 response = forgotten(response, error_codes)
-        self._write_state_partitions(draft, left)
+        draft.write(left.to_record(group.group_id))
         if change.token is not None:
             draft.held.append(Reply(change.token, response))
-
-    def _write_state_partitions(self, draft: ShareDraft, left: StatePartitions) -> None:
-        draft.write(left.to_record(draft.state.group_id))
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """Remove a deleted topic from all groups in one write (Kafka 4.4), or after a group's write in flight."""

@@ -15,7 +15,7 @@ from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, Par
 from groupcoord.core.javacompat.hashing import (
     HashTable,
     buckets_for,
-    buckets_of_copy,
+    copied_set,
     hash_map_size,
     integer_hash,
     uuid_hash,
@@ -77,7 +77,8 @@ def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
     for topic_id, numbers in subscribers.items():
         division = _Division([*group.assignable_partitions(topic_id)], integer_hash, numbers)
         for number, member_id in enumerate(members):
-            division.keep(number, _index_set(group.members[member_id].assigned.get(topic_id, ())))
+            assigned = group.members[member_id].assigned.get(topic_id, ())
+            division.keep(number, copied_set(integer_hash, assigned))
         held = division.divide()
         for number, member_id in enumerate(members):
             if held[number] or topic_id in assignment[member_id]:
@@ -172,13 +173,8 @@ def _held(assigned: Partitions, topic_ids: Iterable[UUID]) -> Iterator[TopicPart
     wanted = set(topic_ids)
     for topic_id in HashTable(uuid_hash, assigned):
         if topic_id in wanted:
-            for index in _index_set(assigned[topic_id]):
+            for index in copied_set(integer_hash, assigned[topic_id]):
                 yield topic_id, index
-
-
-def _index_set(indexes: Sequence[int]) -> HashTable[int]:
-    """Return partitions in the order of a Java set that is a copy of a list."""
-    return HashTable(integer_hash, indexes, max(16, buckets_of_copy(len(indexes))))
 
 
 def _in_order(by_topic: Mapping[UUID, Sequence[int]]) -> Partitions:

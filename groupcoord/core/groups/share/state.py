@@ -6,9 +6,9 @@ Apache Kafka 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from attrs import define, evolve, field, frozen
@@ -34,6 +34,8 @@ from groupcoord.core.messages import AlterShareGroupOffsetsResponse, DeleteShare
 from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
+
+T = TypeVar("T")
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
 """Name of a deleted topic."""
@@ -94,7 +96,7 @@ class StatePartitions:
         return StatePartitions(
             _with(self.initializing, partitions, name_of),
             self.initialized,
-            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in partitions},
+            _other_than(partitions, self.deleting),
         )
 
     def complete(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
@@ -107,21 +109,17 @@ class StatePartitions:
         """Return the value without these partitions, after a failed initialization."""
         return evolve(self, initializing=_without(self.initializing, partitions))
 
-    def forgotten(self, topic_ids: Iterable[UUID]) -> StatePartitions:
+    def forgotten(self, topic_ids: Collection[UUID]) -> StatePartitions:
         """Return the value without these deleted topics."""
-        gone = set(topic_ids)
-        return evolve(
-            self, deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone}
-        )
+        return evolve(self, deleting=_other_than(topic_ids, self.deleting))
 
-    def without_topics(self, topic_ids: Iterable[UUID]) -> StatePartitions:
+    def without_topics(self, topic_ids: Collection[UUID]) -> StatePartitions:
         """Return the value without deleted topics."""
-        gone = set(topic_ids)
         return evolve(
             self,
-            initializing={topic_id: entry for topic_id, entry in self.initializing.items() if topic_id not in gone},
-            initialized={topic_id: entry for topic_id, entry in self.initialized.items() if topic_id not in gone},
-            deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone},
+            initializing=_other_than(topic_ids, self.initializing),
+            initialized=_other_than(topic_ids, self.initialized),
+            deleting=_other_than(topic_ids, self.deleting),
         )
 
     # ------------------------------------------------------------ questions
@@ -144,6 +142,10 @@ class StatePartitions:
 
 
 NO_STATE_PARTITIONS = StatePartitions(is_written=False)
+
+
+def _other_than(gone: Collection[UUID], topics: Mapping[UUID, T]) -> dict[UUID, T]:
+    return {topic_id: each for topic_id, each in topics.items() if topic_id not in gone}
 
 
 def _by_topic(topics: Iterable[NamedTopicPartitions]) -> dict[UUID, NamedPartitions]:
@@ -230,8 +232,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         state_partitions: for which partitions the share coordinator has a state.
     """
 
-    __slots__ = ("name_subscribers", "state_partitions")
-
+    SMALL = ("name_subscribers",)
     MEMBER = ShareMember
     NEW_ASSIGNMENT = NEW_ASSIGNMENT
     RECORDS_OF_MEMBER = (
@@ -244,10 +245,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         super().__init__(group_id)
         self.name_subscribers: dict[str, int] = {}
         self.state_partitions: StatePartitions = NO_STATE_PARTITIONS
-
-    def _copy_to(self, copy: ShareState) -> None:
-        copy.name_subscribers = self.name_subscribers.copy()
-        copy.state_partitions = self.state_partitions
 
     # ------------------------------------------------------------ records
 

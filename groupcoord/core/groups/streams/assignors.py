@@ -5,7 +5,8 @@ Ties depend on Kafka's hash maps and heaps, which are reproduced here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from attrs import define, field, frozen
@@ -168,20 +169,12 @@ class _Process:
         """Take the member with the fewest tasks; :meth:`put_back` returns it."""
         if self.by_count is None:
             members = {member.member_id: member for member in self.members}
-            self.by_count = PriorityQueue(_count, (members[member_id] for member_id in hash_map_order(members)))
+            self.by_count = PriorityQueue(attrgetter("count"), map(members.__getitem__, hash_map_order(members)))
         return self.by_count.take()
 
     def put_back(self, member: _Member) -> None:
         assert self.by_count is not None
         self.by_count.put(member)
-
-
-def _count(member: _Member) -> int:
-    return member.count
-
-
-def _load(process: _Process) -> float:
-    return process.load
 
 
 @define
@@ -244,9 +237,9 @@ class _Assignment:
         found: dict[Task, list[tuple[bool, int, _Member]]] = {}
         for member_id in self._group.visiting_order:
             spec, member = self._group.members[member_id], self._members[member_id]
-            self._ran.update(dict.fromkeys(_walk(spec.running.active), member))
-            standby = dict.fromkeys(_walk(spec.running.standby))
-            for task in dict.fromkeys([*standby, *_walk(spec.task_offsets)]):
+            self._ran.update(dict.fromkeys(walk_tasks(spec.running.active), member))
+            standby = dict.fromkeys(walk_tasks(spec.running.standby))
+            for task in dict.fromkeys([*standby, *walk_tasks(spec.task_offsets)]):
                 offset = spec.task_offsets.get(task[0], {}).get(task[1], 0)
                 found.setdefault(task, []).append((task not in standby, -offset, member))
         return {
@@ -259,7 +252,7 @@ class _Assignment:
         if self._group.standby_replicas > 0:
             self._assign_standby()
         return {
-            member_id: MemberTasks(_by_subtopology(member.active), _by_subtopology(member.standby))
+            member_id: MemberTasks(dict(by_subtopology(member.active)), dict(by_subtopology(member.standby)))
             for member_id, member in self._members.items()
         }
 
@@ -269,7 +262,7 @@ class _Assignment:
         left = sorted(self._tasks, key=_by_partition)
         left = [task for task in left if not self._keep_active(task, self._ran.get(task))]
         left = [task for task in left if not self._keep_active(task, _least(self._had_state.get(task, ())))]
-        queue = PriorityQueue(_load, self._processes)
+        queue = PriorityQueue(attrgetter("load"), self._processes)
         for task in sorted(left, key=_by_name):
             process = queue.take()
             member = process.least_loaded()
@@ -300,7 +293,7 @@ class _Assignment:
                 if not self._keep_standby(task):
                     waiting.append((task, self._group.standby_replicas - given))
                     break
-        queue = PriorityQueue(_load, self._processes)
+        queue = PriorityQueue(attrgetter("load"), self._processes)
         for task, replicas in sorted(waiting, key=lambda entry: _by_name(entry[0]), reverse=True):
             for _ in range(replicas):
                 if not self._spread_standby(task, queue):
@@ -348,8 +341,18 @@ def _least(members: Sequence[_Member]) -> _Member | None:
     return best
 
 
-def _walk(tasks: Mapping[str, Iterable[int]]) -> Iterable[Task]:
+def walk_tasks(tasks: Mapping[str, Iterable[int]]) -> Iterator[Task]:
+    """Yield tasks one by one."""
     return ((name, partition) for name, partitions in tasks.items() for partition in partitions)
+
+
+def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the subtopologies of tasks in Java's order, each with its partitions ascending."""
+    found: dict[str, list[int]] = {}
+    for name, partition in sorted(tasks):
+        found.setdefault(name, []).append(partition)
+    for name in sorted(found, key=string_sort_key):
+        yield name, tuple(found[name])
 
 
 def _by_name(task: Task) -> tuple[bytes, int]:
@@ -358,13 +361,6 @@ def _by_name(task: Task) -> tuple[bytes, int]:
 
 def _by_partition(task: Task) -> tuple[int, bytes]:
     return task[1], string_sort_key(task[0])
-
-
-def _by_subtopology(tasks: list[Task]) -> Tasks:
-    found: dict[str, list[int]] = {}
-    for name, partition in sorted(tasks, key=_by_name):
-        found.setdefault(name, []).append(partition)
-    return {name: tuple(partitions) for name, partitions in found.items()}
 
 
 __all__ = [

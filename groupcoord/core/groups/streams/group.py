@@ -6,19 +6,18 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
 from groupcoord.config import Config, GroupType
-from groupcoord.core.groups.base.group import BEFORE_ALL_APPENDS, CommittingGroup, MemberTimers
-from groupcoord.core.groups.streams.assignors import MemberTasks
+from groupcoord.core.groups.base.group import CommittingGroup, MemberTimers
+from groupcoord.core.groups.streams.assignors import MemberTasks, walk_tasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskState
 from groupcoord.core.groups.streams.records import Subtopology, TopicInfo
 from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory
-from groupcoord.core.groups.streams.state import StreamsMember, StreamsState, task_ids, walk_tasks
+from groupcoord.core.groups.streams.state import StreamsMember, StreamsState, task_ids
 from groupcoord.core.messages import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
     DescribedSubtopology,
     DescribedTasks,
     DescribedTopology,
-    TaskOffset,
     TopicToCommit,
 )
 from groupcoord.core.timers import TimerKind
@@ -48,15 +47,8 @@ class StreamsGroup(CommittingGroup[StreamsState]):
     REVOCATION = TimerKind.TASK_REVOCATION
     MEMBER_TIMERS = (TimerKind.STREAMS_SESSION, TimerKind.TASK_REVOCATION)
 
-    def __init__(
-        self,
-        group_id: str,
-        partition: int,
-        environment: StreamsGroupEnvironment,
-        *,
-        first_append: int = BEFORE_ALL_APPENDS,
-    ) -> None:
-        super().__init__(group_id, partition, environment, first_append=first_append)
+    def __init__(self, group_id: str, partition: int, environment: StreamsGroupEnvironment) -> None:
+        super().__init__(group_id, partition, environment)
         self.memory = StreamsMemory()
 
     @property
@@ -133,8 +125,8 @@ class StreamsGroup(CommittingGroup[StreamsState]):
             metadata.process_id,
             metadata.user_endpoint,
             metadata.client_tags,
-            _sorted_offsets(known.offsets),
-            _sorted_offsets(known.end_offsets),
+            tuple(sorted(known.offsets)),
+            tuple(sorted(known.end_offsets)),
             _described_tasks(member.assignment.assigned),
             DescribedTasks(
                 task_ids(walk_tasks(target.active)),
@@ -180,10 +172,6 @@ def _described_tasks(held: HeldTasks) -> DescribedTasks:
     return DescribedTasks(task_ids(held.active), task_ids(held.standby), task_ids(held.warmup))
 
 
-def _sorted_offsets(offsets: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
-    return tuple(sorted(offsets))
-
-
 class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     """Arms and cancels the timers of streams groups."""
 
@@ -205,12 +193,8 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
         """Return whether a group still waits for more members before it assigns tasks."""
         timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
         if was_empty and delay_ms > 0 and timer.deadline_ms is None:
-            self.begin_delay(group, now_ms + delay_ms)
+            self._timers.arm(timer, now_ms + delay_ms)
         return timer.deadline_ms is not None
-
-    def begin_delay(self, group: StreamsGroup, until_ms: int) -> None:
-        """Start the initial rebalance delay."""
-        self._timers.arm(group.timer(TimerKind.ASSIGNMENT_DELAY, ""), until_ms)
 
     def take_delay(self, group: StreamsGroup) -> int | None:
         """Cancel the delay of a group that was not created; return its deadline, or None."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from attrs import evolve, frozen
 
@@ -20,16 +21,18 @@ from groupcoord.core.groups.streams.assignors import (
     StreamsGroupSpec,
     StreamsMemberSpec,
     SubtopologySpec,
+    Task,
     TaskAssignorError,
+    by_subtopology,
+    walk_tasks,
 )
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, Task, TaskAssignment, reconcile
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
 from groupcoord.core.groups.streams.records import (
     StreamsGroupMemberMetadataRecord,
     StreamsGroupMetadataRecord,
     StreamsGroupTargetAssignmentMetadataRecord,
     StreamsGroupTopologyRecord,
     Subtopology,
-    TaskIds,
 )
 from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory, UsedTarget
 from groupcoord.core.groups.streams.state import (
@@ -39,10 +42,8 @@ from groupcoord.core.groups.streams.state import (
     StreamsMember,
     StreamsState,
     assignment_record,
-    by_subtopology,
     target_record,
     task_set,
-    walk_tasks,
 )
 from groupcoord.core.groups.streams.topology import (
     BrokenTopologyError,
@@ -64,10 +65,6 @@ def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
         task_set(request.standby_tasks),
         task_set(request.warmup_tasks),
     )
-
-
-def named_tasks(request: StreamsGroupHeartbeat) -> Iterable[TaskIds]:
-    return *(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())
 
 
 def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> StreamsMember:
@@ -474,7 +471,8 @@ def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology)
     """
     if not configured.is_ready:
         return
-    for subtopology_id, partitions in named_tasks(request):
+    named = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    for subtopology_id, partitions in chain.from_iterable(tasks or () for tasks in named):
         if not all(configured.has_task(subtopology_id, partition) for partition in partitions) or (
             subtopology_id not in (configured.subtopologies or ())
         ):

@@ -6,7 +6,7 @@ A streams group takes over no members of a classic group. Sources: ``GroupMetada
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from attrs import define, evolve
 
@@ -104,33 +104,10 @@ class StreamsConversion(Conversion[StreamsGroup]):
 
     WHEN_CONVERTED = WhenStreamsGroupConverted
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        timers: StreamsTimers,
-        classic: ClassicGroups,
-        revive: Callable[[str, int], StreamsGroup],
-    ) -> None:
-        super().__init__(context, timers, classic, revive)
-        self._streams_timers = timers
-
-    def upgrade(
-        self,
-        classic: GroupMetadata,
-        group: StreamsGroup,
-        draft: StreamsDraft,
-        token: Token,
-        response: StreamsGroupHeartbeatResponse,
-    ) -> None:
-        written = WhenStreamsGroupConverted(
-            classic, draft.events, delay_until_ms=self._streams_timers.take_delay(group)
-        )
-        self.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
-
     def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
         super().go_on_as_modern_group(written, group, now_ms)
         if written.delay_until_ms is not None:
-            self._streams_timers.begin_delay(group, written.delay_until_ms)
+            self._context.timers.arm(group.timer(TimerKind.ASSIGNMENT_DELAY, ""), written.delay_until_ms)
 
 
 def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -> int | None:
@@ -161,7 +138,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         self._member_timers = timers = StreamsTimers(context.timers, environment)
         super().__init__(context, environment, timers)
         self._environment: StreamsGroupEnvironment = environment
-        self.conversion = StreamsConversion(context, timers, classic, self.convert)
+        self.conversion = StreamsConversion(context, timers, classic)
         self.rules = {StreamsGroupHeartbeat: self._judge_heartbeat}
         self.timers[TimerKind.ASSIGNMENT_DELAY] = self.on_timer
         self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
@@ -174,7 +151,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if isinstance(group, GroupMetadata) and group.is_empty and joins:
             self._upgrade(group, request, token, now_ms)
         else:
-            self.refuse_without_group(request, token)
+            super().meet_no_group(request, token, now_ms)
 
     def _upgrade(self, classic: GroupMetadata, request: StreamsGroupHeartbeat, token: Token, now_ms: int) -> None:
         group = StreamsGroup(request.group_id, self._context.partition, self._environment)
@@ -184,8 +161,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         except RefusedError as error:
             self._member_timers.take_delay(group)
             self.refuse(request, token, error)
-        else:
-            self.conversion.upgrade(classic, group, draft, token, response)
+            return
+        written = WhenStreamsGroupConverted(classic, draft.events, None, self._member_timers.take_delay(group))
+        self.conversion.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Handle a join with the classic protocol. An empty group ends, and the member begins a classic one."""
@@ -242,7 +220,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             try:
                 endpoints = memory.endpoints.partitions(draft.state.members, step.configured, self._environment.topics)
             except EndpointError:
-                self._go_on_untold(group, step, now_ms)
+                # Kafka has set the revocation timer by now, although this heartbeat fails and is not written.
+                if member_id in group.state.members and step.member.assignment != step.before.assignment:
+                    self._member_timers.follow_assignment(group, step.member, now_ms)
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         self.looked_at_topics(group)
         return StreamsGroupHeartbeatResponse(
@@ -266,11 +246,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if memory.shutdown_by is None:
             memory.shutdown_by = request.member_id
             group.steady.clear()
-
-    def _go_on_untold(self, group: StreamsGroup, step: Step, now_ms: int) -> None:
-        """Set the timers of a heartbeat that failed with its response, and is not written, as Kafka does."""
-        if step.member.member_id in group.state.members and step.member.assignment != step.before.assignment:
-            self._member_timers.follow_assignment(group, step.member, now_ms)
 
     def _status(
         self, group: StreamsGroup, memory: StreamsMemory, step: Step, request: StreamsGroupHeartbeat, now_ms: int

@@ -5,17 +5,15 @@ Source: KIP-1071, and ``CurrentAssignmentBuilder`` of Kafka's streams groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Mapping, MutableMapping, Set
 from enum import IntEnum
 from typing import Protocol
 
 from attrs import define, field, frozen
 
 from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.groups.streams.assignors import Task
 from groupcoord.errors import ErrorCode
-
-Task = tuple[str, int]
-"""The id of a subtopology, and a partition."""
 
 NEW_MEMBER_EPOCH = 0
 
@@ -101,16 +99,11 @@ class TaskAssignment:
 
 
 class TaskProcesses(Protocol):
-    """Processes with a task, assigned or not released."""
+    """Task → the processes that have it in a role, or have not released it."""
 
-    def active_at(self, task: Task) -> Collection[str]:
-        """Return the processes that run a task."""
-
-    def standby_at(self, task: Task) -> Collection[str]:
-        """Return the processes that have a standby copy."""
-
-    def warmup_at(self, task: Task) -> Collection[str]:
-        """Return the processes that make a copy to run the task later."""
+    active: MutableMapping[Task, tuple[str, ...]]
+    standby: MutableMapping[Task, tuple[str, ...]]
+    warmup: MutableMapping[Task, tuple[str, ...]]
 
 
 def reconcile(
@@ -184,25 +177,25 @@ class _Reconciliation:
     def _may_run(self, task: Task) -> bool:
         """Return whether no member runs a task, and no other member of this process has a copy."""
         return not (
-            self.processes.active_at(task)
-            or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)
-            or (self.process_id in self.processes.warmup_at(task) and task not in self.current.assigned.warmup)
+            self.processes.active.get(task, ())
+            or (self.process_id in self.processes.standby.get(task, ()) and task not in self.current.assigned.standby)
+            or (self.process_id in self.processes.warmup.get(task, ()) and task not in self.current.assigned.warmup)
         )
 
     def _may_copy(self, task: Task) -> bool:
         """Return whether no other member of this process runs a task or makes a copy, and none has one."""
         return not (
-            (self.process_id in self.processes.active_at(task) and task not in self.current.assigned.active)
-            or self.process_id in self.processes.standby_at(task)
-            or (self.process_id in self.processes.warmup_at(task) and task not in self.current.assigned.warmup)
+            (self.process_id in self.processes.active.get(task, ()) and task not in self.current.assigned.active)
+            or self.process_id in self.processes.standby.get(task, ())
+            or (self.process_id in self.processes.warmup.get(task, ()) and task not in self.current.assigned.warmup)
         )
 
     def _may_warm_up(self, task: Task) -> bool:
         """Return whether no other member of this process has a copy of a task, and none runs it or makes one."""
         return not (
-            self.process_id in self.processes.active_at(task)
-            or (self.process_id in self.processes.standby_at(task) and task not in self.current.assigned.standby)
-            or self.process_id in self.processes.warmup_at(task)
+            self.process_id in self.processes.active.get(task, ())
+            or (self.process_id in self.processes.standby.get(task, ()) and task not in self.current.assigned.standby)
+            or self.process_id in self.processes.warmup.get(task, ())
         )
 
     def _moved(

@@ -5,15 +5,15 @@ Sources: ``StreamsGroup`` and the ``replay`` methods of ``GroupMetadataManager``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.environment import KnownTopics
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
-from groupcoord.core.groups.streams.assignors import MemberTasks, Tasks
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, Task, TaskAssignment, TaskState
+from groupcoord.core.groups.streams.assignors import MemberTasks, Task, Tasks, by_subtopology, walk_tasks
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
     KeyValue,
@@ -26,7 +26,6 @@ from groupcoord.core.groups.streams.records import (
     TaskIds,
 )
 from groupcoord.core.groups.streams.topology import ConfiguredTopology
-from groupcoord.core.javacompat.hashing import string_sort_key
 from groupcoord.core.log.records import GroupTombstone, Record
 from groupcoord.core.messages import EndpointPartitions, NamedTopicPartitions
 
@@ -70,16 +69,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         active, standby, warmup: task → the processes that have it in this role or have not released it.
     """
 
-    __slots__ = (
-        "active",
-        "assignment_configs",
-        "described_topology_epochs",
-        "standby",
-        "topology",
-        "validated_topology_epoch",
-        "warmup",
-    )
-
     LARGE = frozenset({"active", "members", "standby", "static_members", "targets", "warmup"})
     MEMBER = StreamsMember
     NEW_ASSIGNMENT = NEW_ASSIGNMENT
@@ -98,15 +87,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.active: MutableMapping[Task, Holders] = {}
         self.standby: MutableMapping[Task, Holders] = {}
         self.warmup: MutableMapping[Task, Holders] = {}
-
-    def _copy_to(self, copy: StreamsState) -> None:
-        copy.validated_topology_epoch = self.validated_topology_epoch
-        copy.assignment_configs = self.assignment_configs
-        copy.described_topology_epochs = self.described_topology_epochs
-        copy.topology = self.topology
-        copy.active = self.active
-        copy.standby = self.standby
-        copy.warmup = self.warmup
 
     # ------------------------------------------------------------ records
 
@@ -185,18 +165,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
             del holders[task]
 
     # ------------------------------------------------------------ questions
-
-    def active_at(self, task: Task) -> Holders:
-        """Return the processes that run a task."""
-        return self.active.get(task, ())
-
-    def standby_at(self, task: Task) -> Holders:
-        """Return the processes that have a standby copy."""
-        return self.standby.get(task, ())
-
-    def warmup_at(self, task: Task) -> Holders:
-        """Return the processes that make a copy to run the task later."""
-        return self.warmup.get(task, ())
 
     @property
     def readers(self) -> Mapping[str, str]:
@@ -299,15 +267,6 @@ def _without_epochs(tasks: Iterable[Task]) -> tuple[AssignedTaskIds, ...]:
     return tuple(AssignedTaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
 
 
-def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the subtopologies of tasks in Java's order, each with its partitions ascending."""
-    found: dict[str, list[int]] = {}
-    for name, partition in sorted(tasks):
-        found.setdefault(name, []).append(partition)
-    for name in sorted(found, key=string_sort_key):
-        yield name, tuple(found[name])
-
-
 def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
     """Return tasks as in responses."""
     return tuple(TaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
@@ -322,11 +281,6 @@ def target_record(group_id: str, member_id: str, target: MemberTasks) -> Streams
         task_ids(walk_tasks(target.standby)),
         task_ids(walk_tasks(target.warmup)),
     )
-
-
-def walk_tasks(tasks: Tasks) -> Iterator[Task]:
-    """Yield tasks one by one."""
-    return ((name, partition) for name, partitions in tasks.items() for partition in partitions)
 
 
 def gone_members(records: Iterable[Record]) -> list[str]:

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.groups.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
-from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
+from groupcoord.core.host_queries import InternalTopic, InternalTopicsCreated
 from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import GroupcoordError
@@ -390,15 +390,11 @@ class InternalTopics:
 
     def created(self, answer: InternalTopicsCreated, heartbeat_interval_ms: int, now_ms: int) -> None:
         """Note the result of a creation: failures are reported until the next request."""
-        self._note(answer.question, answer.errors, heartbeat_interval_ms, now_ms)
-
-    def _note(
-        self, question: CreateInternalTopics, errors: Mapping[str, str], heartbeat_interval_ms: int, now_ms: int
-    ) -> None:
-        for topic in question.topics:
+        until_ms = now_ms + INTERVALS * heartbeat_interval_ms
+        for topic in answer.question.topics:
             self._asked.pop(topic.name, None)
-            if topic.name in errors:
-                self._asked[topic.name] = _Asked(now_ms + INTERVALS * heartbeat_interval_ms, errors[topic.name])
+            if topic.name in answer.errors:
+                self._asked[topic.name] = _Asked(until_ms, answer.errors[topic.name])
 
 
 def _may_not_create(topics: Iterable[InternalTopic], permissions: Permissions) -> list[str]:
