@@ -61,12 +61,12 @@ class Broker(Dispatcher):
         transactions: the transaction coordinator.
         nodes: the nodes of the server.
         share_requests: share sessions, and the share-partitions that the node leads.
+        parts: all parts.
     """
 
     def __init__(self, parts: Parts) -> None:
-        parts.submit = self.submit
         super().__init__(parts.turns, parts.handlers(), parts.coordinator, frozenset(parts.handlers_in_steps()))
-        self._parts = parts
+        self.parts = parts
         self.config, self.clock, self.log_store = parts.config, parts.clock, parts.log_store
         self.topics, self.data, self.nodes = parts.topics, parts.data, parts.nodes
         self.group_configs, self.security = parts.group_configs, parts.security
@@ -81,11 +81,11 @@ class Broker(Dispatcher):
     @property
     def node(self) -> Node:
         """The node's id, and its address for clients."""
-        return self._parts.node
+        return self.parts.node
 
     @node.setter
     def node(self, node: Node) -> None:
-        self._parts.node = self.coordinator.node = node
+        self.parts.node = self.coordinator.node = node
         self.nodes.leadership.update(node)
 
     # ------------------------------------------------------------ for the host
@@ -98,7 +98,7 @@ class Broker(Dispatcher):
             listener: the name of its listener, if there are several.
         """
         self.turns.has_newcomer = True
-        principal, max_bytes = self._parts.principal_of(client_host), self.config.socket_request_max_bytes
+        principal, max_bytes = self.parts.principal_of(client_host), self.config.socket_request_max_bytes
         if self.security is None:
             return self.connection_type(Connection)(self, client_host, principal, max_bytes)
         return self.security.connect(self, listener, client_host, principal, max_bytes)
@@ -135,7 +135,7 @@ class Broker(Dispatcher):
     def next_deadline_ms(self) -> int | None:
         """Return the time of the next :meth:`tick` in milliseconds of the clock; None if no timer runs."""
         deadline_ms = self.coordinator.next_deadline_ms()
-        timed = self._parts.timed
+        timed = self.parts.timed
         for part in timed if self.interceptor is None else (*timed, self.interceptor):
             own_ms = part.next_deadline_ms()
             if own_ms is not None and (deadline_ms is None or own_ms < deadline_ms):
@@ -145,7 +145,7 @@ class Broker(Dispatcher):
     def tick(self) -> None:
         """Run everything that is due."""
         now_ms = self.clock.now_ms()
-        timed = self._parts.timed
+        timed = self.parts.timed
         for part in timed if self.interceptor is None else (*timed, self.interceptor):
             part.tick(now_ms)
         self.coordinator.tick()
@@ -160,7 +160,7 @@ class Broker(Dispatcher):
 
         The pause before the next attempt doubles with each failure, up to a minute.
         """
-        parts = self._parts
+        parts = self.parts
         self.transactions.tell()
         parts.loading.retry()
         parts.share.reload_failed()
@@ -172,21 +172,21 @@ class Broker(Dispatcher):
 
     def reload_shared(self) -> None:
         """Reload documents that other nodes of a cluster may have written. Call it once a second."""
-        self._parts.reload_shared()
+        self.parts.reload_shared()
 
     def close(self) -> None:
         """Close the coordinator, and the storage unless nodes share it. Waiting requests are not answered."""
         self._stop_waking()
         self.coordinator.close()
-        self._parts.notices.report(ends=True)
-        if self._parts.owns_storage:
+        self.parts.notices.report(ends=True)
+        if self.parts.owns_storage:
             self.data.close()
             close_store(self.log_store)
 
     def abandon(self) -> None:
         """Close files as a killed process does, for tests. Shared state and memory stay as they are."""
         self._stop_waking()
-        if not self._parts.owns_storage:
+        if not self.parts.owns_storage:
             return
         if isinstance(self.log_store, AbandonableStore):
             self.log_store.abandon()
@@ -194,15 +194,15 @@ class Broker(Dispatcher):
 
     def _stop_waking(self) -> None:
         """Remove this node from parts that other nodes continue to use."""
-        for part in self._parts.wakers:
+        for part in self.parts.wakers:
             part.on_earlier[:] = [call for call in part.on_earlier if call != self.wake_earlier]
 
     # ------------------------------------------------------------ for connections
 
     def disconnected(self, connection: Connection) -> None:
-        self._parts.fetch_requests.waits.remove(connection)
+        self.parts.fetch_requests.disconnected(connection)
         self.share_requests.disconnected(connection)
-        self._parts.telemetry.disconnected(connection)
+        self.parts.telemetry.disconnected(connection)
         if self.interceptor is not None:
             self.interceptor.disconnected(connection)
 

@@ -400,6 +400,10 @@ class Connection:
         if self._buffer:
             self._wait_for_turn()
 
+    def submit(self, request: Any, token: Token | None = None) -> None:
+        """Pass a request to the group coordinator; this connection gets the response if no token is given."""
+        self._broker.submit(request, token or self, self.principal)
+
     def skip_answer(self) -> None:
         """Complete the current request without a response, which its client does not expect."""
         self._header = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define
 
 from groupcoord.broker.cluster.administration import (
     answer_alter_partition_reassignments,
@@ -46,7 +46,6 @@ from groupcoord.broker.records.list_offsets import (
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.security.acls import answer_acl_request
-from groupcoord.broker.security.sasl import Refusals
 from groupcoord.broker.security.security import delegation_token_refusal
 from groupcoord.broker.share.coordination import ServerShareHost, ShareStateRequests
 from groupcoord.broker.share.dead_letters import DeadLetters
@@ -61,7 +60,7 @@ from groupcoord.broker.transactions.requests import (
     refuse_to_find,
     refuse_transactions,
 )
-from groupcoord.broker.work import Timed, Turns, Wakes, Work, deliver_replies
+from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, deliver_replies
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -196,9 +195,6 @@ class Parts:
     new_uuid: Callable[[], str]
     now_s: Callable[[], float]
 
-    submit: Callable[[Any, Any, Principal], None] = field(init=False)
-    """:meth:`Broker.submit <groupcoord.broker.broker.Broker.submit>`, set by the broker."""
-
     def __attrs_post_init__(self) -> None:
         self.turns = Turns(self.now_s)
         self.notices = Notices(self.topics, self.now_s)
@@ -231,9 +227,9 @@ class Parts:
         )
         self.transaction_requests = self._make_transaction_requests()
         self.telemetry = Telemetry(self.administered.client_metrics, self.clock)
-        self.refusals = Refusals() if self.security is None else self.security.refusals
+        self.refusals = Timers() if self.security is None else self.security.refusals
         self.wakers: tuple[Wakes, ...] = (
-            *(self.fetch_requests, self.share, self.share_requests),
+            *(self.fetch_requests.timers, self.share, self.share_requests.timers),
             *(self.transactions, self.refusals, self.internal_topics),
         )
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
@@ -450,7 +446,7 @@ class Parts:
     def _group_steps(self) -> Handlers:
         transactions = self.transaction_requests
         prepare = refuse_to_find if transactions is None else transactions.prepare
-        groups = GroupRequests(self.coordinator, self.submit, self.topics, prepare)
+        groups = GroupRequests(self.coordinator, self.topics, prepare)
         return {
             FindCoordinator: groups.find_coordinators,
             OffsetFetch: groups.fetch_offsets,
@@ -547,7 +543,7 @@ class Parts:
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
         """Log that the protocol is off, and submit the request, which fails."""
         self.notices.protocol_is_off(connection, request)
-        self.submit(request, connection, connection.principal)
+        connection.submit(request)
 
     def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
         node_id, features = self.node_for(connection).node_id, self.administered.features

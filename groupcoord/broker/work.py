@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 
 from groupcoord.errors import InvariantError
@@ -40,10 +41,11 @@ class Awaited:
         self.on_done: Callable[[], None] | None = None
 
     def done(self) -> None:
-        """Mark it as available."""
-        self.is_done = True
-        if self.on_done is not None:
-            self.on_done()
+        """Mark it as available, once."""
+        if not self.is_done:
+            self.is_done = True
+            if self.on_done is not None:
+                self.on_done()
 
 
 class Token(Protocol):
@@ -96,6 +98,44 @@ class Waker:
         """Announce that the next deadline may have come nearer."""
         for call in self.on_earlier:
             call()
+
+
+STALE_TIMERS_LIMIT = 64
+
+
+class Timers(Waker):
+    """Callbacks by deadline; equal deadlines in the order of :meth:`add`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._heap: list[tuple[int, int]] = []  # deadline and number; entries of cancelled timers remain for a while
+        self._number = 0
+
+    def add(self, deadline_ms: int, call: Callable[[], None]) -> int:
+        """Set a timer, and return its number."""
+        self._number += 1
+        self._calls[self._number] = call
+        heappush(self._heap, (deadline_ms, self._number))
+        self.wake_earlier()
+        return self._number
+
+    def cancel(self, number: int) -> None:
+        """Cancel a timer that has not expired."""
+        self._calls.pop(number, None)
+        if len(self._heap) > 2 * len(self._calls) + STALE_TIMERS_LIMIT:
+            self._heap = [entry for entry in self._heap if entry[1] in self._calls]
+            heapify(self._heap)
+
+    def next_deadline_ms(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0][1] not in self._calls:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def tick(self, now_ms: int) -> None:
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            self._calls.pop(heappop(self._heap)[1])()
 
 
 class Answer(Awaited):

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.broker import DEFAULT_NODE
+from groupcoord.broker.broker import DEFAULT_NODE, Broker
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.records.fetch import FetchRequests
 from groupcoord.broker.records.list_offsets import (
@@ -57,7 +57,8 @@ class FakeConnection:
         refusal: why it is to be closed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker | None = None) -> None:
+        self._broker = broker
         self.principal = None
         self.nodes = None
         self.answers: list[Any] = []
@@ -71,6 +72,10 @@ class FakeConnection:
         self.answer(do_whole(work))
 
     answer_later = answer_when_done
+
+    def submit(self, request: Any, token: Any = None) -> None:
+        assert self._broker is not None
+        self._broker.submit(request, token or self, self.principal)
 
     def skip_answer(self) -> None:
         self.answers.append("nothing")
@@ -156,7 +161,7 @@ class DataWorld:
     def advance(self, duration_ms: int) -> None:
         """Let time pass, and what is due happen."""
         self.clock.advance(duration_ms)
-        self.requests.tick(self.clock.now_ms())
+        self.requests.timers.tick(self.clock.now_ms())
 
 
 def part(partition_index: int = 0, fetch_offset: int = 0, current_leader_epoch: int = -1) -> FetchPartition:

@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord import Config, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.records.fetch import STALE_WAITS_LIMIT
+from groupcoord.broker.work import STALE_TIMERS_LIMIT
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
     GroupToFetch,
@@ -68,11 +68,11 @@ def test_fetches_end_in_the_order_of_their_deadlines(broker: Broker, clock: Manu
 
 def test_waits_of_peers_that_left_are_not_kept(broker: Broker) -> None:
     """Clients that come, ask for a very long poll and go leave nothing behind."""
-    for _ in range(10 * STALE_WAITS_LIMIT):
+    for _ in range(10 * STALE_TIMERS_LIMIT):
         connection = broker.connect("/127.0.0.1")
         feed(connection, fetch(1, "t", 0, 2**31 - 1))
         connection.close()
-    assert len(broker._parts.fetch_requests.waits._queue) <= 2 * STALE_WAITS_LIMIT
+    assert len(broker.parts.fetch_requests.timers._heap) <= 2 * STALE_TIMERS_LIMIT
 
 
 def test_deleting_a_topic_deletes_its_offsets(broker: Broker) -> None:

@@ -97,7 +97,7 @@ def test_nobody_watches_for_those_who_left(world: DataWorld) -> None:
     gone = world.send(fetch_of(part(0, 1), name="one", max_wait_ms=500))
     world.send(fetch_of(part(0, 1), name="one", max_wait_ms=600))
     assert len(log.watchers) == 2
-    world.requests.waits.remove(gone)  # type: ignore[arg-type]
+    world.requests.disconnected(gone)  # type: ignore[arg-type]
     assert len(log.watchers) == 1
     world.advance(600)
     assert not log.watchers

@@ -178,7 +178,7 @@ def test_a_deleted_topic_takes_its_states_along(world: SharingWorld) -> None:
     """The share coordinator keeps nothing of a topic that is no more."""
     ann = world.client()
     assert ann.fetch() == []
-    coordinator = world.broker._parts.share.coordinator
+    coordinator = world.broker.parts.share.coordinator
     assert coordinator is not None
     partitions = [coordinator.partition(index) for index in range(coordinator.partition_count)]
     assert any(each.hard.states for each in partitions if each is not None)
@@ -199,7 +199,7 @@ def test_only_what_was_not_done_is_asked_for_again() -> None:
     persister = Persister(submit, lambda: 0)
     topic = StateTopicToInitialize(topic_id, (StateToInitialize(0, 1, 0), StateToInitialize(1, 1, 0)))
     persister.ask(InitializeShareGroupState("g", (topic,)), told.append)
-    persister.pauses.tick(1_000)
+    persister.timers.tick(1_000)
     assert asked == [[0, 1], [1]]
     (response,) = told
     assert [tuple(result)[:2] for result in response.results[0].partitions] == [(0, 0), (1, 0)]
@@ -231,7 +231,7 @@ def test_consumers_need_not_be_brokers() -> None:
 
 
 def unload_states(world: SharingWorld) -> Any:
-    coordinator = world.broker._parts.share.coordinator
+    coordinator = world.broker.parts.share.coordinator
     assert coordinator is not None
     for index in range(coordinator.partition_count):
         coordinator.unload(index)
@@ -297,7 +297,7 @@ def test_offsets_are_described_when_their_states_can_be_read(world: SharingWorld
 def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> None:
     """A fetch that waits for a share-partition's state reports after its wait that the state can't be read."""
     world.produce(1)
-    coordinator = world.broker._parts.share.coordinator
+    coordinator = world.broker.parts.share.coordinator
     assert coordinator is not None
     for index in range(coordinator.partition_count):
         coordinator.unload(index)
@@ -423,7 +423,7 @@ def test_memory_is_bounded(world: SharingWorld) -> None:
     assert led.records is not None
     assert led.records.batches() == []
     assert len(led.records._locks) < 100
-    assert len(world.broker.share_requests._waits) < 100
+    assert len(world.broker.share_requests.timers._heap) < 100
 
 
 def test_many_partitions_are_acknowledged_bit_by_bit(world: SharingWorld) -> None:

@@ -41,7 +41,7 @@ LEFT = [3, 4, 5, 6]
 
 def asked(broker: Broker, request: Any) -> list[Any]:
     """Return a list with the answer to a request."""
-    connection = FakeConnection()
+    connection = FakeConnection(broker)
     broker.handle(connection, request)  # type: ignore[arg-type]
     broker.deliver_replies()
     return connection.answers
@@ -151,10 +151,10 @@ def test_each_node_is_woken_earlier_for_a_part_that_all_share(brokers: list[Brok
 
     woken()
     assert woken() == [False, False]
-    share.persister.pauses.begin(1, lambda: None)
+    share.persister.timers.add(0, lambda: None)
     assert woken() == [True, True]
-    brokers[1].share_requests._wait(10)
+    brokers[1].share_requests.timers.add(10, lambda: None)
     assert woken() == [False, True]
     brokers[0].abandon()
-    share.persister.pauses.begin(1, lambda: None)
+    share.persister.timers.add(0, lambda: None)
     assert woken() == [False, True]

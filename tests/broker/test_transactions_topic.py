@@ -85,7 +85,7 @@ def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) 
 def fetch(client: ProducerClient, offset: int = 0, **fields: Any) -> FakeConnection:
     connection = FakeConnection()
     request = fetch_of(part(PARTITION, fetch_offset=offset), name=TRANSACTIONS_TOPIC, **{"max_wait_ms": 0, **fields})
-    connection.answer(do_whole(client.broker._parts.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
+    connection.answer(do_whole(client.broker.parts.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
     return connection
 
 
@@ -197,7 +197,7 @@ def test_it_is_made_when_a_coordinator_is_looked_for(world: TransactionWorld) ->
         (None, CoordinatorType.TRANSACTION, True),
     ):
         broker = make_broker(config=Config(), clock=world.clock, log_store=world.store, authorize=authorize)
-        broker.handle(FakeConnection(), FindCoordinator(key_type, (WRITER,)))  # type: ignore[arg-type]
+        broker.handle(FakeConnection(broker), FindCoordinator(key_type, (WRITER,)))  # type: ignore[arg-type]
         topic = broker.topics.get(TRANSACTIONS_TOPIC)
         assert (topic is not None) is is_made
     assert topic is not None

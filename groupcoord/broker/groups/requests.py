@@ -13,7 +13,7 @@ from attrs import evolve
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.work import Answer, Token, Work, each_long, portions
+from groupcoord.broker.work import Answer, Work, each_long, portions
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.columns import NO_OFFSET, offset_columns
 from groupcoord.core.log.records import ZERO_UUID
@@ -53,7 +53,6 @@ from groupcoord.core.messages import (
     TopicToFetch,
 )
 from groupcoord.core.messages.commits import FetchedOffsets, fetched_offsets
-from groupcoord.core.router.authorization import Principal
 from groupcoord.core.router.request_router import DESCRIBED_KINDS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
@@ -244,29 +243,23 @@ NameT = TypeVar("NameT")
 FoundT = TypeVar("FoundT")
 
 
-Submit = Callable[[Any, Token, Principal], None]
-"""Passes a request to the group coordinator; the token gets the response, now or later."""
-
-
 class GroupRequests:
     """Handlers of requests to the group coordinator that may have to be divided."""
 
     def __init__(
         self,
         coordinator: GroupCoordinator,
-        submit: Submit,
         topics: TopicRegistry,
         prepare: Callable[[Connection, FindCoordinator], FindCoordinatorResponse | None],
     ) -> None:
         self._coordinator = coordinator
-        self._submit = submit
         self._topics = topics
         self._prepare = prepare
 
     def _ask(self, connection: Connection, request: Any) -> Work[Any]:
         """Return the coordinator's response, which may have to wait for the log."""
         answer = Answer()
-        self._submit(request, answer, connection.principal)
+        connection.submit(request, answer)
         if not answer.is_done:
             yield answer
         return answer.response
@@ -278,7 +271,7 @@ class GroupRequests:
             return OffsetFetches(
                 request, lambda each: self._ask(connection, each), self._committed, self._topics
             ).work()
-        self._submit(request, connection, connection.principal)
+        connection.submit(request)
         return None
 
     def _committed(self, group_id: str | None) -> OffsetsOfGroup:
@@ -397,7 +390,7 @@ class GroupRequests:
     def leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None] | None:
         if len(request.members) > MANY_MEMBERS:
             return self._leave(connection, request)
-        self._submit(request, connection, connection.principal)
+        connection.submit(request)
         return None
 
     def _leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None]:

@@ -7,12 +7,12 @@ or one of them fails. Unreadable partitions come last, unknown topic ids first o
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from attrs import define
+from attrs import define, field
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched, FetchSessions, Target, Targets
@@ -25,7 +25,7 @@ from groupcoord.broker.records.topic_data import (
     log_error,
 )
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import Waker, Work, each, each_long, portions
+from groupcoord.broker.work import Timers, Work, each, each_long, portions
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -238,53 +238,27 @@ def _diverging(partition: FetchPartition, log: PartitionLog) -> EpochEnd | None:
     return end
 
 
-STALE_WAITS_LIMIT = 64
-
-
+@define(eq=False)
 class FetchWait:
     """Waiting Fetch.
 
     Attributes:
-        has_changed: its partitions have changed since they were read, so they are read again.
+        fetched: what was read; None if the partitions are read again.
         has_moved: the leader of one of its partitions has changed.
         is_over: it no longer waits.
     """
 
-    __slots__ = (
-        "_counts",
-        "_on_ready",
-        "_total_bytes",
-        "connection",
-        "context",
-        "deadline_ms",
-        "fetched",
-        "has_changed",
-        "has_moved",
-        "is_over",
-        "plan",
-    )
-
-    def __init__(
-        self,
-        connection: Connection,
-        context: FetchContext,
-        plan: FetchPlan,
-        fetched: Fetched | None,
-        deadline_ms: int,
-        on_ready: Callable[[FetchWait], None],
-    ) -> None:
-        self.connection = connection
-        self.context = context
-        self.plan = plan
-        self.fetched = fetched
-        self.deadline_ms = deadline_ms
-        self.has_changed = fetched is None
-        self.has_moved = False
-        self.is_over = False
-        self._on_ready = on_ready
-        # Offset, most bytes, readable bytes, leader epoch.
-        self._counts: dict[PartitionLog, tuple[int, int, int, int]] = {}
-        self._total_bytes = 0
+    connection: Connection
+    context: FetchContext
+    plan: FetchPlan
+    fetched: Fetched | None
+    _on_ready: Callable[[FetchWait], None]
+    timer: int = field(init=False)
+    has_moved: bool = field(default=False, init=False)
+    is_over: bool = field(default=False, init=False)
+    # Offset, most bytes, readable bytes, leader epoch.
+    _counts: dict[PartitionLog, tuple[int, int, int, int]] = field(factory=dict, init=False)
+    _total_bytes: int = field(default=0, init=False)
 
     def watch(self) -> Work[bool]:
         """Count the readable bytes, and watch the logs.
@@ -310,7 +284,7 @@ class FetchWait:
             log.watchers.pop(self._changed, None)
 
     def _changed(self, log: PartitionLog) -> None:
-        self.has_changed = True
+        self.fetched = None
         self._count(log)
         self.has_moved = self.has_moved or log.leader_epoch != self._counts[log][3]
         if log.is_closed or self.has_moved or self._total_bytes >= self.plan.min_bytes:
@@ -326,48 +300,6 @@ class FetchWait:
         self._total_bytes += readable_bytes - counted
 
 
-class FetchWaits(Waker):
-    """Waiting fetches, at most one per connection."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Connection, FetchWait] = {}
-        self._queue: list[tuple[int, int, FetchWait]] = []
-        super().__init__()
-        self._count = 0
-
-    def add(self, wait: FetchWait) -> None:
-        self._waiting[wait.connection] = wait
-        self._count += 1
-        heapq.heappush(self._queue, (wait.deadline_ms, self._count, wait))
-        self.wake_earlier()
-
-    def remove(self, connection: Connection) -> FetchWait | None:
-        """Remove and return the waiting Fetch of a connection, or None."""
-        wait = self._waiting.pop(connection, None)
-        if wait is not None:
-            wait.unwatch()
-        if len(self._queue) > 2 * len(self._waiting) + STALE_WAITS_LIMIT:
-            self._queue = [entry for entry in self._queue if not self._is_stale(entry[2])]
-            heapq.heapify(self._queue)
-        return wait
-
-    def next_deadline_ms(self) -> int | None:
-        queue = self._queue
-        while queue and self._is_stale(queue[0][2]):
-            heapq.heappop(queue)
-        return queue[0][0] if queue else None
-
-    def take_due(self, now_ms: int) -> FetchWait | None:
-        """Remove and return an expired Fetch, or None."""
-        deadline_ms = self.next_deadline_ms()
-        if deadline_ms is None or deadline_ms > now_ms:
-            return None
-        return self.remove(self._queue[0][2].connection)
-
-    def _is_stale(self, wait: FetchWait) -> bool:
-        return self._waiting.get(wait.connection) is not wait
-
-
 class FetchRequests:
     """Handler of Fetch: fetch sessions, and fetches that wait."""
 
@@ -380,8 +312,8 @@ class FetchRequests:
         self._sessions = FetchSessions(
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
-        self.waits = FetchWaits()
-        self.on_earlier = self.waits.on_earlier
+        self.timers = Timers()
+        self._waiting: dict[Connection, FetchWait] = {}
 
     def fetch(self, connection: Connection, request: Fetch) -> Work[WireResponse | None]:
         """Read, or wait. A small request may name many partitions through its session."""
@@ -395,21 +327,28 @@ class FetchRequests:
         if result.waits:
             has_read = any(fetched.records for _, fetched in result.fetched)
             first = None if has_read else result.fetched
+            wait = self._waiting[connection] = FetchWait(connection, context, plan, first, self._end_wait)
             deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
-            wait = FetchWait(connection, context, plan, first, deadline_ms, self._end_wait)
-            self.waits.add(wait)
+            wait.timer = self.timers.add(deadline_ms, partial(self._end_wait, wait))
             if (yield from wait.watch()):
                 return None
-            self.waits.remove(connection)
+            self.disconnected(connection)
             result = yield from read(plan)
         response = yield from context.respond(result.fetched)
         return self._leaders.add(response, connection.nodes) if result.has_failed else response
 
+    def disconnected(self, connection: Connection) -> None:
+        """End the wait of a connection, if any."""
+        wait = self._waiting.pop(connection, None)
+        if wait is not None:
+            wait.unwatch()
+            self.timers.cancel(wait.timer)
+
     def _end_wait(self, wait: FetchWait) -> None:
         """Answer a Fetch that waited; at its connection's turn if its partitions have changed."""
-        self.waits.remove(wait.connection)
+        self.disconnected(wait.connection)
         work = self._answer_wait(wait)
-        if wait.has_changed:
+        if wait.fetched is None:
             wait.connection.answer_later(work)  # called from within an append of another connection
         else:
             wait.connection.answer_when_done(work)
@@ -420,14 +359,7 @@ class FetchRequests:
             permissions = self._permissions_of(wait.connection)
             plan = yield from plan_fetch(plan.request, wait.context.targets, self._data, permissions)
         has_failed = False
-        if fetched is None or wait.has_changed:
+        if fetched is None:
             fetched, _, has_failed = yield from read(plan)
         response = yield from wait.context.respond(fetched)
         return self._leaders.add(response, wait.connection.nodes) if has_failed else response
-
-    def next_deadline_ms(self) -> int | None:
-        return self.waits.next_deadline_ms()
-
-    def tick(self, now_ms: int) -> None:
-        while (wait := self.waits.take_due(now_ms)) is not None:
-            self._end_wait(wait)

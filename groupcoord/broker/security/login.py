@@ -27,7 +27,6 @@ from groupcoord.broker.security.sasl import (
     LoginFailedError,
     NewExchange,
     PlainExchange,
-    Refusal,
     SaslServer,
     Step,
     Users,
@@ -295,9 +294,9 @@ class LoginConnection(Connection):
         self.pause()
         self._buffer.clear()
         deadline_ms = sasl.now_ms() + sasl.failure_delay_ms
-        sasl.refusals.add(Refusal(deadline_ms, self.turn_away, response, reason))
+        sasl.refusals.add(deadline_ms, partial(self._turn_away, response, reason))
 
-    def turn_away(self, response: WireResponse | None, reason: str) -> None:
+    def _turn_away(self, response: WireResponse | None, reason: str) -> None:
         """Send the last response, and close the connection for a reason."""
         if self.closing is None:
             self.answer(response)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from groupcoord.broker.log_lines import RateLimitedLogger
-from groupcoord.broker.work import Waker
+from groupcoord.broker.work import Timers
 from groupcoord.config.files import read_text
 from groupcoord.errors import ConfigError
-from groupcoord.wire import WireResponse
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
@@ -85,40 +83,6 @@ ADDRESSES_MAX = 256
 logger = logging.getLogger("groupcoord.host")
 
 
-class Refusal(NamedTuple):
-    """Last response of a connection, and its time.
-
-    Attributes:
-        turn_away: sends the response, if any, and closes the connection for the reason.
-    """
-
-    deadline_ms: int
-    turn_away: Callable[[WireResponse | None, str], None]
-    response: WireResponse | None
-    reason: str
-
-
-class Refusals(Waker):
-    """Failed log-ins with delayed responses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: deque[Refusal] = deque()
-
-    def add(self, refusal: Refusal) -> None:
-        """Delay a refusal. All have the same delay, so the queue is in order."""
-        self._waiting.append(refusal)
-        self.wake_earlier()
-
-    def next_deadline_ms(self) -> int | None:
-        return self._waiting[0].deadline_ms if self._waiting else None
-
-    def tick(self, now_ms: int) -> None:
-        while self._waiting and self._waiting[0].deadline_ms <= now_ms:
-            refusal = self._waiting.popleft()
-            refusal.turn_away(refusal.response, refusal.reason)
-
-
 class FailedLogins:
     """Log lines about failed log-ins, rate-limited by address."""
 
@@ -156,7 +120,7 @@ class SaslServer(NamedTuple):
 
     mechanisms: Mapping[str, NewExchange]
     now_ms: Callable[[], int]
-    refusals: Refusals
+    refusals: Timers
     failures: FailedLogins
     max_receive_bytes: int = 524_288
     failure_delay_ms: int = 100

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from groupcoord.broker.connection import Connection, Dispatcher
 from groupcoord.broker.security.principals import ANONYMOUS, ClientPrincipal
-from groupcoord.broker.security.sasl import FailedLogins, Refusals, SaslServer
+from groupcoord.broker.security.sasl import FailedLogins, SaslServer
+from groupcoord.broker.work import Timers
 from groupcoord.clock import Clock
 from groupcoord.config import key_of
 from groupcoord.core.messages import Node
@@ -84,7 +85,7 @@ class Security:
         users: Mapping[str, str] | None = None,
     ) -> None:
         self.listeners: tuple[Listener, ...] = ()
-        self.refusals = Refusals()
+        self.refusals = Timers()
         self.failures = FailedLogins(perf_counter)
         self._clock = clock
         self._place = place

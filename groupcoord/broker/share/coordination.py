@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -20,7 +19,7 @@ from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
-from groupcoord.broker.work import Answer, Background, Turns, Waker, Work, deliver_replies, portions
+from groupcoord.broker.work import Answer, Background, Timers, Turns, Work, deliver_replies, portions
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -57,30 +56,12 @@ TRIES_MAX = 5
 FIRST_PAUSE_MS = 1_000
 
 
-class Pauses(Waker):
-    """Retry timers with exponential backoff: 1, 2, 4 and 8 s.
+def pause_ms(try_count: int) -> int:
+    """Return the pause after an attempt: 1, 2, 4 or 8 s.
 
     As in ``PersisterStateManager`` of Apache Kafka 4.4 there are five attempts, without Kafka's jitter of a fifth.
     """
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        super().__init__()
-        self._count = 0
-        self._now_ms = now_ms
-        self._over: list[tuple[int, int, Callable[[], None]]] = []
-
-    def begin(self, try_count: int, go_on: Callable[[], None]) -> None:
-        """Call a function after the pause that follows an attempt."""
-        self._count += 1
-        heappush(self._over, (self._now_ms() + (FIRST_PAUSE_MS << try_count - 1), self._count, go_on))
-        self.wake_earlier()
-
-    def next_deadline_ms(self) -> int | None:
-        return self._over[0][0] if self._over else None
-
-    def tick(self, now_ms: int) -> None:
-        while self._over and self._over[0][0] <= now_ms:
-            heappop(self._over)[2]()
+    return FIRST_PAUSE_MS << try_count - 1
 
 
 PASSING = frozenset(
@@ -125,22 +106,20 @@ class _Asked:
 
 
 class Persister:
-    """Client of the share coordinator with retries.
-
-    Attributes:
-        pauses: the pauses between attempts.
-    """
+    """Client of the share coordinator with retries."""
 
     def __init__(self, submit: Submit, now_ms: Callable[[], int]) -> None:
-        self.pauses = Pauses(now_ms)
+        self.timers = Timers()
         self._submit = submit
+        self._now_ms = now_ms
 
     def ask(self, request: ShareStateRequest, tell: Tell) -> None:
         """Send a request; the callback takes the response, now or later."""
         self._submit(request, _Asked(self, request, tell))
 
     def ask_later(self, asked: _Asked) -> None:
-        self.pauses.begin(asked.try_count, partial(self._submit, asked.request, asked))
+        retry_ms = self._now_ms() + pause_ms(asked.try_count)
+        self.timers.add(retry_ms, partial(self._submit, asked.request, asked))
 
 
 logger = logging.getLogger("groupcoord.host")
@@ -166,7 +145,7 @@ class ShareCoordination:
         self._authorize = authorize
         self._coordinator: ShareCoordinator | None = None
         self.persister = Persister(self._submit, clock.now_ms)
-        self.on_earlier = self.persister.pauses.on_earlier
+        self.on_earlier = self.persister.timers.on_earlier
         if topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 
@@ -260,11 +239,11 @@ class ShareCoordination:
 
     def next_deadline_ms(self) -> int | None:
         own_ms = None if self._coordinator is None else self._coordinator.next_deadline_ms()
-        deadlines_ms = (own_ms, self.persister.pauses.next_deadline_ms())
+        deadlines_ms = (own_ms, self.persister.timers.next_deadline_ms())
         return min((each for each in deadlines_ms if each is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        self.persister.pauses.tick(now_ms)
+        self.persister.timers.tick(now_ms)
         if self._coordinator is not None:
             self._coordinator.tick()
             self.deliver_replies()

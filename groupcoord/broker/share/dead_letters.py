@@ -16,9 +16,9 @@ from uuid import UUID
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.share.coordination import TRIES_MAX, Pauses
+from groupcoord.broker.share.coordination import TRIES_MAX, pause_ms
 from groupcoord.broker.topics.registry import Topic, TopicError
-from groupcoord.broker.work import Awaited, Job, Work, do_in_background, do_in_place, run_in_executor
+from groupcoord.broker.work import Awaited, Job, Timers, Work, do_in_background, do_in_place, run_in_executor
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import Run
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -43,7 +43,7 @@ class DeadLetters:
     """Sender of dead letters.
 
     Attributes:
-        pauses: the pauses between attempts.
+        timers: the pauses between attempts; also the timers of the share-partitions that send dead letters.
         start_job: runs a job; in place by default.
     """
 
@@ -53,7 +53,7 @@ class DeadLetters:
         on_created: Callable[[Collection[str]], None] = lambda names: None,
         start_job: Callable[[Job], None] = do_in_place,
     ) -> None:
-        self.pauses = Pauses(data.clock.now_ms)
+        self.timers = Timers()
         self._data = data
         self._on_created = on_created
         self.start_job = start_job
@@ -130,7 +130,7 @@ class DeadLetters:
                 if error.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise
                 pause = Awaited()
-                self.pauses.begin(try_count, pause.done)
+                self.timers.add(self._data.clock.now_ms() + pause_ms(try_count), pause.done)
                 yield pause
             else:
                 return

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -35,7 +34,7 @@ from groupcoord.broker.share.share_partitions import (
     read_and_acquire,
 )
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import PORTION, Answer, Work
+from groupcoord.broker.work import PORTION, Awaited, Work
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.share_partition.in_flight import (
     Acknowledgement,
@@ -183,17 +182,7 @@ RECORD_LIMIT_MODE = 1
 SESSION_PARTITIONS_MAX = 2_000
 """Most partitions of one session; each wake-up checks all of them."""
 
-STALE_WAITS_LIMIT = 64
-
 NOT_HOSTED = "This server does not host this topic-partition."
-
-
-class _Awaited(Answer):
-    """Event that may have happened already."""
-
-    def come(self) -> None:
-        if self.response is None:
-            self.answer(True)
 
 
 class _Acknowledged(NamedTuple):
@@ -258,22 +247,7 @@ class ShareRequests:
         self._settings_of = settings_of
         self.sessions = ShareSessions()
         self.partitions = SharePartitions(data, persister, settings_of, dead_letters)
-        self.on_earlier = dead_letters.pauses.on_earlier = self.partitions.on_earlier
-        self._waits: list[tuple[int, int, _Awaited]] = []
-        self._count = 0
-
-    # ------------------------------------------------------------ time, and connections
-
-    def next_deadline_ms(self) -> int | None:
-        while self._waits and self._waits[0][2].response is not None:
-            heappop(self._waits)
-        deadlines_ms = (self._waits[0][0] if self._waits else None, self.partitions.next_deadline_ms())
-        return min((each for each in deadlines_ms if each is not None), default=None)
-
-    def tick(self, now_ms: int) -> None:
-        self.partitions.tick(now_ms)
-        while self._waits and self._waits[0][0] <= now_ms:
-            heappop(self._waits)[2].come()
+        self.timers = dead_letters.timers
 
     def disconnected(self, connection: Connection) -> None:
         """End the sessions that were opened on a closed connection."""
@@ -291,15 +265,18 @@ class ShareRequests:
             if led is not None:
                 self.partitions.release(led, session.member_id)
 
-    def _wait(self, deadline_ms: int) -> _Awaited:
-        awaited = _Awaited()
-        self._count += 1
-        heappush(self._waits, (deadline_ms, self._count, awaited))
-        self.partitions.wake_earlier()
-        if len(self._waits) > STALE_WAITS_LIMIT and self._count % STALE_WAITS_LIMIT == 0:
-            self._waits = [entry for entry in self._waits if entry[2].response is None]
-            heapify(self._waits)
-        return awaited
+    def _wait(self, deadline_ms: int, watched: Iterable[LedPartition] = ()) -> Work[None]:
+        """Wait until a deadline, or until one of some share-partitions changes."""
+        awaited = Awaited()
+        timer = self.timers.add(deadline_ms, awaited.done)
+        for led in watched:
+            led.waiting[awaited.done] = None
+        try:
+            yield awaited
+        finally:
+            self.timers.cancel(timer)
+            for led in watched:
+                led.waiting.pop(awaited.done, None)
 
     # ------------------------------------------------------------ ShareFetch
 
@@ -332,7 +309,7 @@ class ShareRequests:
 
     def _refuse_full(self, max_wait_ms: int) -> Work[WireResponse | None]:
         if max_wait_ms > 0:
-            yield self._wait(self._data.clock.now_ms() + max_wait_ms)
+            yield from self._wait(self._data.clock.now_ms() + max_wait_ms)
         return ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def _fetch(self, fetching: _Fetching, connection: Connection) -> Work[WireResponse | None]:
@@ -364,25 +341,15 @@ class ShareRequests:
 
     def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
         """Read when there is enough, or when time is up."""
-        awaited: _Awaited | None = None
         led = yield from self._led(fetching)
-        is_late = fetching.request.max_wait_ms <= 0
-        try:
-            while led:
-                readable = self._readable(fetching, led, has_waited=awaited is not None)
-                is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
-                if (self._is_enough(fetching, readable) or is_late) and (self._read(fetching, readable) or is_late):
-                    return
-                awaited = self._wait(fetching.deadline_ms)
-                for each in led.values():
-                    each.waiting[awaited.come] = None
-                fetching.has_paused = True
-                yield awaited
-                _unwatch(led.values(), awaited)
-        finally:
-            if awaited is not None:
-                _unwatch(led.values(), awaited)
-                awaited.response = True
+        is_late, has_waited = fetching.request.max_wait_ms <= 0, False
+        while led:
+            readable = self._readable(fetching, led, has_waited=has_waited)
+            is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
+            if (self._is_enough(fetching, readable) or is_late) and (self._read(fetching, readable) or is_late):
+                return
+            fetching.has_paused = has_waited = True
+            yield from self._wait(fetching.deadline_ms, led.values())
 
     def _led(self, fetching: _Fetching) -> Work[dict[SharedPartition, LedPartition]]:
         """Return the share-partitions that this node leads; the others fail."""
@@ -557,14 +524,14 @@ class ShareRequests:
         """Acknowledge all records that a request names, and wait until that is written."""
         results: dict[SharedPartition, _Acknowledged] = {}
         missing: set[SharedPartition] = set()
-        all_there: _Awaited | None = None
+        all_there: Awaited | None = None
 
         def done(partition: SharedPartition, error_code: ErrorCode, message: str | None = None) -> None:
             is_done = error_code is ErrorCode.NONE
             results[partition] = _ACKNOWLEDGED if is_done else _Acknowledged(error_code, message)
             missing.discard(partition)
             if not missing and all_there is not None:
-                all_there.come()
+                all_there.done()
 
         for number, (partition, batches) in enumerate(_acknowledgements(request.topics)):
             if number and number % PORTION == 0:
@@ -572,7 +539,7 @@ class ShareRequests:
             missing.add(partition)
             self._acknowledge_one(session, partition, batches, request, permissions, done)
         if missing:
-            all_there = _Awaited()
+            all_there = Awaited()
             yield all_there
         return results
 
@@ -620,8 +587,3 @@ def _acknowledgements(
             if partition.acknowledgement_batches:
                 batches = [Acknowledgement(*batch) for batch in partition.acknowledgement_batches]
                 yield SharedPartition(topic.topic_id, partition.partition_index), batches
-
-
-def _unwatch(watched: Iterable[LedPartition], awaited: _Awaited) -> None:
-    for led in watched:
-        led.waiting.pop(awaited.come, None)

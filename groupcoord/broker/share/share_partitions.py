@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from groupcoord.broker.log_lines import RateLimitedLogger
@@ -18,7 +17,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import Persister
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import Waker, do_whole
+from groupcoord.broker.work import do_whole
 from groupcoord.config.group_settings import EARLIEST, AutoOffsetReset, ShareGroupSettings
 from groupcoord.core.messages.share_state import (
     ReadShareGroupState,
@@ -113,7 +112,7 @@ class LedPartition:
             wake()
 
 
-class SharePartitions(Waker):
+class SharePartitions:
     """Share-partitions that a broker leads.
 
     Attributes:
@@ -123,14 +122,11 @@ class SharePartitions(Waker):
     def __init__(
         self, data: TopicData, persister: Persister, settings_of: SettingsOf, dead_letters: DeadLetters
     ) -> None:
-        super().__init__()
         self._data = data
         self._persister = persister
         self.settings_of = settings_of
         self._led: dict[SharePartitionKey, LedPartition] = {}
         self._watched: dict[PartitionLog, dict[SharePartitionKey, LedPartition]] = {}
-        self._locks: list[tuple[int, int, LedPartition]] = []
-        self._lock_count = 0
         self._lines = RateLimitedLogger(logger)
         self.dead_letters = dead_letters
 
@@ -349,26 +345,16 @@ class SharePartitions(Waker):
         lock_ms = None if led.records is None else led.records.next_lock_ms()
         if lock_ms is not None and (led.lock_ms is None or lock_ms < led.lock_ms):
             led.lock_ms = lock_ms
-            self._lock_count += 1
-            heappush(self._locks, (lock_ms, self._lock_count, led))
-            self.wake_earlier()
+            self.dead_letters.timers.add(lock_ms, partial(self._lock_expires, led))
 
-    def next_deadline_ms(self) -> int | None:
-        deadlines_ms = (self._locks[0][0] if self._locks else None, self.dead_letters.pauses.next_deadline_ms())
-        return min((each for each in deadlines_ms if each is not None), default=None)
-
-    def tick(self, now_ms: int) -> None:
-        """Expire locks, and retry dead letters."""
-        self.dead_letters.pauses.tick(now_ms)
-        while self._locks and self._locks[0][0] <= now_ms:
-            led = heappop(self._locks)[2]
-            led.lock_ms = None
-            if self._led.get(led.key) is not led:
-                continue
-            if self._is_current(led):
-                self.expire_locks(led, now_ms)
-            else:
-                self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    def _lock_expires(self, led: LedPartition) -> None:
+        led.lock_ms = None
+        if self._led.get(led.key) is not led:
+            return
+        if self._is_current(led):
+            self.expire_locks(led, self._data.clock.now_ms())
+        else:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def expire_locks(self, led: LedPartition, now_ms: int, until_ms: int | None = None) -> None:
         """Release records that were locked until a time, by default until now."""

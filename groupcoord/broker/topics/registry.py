@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
-from groupcoord.broker.work import Waker
+from groupcoord.broker.work import Timers
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -378,7 +378,7 @@ CREATION_MS = 50
 """Delay of a real broker on an idle machine: 20 to 60 ms for the controller to create a topic."""
 
 
-class LateCreations(Waker):
+class LateCreations(Timers):
     """Deleted internal topics of streams groups, created again shortly after a heartbeat missed them.
 
     In between heartbeats report them as missing, as with Kafka's controller. New topics are created at once.
@@ -394,23 +394,16 @@ class LateCreations(Waker):
         super().__init__()
         self._topics, self._now_ms = topics, now_ms
         self._create, self._created = create, created
-        self._asked: deque[tuple[int, CreateInternalTopics]] = deque()
 
     def ask(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
         """Create topics, and return errors by name; None if they are created later."""
         if not any(topic.name in self._topics.deleted for topic in question.topics):
             return self._create(question)
-        self._asked.append((self._now_ms() + CREATION_MS, question))
-        self.wake_earlier()
+        self.add(self._now_ms() + CREATION_MS, partial(self._create_now, question))
         return None
 
-    def next_deadline_ms(self) -> int | None:
-        return self._asked[0][0] if self._asked else None
-
-    def tick(self, now_ms: int) -> None:
-        while self._asked and self._asked[0][0] <= now_ms:
-            question = self._asked.popleft()[1]
-            self._created(InternalTopicsCreated(question, self._create(question)))
+    def _create_now(self, question: CreateInternalTopics) -> None:
+        self._created(InternalTopicsCreated(question, self._create(question)))
 
 
 def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: UUID | None = None) -> Topic:

@@ -194,7 +194,7 @@ class ShareServer:
     # ------------------------------------------------------------ time
 
     def _schedule_tick(self) -> None:
-        timed = self.requests, self.states, self._persister.pauses
+        timed = self.requests.timers, self.states, self._persister.timers
         deadlines_ms = [each.next_deadline_ms() for each in timed]
         next_ms = min((each for each in deadlines_ms if each is not None), default=None)
         if next_ms is not None and (self._tick_ms is None or next_ms < self._tick_ms):
@@ -205,8 +205,8 @@ class ShareServer:
         if not self._is_up or due_ms != self._tick_ms or self._node.is_stalled(self._tick, due_ms):
             return
         self._tick_ms = None
-        self._persister.pauses.tick(self._scheduler.time_ms)
-        self.requests.tick(self._scheduler.time_ms)
+        self._persister.timers.tick(self._scheduler.time_ms)
+        self.requests.timers.tick(self._scheduler.time_ms)
         self.states.tick()
         self.settle()
 
