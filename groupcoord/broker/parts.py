@@ -163,7 +163,20 @@ if TYPE_CHECKING:
     from groupcoord.broker.security.scram import ScramCredentials
     from groupcoord.broker.security.security import Security
 
-SASL_TOO_LATE = "SaslAuthenticate request received after successful authentication"
+SASL_IS_OVER: Mapping[type, WireResponse] = {
+    SaslHandshake: SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE),
+    SaslAuthenticate: SaslAuthenticateResponse(
+        ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
+    ),
+}
+"""Responses after a log-in, and on listeners without one."""
+
+DELEGATION_TOKENS: Mapping[type, Callable[[ErrorCode], WireResponse]] = {
+    RenewDelegationToken: DelegationTokenResponse,
+    ExpireDelegationToken: DelegationTokenResponse,
+    DescribeDelegationToken: DescribeDelegationTokenResponse,
+}
+"""Requests whose response holds an error only."""
 
 Handlers = dict[type, Handler]
 
@@ -398,11 +411,7 @@ class Parts:
                 request, connection
             ),
             PushTelemetry: lambda connection, request: self.telemetry.answer_push(request, connection),
-            # A log-in is over, or the listener has none.
-            SaslHandshake: lambda connection, request: SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE),
-            SaslAuthenticate: lambda connection, request: SaslAuthenticateResponse(
-                ErrorCode.ILLEGAL_SASL_STATE, SASL_TOO_LATE
-            ),
+            **dict.fromkeys(SASL_IS_OVER, lambda connection, request: SASL_IS_OVER[type(request)]),
             AlterUserScramCredentials: lambda connection, request: self.credentials.answer_alter(
                 request, allowed(connection)
             ),
@@ -411,11 +420,8 @@ class Parts:
             ),
             CreateDelegationToken: _refuse_new_token,
             **dict.fromkeys(
-                (RenewDelegationToken, ExpireDelegationToken),
-                lambda connection, request: DelegationTokenResponse(delegation_token_refusal(connection)),
-            ),
-            DescribeDelegationToken: lambda connection, request: DescribeDelegationTokenResponse(
-                delegation_token_refusal(connection)
+                DELEGATION_TOKENS,
+                lambda connection, request: DELEGATION_TOKENS[type(request)](delegation_token_refusal(connection)),
             ),
             **self._transactions_at_once(),
         }

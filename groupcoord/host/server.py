@@ -279,7 +279,7 @@ class TlsPeer(Peer):
         if self.connection is not None:
             self.transport = cast(Any, TlsTransport(transport, self._tls, self._outgoing))
             reason = f"the TLS handshake took longer than {HANDSHAKE_TIMEOUT_S:g} s"
-            self._timer = self._server.loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up, reason)
+            self._timer = self._server.loop.call_later(HANDSHAKE_TIMEOUT_S, self.disconnect, reason)
 
     def data_received(self, data: bytes) -> None:
         if self.connection is None:
@@ -295,9 +295,9 @@ class TlsPeer(Peer):
         except ssl.SSLError as error:
             self._send_pending()
             what = "the TLS handshake failed" if self._is_shaking_hands else "TLS failed"
-            self._give_up(f"{what}: {error.reason or error}")
+            self.disconnect(f"{what}: {error.reason or error}")
         except UnmappedNameError as error:
-            self._give_up(str(error))
+            self.disconnect(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
@@ -319,9 +319,6 @@ class TlsPeer(Peer):
 
     def _send_pending(self) -> None:
         cast(Any, self.transport).send_pending()
-
-    def _give_up(self, reason: str) -> None:
-        self.disconnect(reason, logging.WARNING)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

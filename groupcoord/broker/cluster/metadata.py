@@ -11,13 +11,13 @@ from uuid import UUID
 
 from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
-from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import Work, each, run_on_entries
 from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, scala_set_order, string_hash, string_sort_key
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.topics import INTERNAL_TOPICS
+from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
@@ -139,6 +139,10 @@ def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]
     ]
 
 
+def _missing_error(name: str) -> ErrorCode:
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if illegal_name_reason(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 class _View(NamedTuple):
     """Topics as seen by one principal."""
 
@@ -173,14 +177,9 @@ class _View(NamedTuple):
         return self.permissions.topic_operations(name) if self.shows_operations else AUTHORIZED_OPERATIONS_OMITTED
 
     def unknown(self, name: str) -> MetadataTopic:
-        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        try:
-            check_topic_name(name)
-        except TopicError as error:
-            error_code = error.error_code
-        is_internal = name in INTERNAL_TOPICS
+        operations, is_internal = self.operations(name), name in INTERNAL_TOPICS
         return MetadataTopic(
-            error_code, name, is_internal=is_internal, topic_authorized_operations=self.operations(name)
+            _missing_error(name), name, is_internal=is_internal, topic_authorized_operations=operations
         )
 
     def known(self, topic: Topic) -> MetadataTopic:
@@ -271,12 +270,7 @@ def _described_topic(
 ) -> TopicPartitionsDescription:
     operations = permissions.topic_operations(name)
     if topic is None:
-        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        try:
-            check_topic_name(name)
-        except TopicError as error:
-            error_code = error.error_code
-        return TopicPartitionsDescription(error_code, name, topic_authorized_operations=operations)
+        return TopicPartitionsDescription(_missing_error(name), name, topic_authorized_operations=operations)
     partitions = tuple(_described_partition(topic, index, leadership) for index in indexes)
     return TopicPartitionsDescription(ErrorCode.NONE, name, topic.topic_id, topic.is_internal, partitions, operations)
 

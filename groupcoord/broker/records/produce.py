@@ -7,7 +7,6 @@ recorded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.connection import Connection
@@ -93,26 +92,17 @@ def answer_produce(
             if error_code is not ErrorCode.NONE:
                 produced.append(ProducedPartition(index, error_code))
                 continue
-            check = None
+            is_checked, check_error = False, None
             if known is not None and isinstance(batch, ProducedBatch) and _takes_long(batch, known, data):
-                check = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
+                is_checked = True
+                check_error = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
                 known = data.find(name, topic_id)
             verdict = ErrorCode.NONE
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
                 verdict = _verify(index, batch, known, request, data, verify)
-            produced.append(_produce(index, batch, known, request, data, verdict, check))
+            produced.append(_produce(index, batch, known, request, data, verdict, is_checked, check_error))
         answered.append(_make_topic((name, topic_id, tuple(produced))))
     return ProduceResponse(tuple(answered))
-
-
-class _Check(NamedTuple):
-    """Result of checking a batch.
-
-    Attributes:
-        error: why it is refused, or None.
-    """
-
-    error: RefusedBatchError | None
 
 
 def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
@@ -124,12 +114,12 @@ def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
     return batch.record_count > FEW_SIZES and not batch.attributes & CODEC_MASK
 
 
-def _check(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> Work[_Check]:
+def _check(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> Work[RefusedBatchError | None]:
     try:
         yield from run_in_executor(check_produced, batch, settings, now_ms)
     except RefusedBatchError as error:
-        return _Check(error)
-    return _Check(None)
+        return error
+    return None
 
 
 def _read(records: bytes | memoryview | None) -> ProducedBatch | RefusedBatchError:
@@ -166,7 +156,8 @@ def _produce(
     request: Produce,
     data: TopicData,
     verdict: ErrorCode,
-    check: _Check | None,
+    is_checked: bool,
+    check_error: RefusedBatchError | None,
 ) -> ProducedPartition:
     if topic is None or not topic.has_partition(index):
         return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -188,9 +179,9 @@ def _produce(
         message = NOT_IN_TRANSACTION if verdict is ErrorCode.INVALID_TXN_STATE else None
         return ProducedPartition(index, verdict, message)
     try:
-        if check is not None and check.error is not None:
-            raise check.error
-        appended = log.append(batch, data.settings_of(topic), data.clock.now_ms(), is_checked=check is not None)
+        if check_error is not None:
+            raise check_error
+        appended = log.append(batch, data.settings_of(topic), data.clock.now_ms(), is_checked=is_checked)
     except TopicLogError as error:
         start = log.start_offset if error.tells_start else -1
         return ProducedPartition(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 from uuid import UUID
@@ -40,7 +40,7 @@ from groupcoord.broker.topics.registry import (
     TopicRegistry,
     check_replicas,
 )
-from groupcoord.broker.work import Work, portions
+from groupcoord.broker.work import Work, each, portions
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.core.javacompat.hashing import HashTable, string_hash
@@ -210,29 +210,25 @@ def count_new_partitions(
     groups: Sequence[Sequence[CreatableTopic]], default_partition_count: int, permissions: Permissions
 ) -> Work[int]:
     """Return the number of partitions that CreateTopics adds, for topics grouped by name."""
-    total = 0
-    for number, some in enumerate(portions(groups, TOPICS_AT_ONCE)):
-        if number:
-            yield None
+
+    def count(some: Sequence[Sequence[CreatableTopic]]) -> int:
         refusals = _creation_refusals(Counter(topic.name for group in some for topic in group), permissions)
         wanted = (group[-1] for group in some if group[0].name not in refusals)
-        total += sum(max(_partition_count(topic, default_partition_count), 0) for topic in wanted)
-    return total
+        return sum(max(_partition_count(topic, default_partition_count), 0) for topic in wanted)
+
+    return sum((yield from each(portions(groups, TOPICS_AT_ONCE), count)))
 
 
 def count_added_partitions(
     groups: Sequence[Sequence[CreatePartitionsTopic]], topics: TopicRegistry, permissions: Permissions
 ) -> Work[int]:
     """Return the number of partitions that CreatePartitions adds, for topics grouped by name."""
-    total = 0
-    for number, some in enumerate(portions(groups, TOPICS_AT_ONCE)):
-        if number:
-            yield None
+
+    def count(some: Sequence[Sequence[CreatePartitionsTopic]]) -> int:
         single = (topic for topic, *others in some if not others)
-        total += sum(
-            _added_count(topic, topics) for topic in single if permissions.on_topic(topic.name, Operation.ALTER)
-        )
-    return total
+        return sum(_added_count(topic, topics) for topic in single if permissions.on_topic(topic.name, Operation.ALTER))
+
+    return sum((yield from each(portions(groups, TOPICS_AT_ONCE), count)))
 
 
 def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable]) -> Work[list[list[Wanted]]]:
@@ -248,10 +244,15 @@ def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable])
     return list(groups.values())
 
 
-def _portions_of(request: OfTopics, groups: Sequence[Sequence[Any]]) -> Iterator[OfTopics]:
-    """Yield the request in portions of topics."""
+def _in_portions(
+    request: OfTopics, groups: Sequence[Sequence[Any]], answer: Callable[[OfTopics], tuple[Result, ...]]
+) -> Work[tuple[Result, ...]]:
+    """Answer a request in portions of topics."""
+    results: list[Result] = []
     for some in portions(groups, TOPICS_AT_ONCE):
-        yield evolve(request, topics=tuple(chain.from_iterable(some)))
+        yield None
+        results += answer(evolve(request, topics=tuple(chain.from_iterable(some))))
+    return tuple(results)
 
 
 def answer_delete_topics(
@@ -532,11 +533,10 @@ class TopicRequests:
             return self._create_topics(request, permissions)
         groups = yield from group_topics(request.topics, lambda topic: topic.name)
         total = yield from count_new_partitions(groups, self._config.num_partitions, permissions)
-        created: list[CreatedTopic] = []
-        for portion in _portions_of(request, groups):
-            yield None
-            created += self._create_topics(portion, permissions, total).topics
-        return CreateTopicsResponse(tuple(created))
+        created = yield from _in_portions(
+            request, groups, lambda portion: self._create_topics(portion, permissions, total).topics
+        )
+        return CreateTopicsResponse(created)
 
     def _create_topics(
         self, request: CreateTopics, permissions: Permissions, total: int | None = None
@@ -607,11 +607,10 @@ class TopicRequests:
             return self._create_partitions(request, permissions)
         groups = yield from group_topics(request.topics, lambda topic: topic.name)
         total = yield from count_added_partitions(groups, self._topics, permissions)
-        results: list[CreatedPartitions] = []
-        for portion in _portions_of(request, groups):
-            yield None
-            results += self._create_partitions(portion, permissions, total).results
-        return CreatePartitionsResponse(tuple(results))
+        results = yield from _in_portions(
+            request, groups, lambda portion: self._create_partitions(portion, permissions, total).results
+        )
+        return CreatePartitionsResponse(results)
 
     def _create_partitions(
         self, request: CreatePartitions, permissions: Permissions, total: int | None = None
@@ -625,11 +624,10 @@ class TopicRequests:
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._delete_topics(request, permissions)
         groups = yield from group_topics(request.topics, self._topic_meant)
-        deleted: list[DeletedTopic] = []
-        for portion in _portions_of(request, groups):
-            yield None
-            deleted += self._delete_topics(portion, permissions).responses
-        return DeleteTopicsResponse(tuple(deleted))
+        deleted = yield from _in_portions(
+            request, groups, lambda portion: self._delete_topics(portion, permissions).responses
+        )
+        return DeleteTopicsResponse(deleted)
 
     def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
         """Return the id of a topic, or the reference if it does not exist."""

@@ -105,6 +105,7 @@ def answer_write_txn_markers(
             yield None
         topics: Found = []
         markers.append((marker.producer_id, topics))
+        end = marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
         for name, indexes in marker.topics:
             if topics:
                 yield None
@@ -118,10 +119,10 @@ def answer_write_txn_markers(
                     found.append((index, error_code))
                 elif name == OFFSETS_TOPIC:
                     answer = Answer()
-                    submissions.append((_completion(index, marker), answer))
+                    submissions.append((CompleteTransaction(index, *end), answer))
                     found.append((index, answer))
                 else:
-                    found.append((index, data.append_marker(name, index, _record(marker))))
+                    found.append((index, data.append_marker(name, index, TransactionMarker(*end))))
     for completion, answer in submissions:
         submit(completion, answer)
         yield None
@@ -148,18 +149,6 @@ def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
 def _error_code(found: ErrorCode | Answer) -> ErrorCode:
     error_code: ErrorCode = found.response.error_code if isinstance(found, Answer) else found
     return error_code
-
-
-def _completion(index: int, marker: MarkerToWrite) -> CompleteTransaction:
-    return CompleteTransaction(
-        index, marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
-    )
-
-
-def _record(marker: MarkerToWrite) -> TransactionMarker:
-    return TransactionMarker(
-        marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
-    )
 
 
 def _error(marker: MarkerToWrite, index: int, count: int) -> ErrorCode:
@@ -439,10 +428,8 @@ class TransactionCoordinator(Waker):
             partition.topic in INTERNAL_TOPICS or not permissions.on_topic(partition.topic, Operation.WRITE)
         ):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return ErrorCode.NONE if self._exists(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def _exists(self, partition: TopicPartition) -> bool:
-        return 0 <= partition.partition < (self._topics.partition_count(partition.topic) or 0)
+        exists = 0 <= partition.partition < (self._topics.partition_count(partition.topic) or 0)
+        return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
         """Add the log partition of a group to a transaction."""
@@ -495,7 +482,9 @@ class TransactionCoordinator(Waker):
             return error_code
         if writer.adds_partition:
             return self._add(writer.transactional_id, frozenset((writer.partition,)), CLIENT_VERSION_OF_EPOCHS)
-        return self._membership_error(writer.transactional_id, writer.partition)
+        transaction = self._transactions[writer.transactional_id]
+        is_in = transaction.state is TransactionState.ONGOING and writer.partition in transaction.partitions
+        return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
 
     def verify_commit(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if a producer may commit offsets of a group, which is added to its transaction if requested."""
@@ -503,11 +492,6 @@ class TransactionCoordinator(Waker):
         return self.verify_writer(
             Writer(request.transactional_id, request.producer_id, request.producer_epoch, partition, adds_group)
         )
-
-    def _membership_error(self, transactional_id: str, partition: TopicPartition) -> ErrorCode:
-        transaction = self._transactions[transactional_id]
-        is_in = transaction.state is TransactionState.ONGOING and partition in transaction.partitions
-        return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
 
     # ------------------------------------------------------------ ends
 
