@@ -243,7 +243,7 @@ class FetchWait:
     """Waiting Fetch.
 
     Attributes:
-        fetched: what was read; None if the partitions are read again.
+        fetched: the results of the read; None if the partitions are read again.
         has_moved: the leader of one of its partitions has changed.
         is_over: it no longer waits.
     """
