@@ -176,7 +176,7 @@ DELEGATION_TOKENS: Mapping[type, Callable[[ErrorCode], WireResponse]] = {
     ExpireDelegationToken: DelegationTokenResponse,
     DescribeDelegationToken: DescribeDelegationTokenResponse,
 }
-"""Requests whose response holds an error only."""
+"""Requests with an error as the whole response."""
 
 Handlers = dict[type, Handler]
 
