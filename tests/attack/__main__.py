@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from tests.attack import operators, ports
@@ -36,9 +37,12 @@ class Runnable(Protocol):
 class Alone:
     """Attack without a server of the rig's."""
 
-    def __init__(self, name: str, run: Callable[[Result, Bounds], None]) -> None:
+    def __init__(self, name: str, act: Callable[[Result], None]) -> None:
         self.name = name
-        self.run = run
+        self._act = act
+
+    def run(self, result: Result, bounds: Bounds) -> None:
+        self._act(result)
 
 
 def _fuzz(options: argparse.Namespace) -> Iterator[Runnable]:
@@ -57,15 +61,12 @@ KINDS: dict[str, Callable[[argparse.Namespace], Iterator[Runnable]]] = {
     "acls": lambda options: iter([PREFIXED_ACLS]),
     "sharing": lambda options: iter(SHARING),
     "descriptors": lambda options: iter([ports.NO_DESCRIPTORS, ports.idle_pages()]),
-    "control": lambda options: iter([Alone("years pass", ports.pass_years)]),
-    "operators": lambda options: iter(
-        [operators.SETTINGS, operators.NAMES, Alone("files", lambda result, _: operators.open_files(result))]
-    ),
+    "operators": lambda options: iter([operators.SETTINGS, operators.NAMES, Alone("files", operators.open_files)]),
     "owners": lambda options: iter(
-        [Alone("stopped", lambda result, _: attack_owners(result, options.rounds, options.seed))]
+        [Alone("stopped", partial(attack_owners, rounds=options.rounds, seed=options.seed))]
     ),
     "logs": lambda options: iter(
-        [Alone("mutated", lambda result, _: attack_logs(result, options.count, options.seed, options.only))]
+        [Alone("mutated", partial(attack_logs, count=options.count, seed=options.seed, only=options.only))]
     ),
 }
 

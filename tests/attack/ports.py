@@ -1,4 +1,4 @@
-"""Attacks on file descriptors and HTTP ports: none left for clients, idle connections, ten years that pass."""
+"""Attacks on file descriptors: none left for clients, idle connections."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import contextlib
 import resource
 import select
 import socket
-import tempfile
 import time
-from pathlib import Path
 
 from tests.attack.amplify import exchange
 from tests.attack.layouts import every_layout
 from tests.attack.mutations import WAITING
-from tests.attack.rig import Attack, Bounds, Result, Server
+from tests.attack.rig import Attack, Result, Server
 from tests.client import Client, api_versions
 from tests.ports import free_port
 from tests.processes import wait_until
 
 SPARE, CLIENTS, CLIENTS_S = 20, 200, 3.0
 IDLE_PAGES, IDLE_SPARE, PATIENCE_S = 240, 70, 10.0
-PASSING_S = 2.0
 LINES_MAX = 20
 
 
@@ -75,32 +72,6 @@ def idle_pages() -> Attack:
         expect_few_lines(server, result, "the oldest connection for metrics")
 
     return Attack("idle pages", act, words=("--metrics-port", str(port)), ends_by_signal=True)
-
-
-def pass_years(result: Result, bounds: Bounds) -> None:
-    """Advance the clock by ten years at the control port, and let appends fail by the billion; then send SIGTERM."""
-    port = free_port(1)
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        server = Server(Path(folder), {}, ("--control", str(port)))
-        stack.callback(server.kill)
-        for path, body in (("fail_next_append", '{"times": 1000000000}'), ("advance", '{"duration_ms": 315360000000}')):
-            sock = stack.enter_context(_page(port))
-            head = f"POST /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
-            sock.sendall((head + body).encode())
-            result.count("requests")
-            if path == "fail_next_append":
-                result.expect(sock.recv(100).startswith(b"HTTP/1.1 400"), "a billion appends can be made to fail")
-        with server.connect() as client:
-            deadline_s = time.monotonic() + PASSING_S
-            while time.monotonic() < deadline_s:
-                begin_s = time.monotonic()
-                if not is_served(client):
-                    result.fault("a client is not answered while years pass")
-                    break
-                result.slowest = max(result.slowest, (1_000 * (time.monotonic() - begin_s), "ApiVersions"))
-        server.end(result, bounds.end_s)
-        result.expect(result.slowest[0] <= bounds.slowest_ms, f"a client waited {result.slowest} while years pass")
-        server.check_log(result)
 
 
 def is_served(client: Client, patience_s: float = 5.0) -> bool:

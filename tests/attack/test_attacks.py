@@ -87,14 +87,6 @@ def test_descriptors_and_terminals(attack: Attack) -> None:
     assert not result.faults, str(result)
 
 
-@pytest.mark.ci
-def test_years_pass() -> None:
-    """Clients are answered and SIGTERM is obeyed while the clock advances by ten years."""
-    result = Result("test", "years")
-    ports.pass_years(result, BOUNDS)
-    assert not result.faults, str(result)
-
-
 def test_a_loss_is_found() -> None:
     """An attack fails if the server died, or lost acknowledged offsets."""
 

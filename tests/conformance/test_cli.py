@@ -140,6 +140,9 @@ def test_expected_failures(groupcoord: Run, folder: Path, tmp_path: Path) -> Non
     assert (status, out.splitlines()[-1]) == (0, "1 passed, 0 failed, 0 skipped, 1 expected")
     assert "1 expected: our members are others" in out
     assert "good/heartbeat was expected to fail, and passed" in out
+    known.write_text("\nb/nothing\n")
+    _, _, err = groupcoord("conformance", "--expect-failures", str(known), str(folder))
+    assert "known.txt: line 2: there is no transcript 'b/nothing'" in err
 
 
 @pytest.fixture(name="saved")

@@ -7,14 +7,13 @@ import lzma
 import random
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from groupcoord.conformance import Transcript, parse_transcript
 from groupcoord.conformance.transcript import Send
-from tests.conformance.exactness import ARCHIVE, CONSUMER_ARCHIVE, load_histories, main, replay_exactly
+from tests.conformance.exactness import ARCHIVE, CONSUMER_ARCHIVE, load_histories, replay_exactly
 from tests.samples import portion, sampled
 from tests.tables import as_one_test
 
@@ -111,20 +110,3 @@ def test_a_millisecond_is_noticed(shift_ms: int) -> None:
         if waited:
             waited[0]["took_ms"] += shift_ms
             assert fails(document)
-
-
-def test_differences_are_sorted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command names request and place of what differs, and the histories; it exits with 1 then, else with 0."""
-    document = documents()[0]
-    (tmp_path / "as_it_is.json").write_text(json.dumps(document))
-    assert main([str(tmp_path)]) == 0
-    assert "1 histories, " in capsys.readouterr().out
-    number, step = next((n, s) for n, s in enumerate(document["steps"], 1) if "error_code" in s.get("body", {}))
-    step["body"]["error_code"] = "UNKNOWN_SERVER_ERROR"
-    (tmp_path / "altered.json").write_text(json.dumps(document))
-    assert main([str(tmp_path)]) == 1
-    out = capsys.readouterr().out
-    assert f"    classic/{document['name']} at step {number}\n" in out
-    assert ": error_code\n" in out
-    assert "2 histories, " in out
-    assert ": 1 differ" in out

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-import pytest
 from attrs import evolve
 
 from groupcoord.conformance import (
     Expectations,
-    ExpectationsError,
     Report,
     Verdict,
     causes_of,
@@ -50,25 +47,6 @@ def test_a_delay_is_one_cause() -> None:
         "JoinGroup is answered 1460 to 1500 ms later than Kafka does, as with group.initial.rebalance.delay.ms=1500"
     )
     assert (cause.text, len(cause.outcomes)) == (expected, 3)
-
-
-def test_expected_failures(tmp_path: Path) -> None:
-    """What fails as the file says is no failure; what passes in spite of it is told."""
-    path = tmp_path / "known.txt"
-    path.write_text("# what we know\nb/*  # our generations are others\n\na/right\n")
-    transcripts = [RIGHT, *WRONG]
-    report = report_of(*transcripts)
-    expectations = Expectations.load(path, transcripts)
-
-    judged = expectations.apply(report)
-
-    assert (report.ok, judged.ok) == (False, True)
-    assert judged.summary() == "1 passed, 0 failed, 0 skipped, 3 expected"
-    assert judged.outcomes[1].reason == "our generations are others"
-    assert expectations.passed_unexpectedly(judged) == [RIGHT]
-    path.write_text("\nb/nothing\n")
-    with pytest.raises(ExpectationsError, match=r"known\.txt: line 2: there is no transcript 'b/nothing'"):
-        Expectations.load(path, transcripts)
 
 
 def test_junit_xml() -> None:

@@ -6,6 +6,7 @@ from itertools import count
 from uuid import UUID
 
 import pytest
+from attrs import evolve
 
 from groupcoord import ErrorCode
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
@@ -64,9 +65,8 @@ class Stand:
             next(self.numbers), type(message).__name__, 0, "client", "/h", 1, 1, 0, message, listener=who.upper()
         )
         self.trace.watch(came)
-        told = {name: getattr(came, name) for name in NAMES}
         if is_answered:
-            self.trace.watch(ReceivedRequest(**told, answer=answer, answered_ms=1))
+            self.trace.watch(evolve(came, answer=answer, answered_ms=1))
 
     def sync(self, who: str, *partitions: int) -> None:
         """A member of a classic group is told what it has."""
@@ -93,20 +93,6 @@ class Stand:
         answer = FetchedPartitionData(partition, ErrorCode.NONE, records=(batch[:20], batch[20:]))
         asked = Fetch((TopicNameOrIdEntry(None, TOPIC_ID, (FetchPartition(partition, offset, 1),)),))
         self.say(who, asked, FetchResponse(topics=(TopicNameOrIdEntry(None, TOPIC_ID, (answer,)),)))
-
-
-NAMES = (
-    "number",
-    "api",
-    "version",
-    "client_id",
-    "client_host",
-    "node_id",
-    "connection",
-    "received_ms",
-    "message",
-    "listener",
-)
 
 
 @pytest.fixture

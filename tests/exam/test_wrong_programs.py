@@ -44,20 +44,14 @@ CAUGHT_IN_SHARE_GROUPS: dict[str, tuple[str, Law]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CAUGHT)
+@pytest.mark.parametrize("name", [*CAUGHT, *CAUGHT_IN_SHARE_GROUPS])
 def test_each_is_caught_by_its_law(name: str) -> None:
     """The law that is broken is that which is about the program's fault."""
-    scenario, law = CAUGHT[name]
-    declared = "exactly-once" if law is Law.ONCE else "at-least-once"
-    _assert_caught("wrong_workers.py", name, scenario, law, declared=declared)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CAUGHT_IN_SHARE_GROUPS)
-def test_each_of_a_share_group_is_caught_by_its_law(name: str) -> None:
-    """The law that is broken is that which is about the program's fault."""
-    scenario, law = CAUGHT_IN_SHARE_GROUPS[name]
-    _assert_caught("wrong_queue_workers.py", name, scenario, law, protocol="share")
+    if name in CAUGHT:
+        declared = "exactly-once" if CAUGHT[name][1] is Law.ONCE else "at-least-once"
+        _assert_caught("wrong_workers.py", name, *CAUGHT[name], declared=declared)
+    else:
+        _assert_caught("wrong_queue_workers.py", name, *CAUGHT_IN_SHARE_GROUPS[name], protocol="share")
 
 
 def _assert_caught(program: str, name: str, scenario: str, law: Law, **options: Any) -> None:

@@ -22,8 +22,7 @@ from tests.samples import portion, sampled
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 60
-MAVEN_TIMEOUT_S = 600
-GO_TIMEOUT_S = 600
+SERVICE_TIMEOUT_S = 600
 SPARK_TIMEOUT_S = 300
 
 
@@ -68,31 +67,6 @@ def test_sqlite_log_store(tmp_path: Path) -> None:
         "after: orders-0 at 42",
         "after: orders-1 at 1337 half way",
     ]
-
-
-def test_sqlite_log_store_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed append leaves nothing behind; offsets grow by one for each record; partitions don't mix."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    from sqlite_log_store import SqliteLogStore  # type: ignore[import-not-found]
-
-    from groupcoord import LogRecord, Ticket
-    from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
-    from groupcoord.log_store import RecordTooLargeError
-
-    store = SqliteLogStore(tmp_path / "groups.sqlite")
-    commit = LogRecord(OffsetCommitRecord("g", "orders", 0, 42, commit_timestamp_ms=7), 7)
-    tombstone = LogRecord(OffsetTombstone("g", "orders", 0), 8)
-    unwritable = LogRecord(OffsetTombstone("g" * 40_000, "orders", 0), 9)
-
-    assert store.append(3, Ticket(3, 0), [commit, tombstone]) == 0
-    with pytest.raises(RecordTooLargeError):
-        store.append(3, Ticket(3, 1), [commit, unwritable])
-    assert store.append(3, Ticket(3, 2), [tombstone]) == 2
-    assert store.append(4, Ticket(4, 0), [commit]) == 0
-    found = [(record.offset, record.record, record.timestamp_ms) for record in store.read(3)]
-    expected = [(0, commit.record, 7), (1, tombstone.record, 8), (2, tombstone.record, 8)]
-    assert found == expected
-    store.close()
 
 
 def test_asyncio_service(tmp_path: Path) -> None:
@@ -208,39 +182,21 @@ def test_services_pass_their_tests(name: str, count: int, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_service_in_go_passes_its_tests() -> None:
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("there is no Go")
+@pytest.mark.parametrize(
+    ("program", "folder", "words"),
+    [("go", "franz_go_service", ("test", "-count=1", "./...")), ("mvn", "java_service", ("-q", "-B", "test"))],
+)
+def test_services_in_other_languages_pass_their_tests(
+    program: str, folder: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """In Go, and in Java with Kafka's own client on three nodes that fail; needs the tools and their repositories."""
+    found = shutil.which(program)
+    if found is None or (program == "mvn" and shutil.which("javac") is None):
+        pytest.skip(f"there is no {program}, or no Java")
+    copy = shutil.copytree(EXAMPLES / folder, tmp_path / folder)
     environment = {**os.environ, "GROUPCOORD": str(Path(sys.executable).with_name("groupcoord"))}
     done = subprocess.run(
-        [go, "test", "-count=1", "./..."],
-        cwd=EXAMPLES / "franz_go_service",
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=GO_TIMEOUT_S,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_service_in_java_passes_its_tests(tmp_path: Path) -> None:
-    """A service with Kafka's own client passes tests on three nodes that fail; needs Java, Maven and its repository."""
-    maven = shutil.which("mvn")
-    if maven is None or shutil.which("javac") is None:
-        pytest.skip("there is no Maven, or no Java")
-    folder = tmp_path / "java_service"
-    shutil.copytree(EXAMPLES / "java_service", folder)
-    environment = {**os.environ, "GROUPCOORD": str(Path(sys.executable).with_name("groupcoord"))}
-    done = subprocess.run(
-        [maven, "-q", "-B", "test"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=MAVEN_TIMEOUT_S,
+        [found, *words], cwd=copy, env=environment, capture_output=True, text=True, timeout=SERVICE_TIMEOUT_S
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

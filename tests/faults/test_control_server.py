@@ -8,6 +8,8 @@ import json
 import re
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -26,7 +28,7 @@ from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, QUESTIONS, 
 from groupcoord.testing.server import NodesUnderTest
 from tests.broker.driving import wire_frame
 from tests.broker.wire_world import HEARTBEAT
-from tests.host.serving import DEADLINE_S, serve
+from tests.host.serving import DEADLINE_S, Serving, serve
 from tests.tables import as_one_test
 
 DAY_MS = 24 * 3_600_000
@@ -48,23 +50,36 @@ class ControlClient:
         connection.close()
         return answer.status, json.loads(content) if content else None
 
+    def result(self, word: str, **arguments: object) -> Any:
+        status, answer = self.ask("POST", f"/{word}", arguments)
+        assert status == 200, answer
+        return answer["result"]
+
+
+@contextmanager
+def serve_with_control(*options: str) -> Iterator[tuple[Serving, ControlClient]]:
+    with serve("--control", "0", *options) as serving:
+        assert serving.process.stdout is not None
+        yield serving, ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+
+
+def error_code(serving: Serving) -> int:
+    """Return the error code of a heartbeat of an unknown member."""
+    return int.from_bytes(serving.ask(wire_frame(12, 4, HEARTBEAT))[-3:-1], "big")
+
 
 def test_words_are_said_over_http() -> None:
     """A rule is made, met by a client of ``groupcoord serve``, looked at and removed; time passes."""
-    with serve("--control", "0") as serving:
-        assert serving.process.stdout is not None
-        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+    with serve_with_control() as (serving, client):
         status, rule = client.ask("POST", "/fail_next", {"api": "Heartbeat", "error": "NOT_COORDINATOR", "times": 2})
         assert (status, rule) == (200, {"id": 1, "api": "Heartbeat", "count": 0, "is_over": False})
 
-        answer = serving.ask(wire_frame(12, 4, HEARTBEAT))
-        assert int.from_bytes(answer[-3:-1], "big") == ErrorCode.NOT_COORDINATOR
+        assert error_code(serving) == ErrorCode.NOT_COORDINATOR
 
         assert client.ask("GET", "/rules/1") == (200, {"id": 1, "api": "Heartbeat", "count": 1, "is_over": False})
         assert client.ask("DELETE", "/rules/1")[0] == 200
         assert client.ask("GET", "/rules") == (200, [])
-        answer = serving.ask(wire_frame(12, 4, HEARTBEAT))
-        assert int.from_bytes(answer[-3:-1], "big") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert error_code(serving) == ErrorCode.UNKNOWN_MEMBER_ID
         assert client.ask("POST", "/advance", {"duration_ms": DAY_MS}) == (200, {"result": None})
         assert client.ask("POST", "/drop_connections")[0] == 200
         status, _ = serving.stop()
@@ -74,40 +89,32 @@ def test_words_are_said_over_http() -> None:
 def test_groups_and_requests_are_asked_for_over_http() -> None:
     """Another process waits for a group of ``groupcoord serve``; members, offsets and requests are JSON."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    with serve("--control", "0", "--topic", "orders:1") as serving:
-        assert serving.process.stdout is not None
-        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
-
-        def asked(word: str, **arguments: object) -> Any:
-            status, answer = client.ask("POST", f"/{word}", arguments)
-            assert status == 200, answer
-            return answer["result"]
-
+    with serve_with_control("--topic", "orders:1") as (serving, client):
         settings = {"bootstrap.servers": f"127.0.0.1:{serving.port}", "group.id": "billing", "client.id": "worker"}
         consumer = confluent_kafka.Consumer({**settings, "group.protocol": "consumer"})
         consumer.subscribe(["orders"])
         while not consumer.assignment():
             consumer.poll(0.05)
-        found = asked("wait_until_stable", group_id="billing", members=1, timeout_s=DEADLINE_S)
-        assert asked("wait_until_reading", group_id="billing", timeout_s=DEADLINE_S) == found
+        found = client.result("wait_until_stable", group_id="billing", members=1, timeout_s=DEADLINE_S)
+        assert client.result("wait_until_reading", group_id="billing", timeout_s=DEADLINE_S) == found
         offset = confluent_kafka.TopicPartition("orders", 0, 42)
         consumer.commit(offsets=[offset], asynchronous=False)
 
-        assert asked("groups") == [found]
-        assert asked("group", group_id="billing") == found
-        assert asked("group", group_id="nosuch") is None
+        assert client.result("groups") == [found]
+        assert client.result("group", group_id="billing") == found
+        assert client.result("group", group_id="nosuch") is None
         (member,) = found["members"]
         assert (found["state"], member["client_id"]) == ("Stable", "worker")
         assert member["assignment"] == [{"topic": "orders", "partition": 0}]
-        (committed,) = asked("committed", group_id="billing")
+        (committed,) = client.result("committed", group_id="billing")
         assert (committed["topic"], committed["partition"], committed["offset"]) == ("orders", 0, 42)
-        (commit,) = asked("requests", api="OffsetCommit", client_id="worker", group_id="billing")
+        (commit,) = client.result("requests", api="OffsetCommit", client_id="worker", group_id="billing")
         assert commit["message"]["topics"][0]["partitions"][0]["committed_offset"] == 42
         assert commit["answer"]["topics"][0]["partitions"][0]["error_code"] == "NONE"
-        assert asked("requests", since=commit["number"] - 1, limit=1000)[0] == commit
-        assert len(asked("requests", limit=2)) == 2
-        asked("clear_requests")
-        assert asked("requests", api="OffsetCommit") == []
+        assert client.result("requests", since=commit["number"] - 1, limit=1000)[0] == commit
+        assert len(client.result("requests", limit=2)) == 2
+        client.result("clear_requests")
+        assert client.result("requests", api="OffsetCommit") == []
         status, late = client.ask("POST", "/wait_until_stable", {"group_id": "biling", "timeout_s": 0.01})
         assert (status, late["error"]) == (
             504,
@@ -119,27 +126,21 @@ def test_groups_and_requests_are_asked_for_over_http() -> None:
 
 def test_others_have_their_turn_while_ten_years_pass() -> None:
     """Clients and the control port are answered meanwhile, and SIGTERM ends the server."""
-    with serve("--control", "0") as serving:
-        assert serving.process.stdout is not None
-        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
-        with socket.create_connection(("127.0.0.1", client.port)) as passing:
-            body = json.dumps({"duration_ms": 3_650 * DAY_MS})
-            passing.sendall(
-                f"POST /advance HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-            )
-            assert client.ask("GET", "/rules") == (200, [])
-            answer = serving.ask(wire_frame(12, 4, HEARTBEAT))
-            assert int.from_bytes(answer[-3:-1], "big") == ErrorCode.UNKNOWN_MEMBER_ID
-            status, _ = serving.stop()
-            assert status == 0
-            assert passing.recv(1) == b""
+    with serve_with_control() as (serving, client), socket.create_connection(("127.0.0.1", client.port)) as passing:
+        body = json.dumps({"duration_ms": 3_650 * DAY_MS})
+        passing.sendall(
+            f"POST /advance HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        assert client.ask("GET", "/rules") == (200, [])
+        assert error_code(serving) == ErrorCode.UNKNOWN_MEMBER_ID
+        status, _ = serving.stop()
+        assert status == 0
+        assert passing.recv(1) == b""
 
 
 def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
     """/crash lets nobody listen any more, /restart brings the server back on its port, with what is on disk."""
-    with serve("--control", "0", "--data-dir", str(tmp_path), "--topic", "orders:1") as serving:
-        assert serving.process.stdout is not None
-        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+    with serve_with_control("--data-dir", str(tmp_path), "--topic", "orders:1") as (serving, client):
         assert client.ask("POST", "/crash") == (200, {"result": None})
         with pytest.raises(ConnectionRefusedError):
             serving.ask(wire_frame(12, 4, HEARTBEAT))
@@ -150,35 +151,34 @@ def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
 
         assert client.ask("POST", "/restart") == (200, {"result": None})
         wait_until_listening(serving.port)
-        assert int.from_bytes(serving.ask(wire_frame(12, 4, HEARTBEAT))[-3:-1], "big") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert error_code(serving) == ErrorCode.UNKNOWN_MEMBER_ID
         assert client.ask("POST", "/leader", {"topic": "orders"}) == (200, {"result": 1})
         assert serving.stop() == (0, "")
 
 
 def test_nodes_fail_and_leaders_move_over_http() -> None:
     """``serve --nodes 3``: each node has a port; leaders and coordinators move, and a node dies and comes back."""
-    with serve("--control", "0", "--nodes", "3", "--topic", "orders:1") as serving:
-        assert serving.process.stdout is not None
-        client = ControlClient(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+    with serve_with_control("--nodes", "3", "--topic", "orders:1") as (serving, client):
         ports = [int(port) for port in re.findall(r"127.0.0.1:(\d+)", serving.line)]
         assert len(set(ports)) == 3
 
-        def asked(word: str, **arguments: object) -> Any:
-            status, answer = client.ask("POST", f"/{word}", arguments)
-            assert status == 200, answer
-            return answer["result"]
-
-        assert asked("leader", topic="orders") == 1
-        assert asked("move_leader", topic="orders", to=3) == asked("leader", topic="orders", partition=0) == 3
-        coordinator = asked("coordinator", group_id="g")
-        assert asked("move_coordinator", group_id="g") == asked("coordinator", group_id="g") != coordinator
-        moved = asked("move_transaction_coordinator", transactional_id="tx")
-        assert moved == asked("transaction_coordinator", transactional_id="tx")
-        asked("crash", node=3)
+        assert client.result("leader", topic="orders") == 1
+        assert (
+            client.result("move_leader", topic="orders", to=3)
+            == client.result("leader", topic="orders", partition=0)
+            == 3
+        )
+        coordinator = client.result("coordinator", group_id="g")
+        assert (
+            client.result("move_coordinator", group_id="g") == client.result("coordinator", group_id="g") != coordinator
+        )
+        moved = client.result("move_transaction_coordinator", transactional_id="tx")
+        assert moved == client.result("transaction_coordinator", transactional_id="tx")
+        client.result("crash", node=3)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", ports[2]), DEADLINE_S)
-        assert asked("leader", topic="orders") == 1
-        asked("restart", node=3)
+        assert client.result("leader", topic="orders") == 1
+        client.result("restart", node=3)
         wait_until_listening(ports[2])
         assert client.ask("POST", "/crash", {"node": 7}) == (400, {"error": "there is no node 7; there are 1, 2, 3"})
         assert serving.stop() == (0, "")

@@ -26,7 +26,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.testing import ServerThread
-from groupcoord.testing.faults import NoSuchMemberError, UnknownNameError
+from groupcoord.testing.faults import NoSuchMemberError
 from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 COMMIT = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),))
@@ -201,12 +201,6 @@ def test_held_appends_can_be_refused(server: ServerThread) -> None:
     assert held.count == 1
     server.clear_faults()
     assert server.committed("g") == {("orders", 0): 42}
-
-
-def test_an_append_fails_only_in_its_own_ways(server: ServerThread) -> None:
-    """An error that no log has is refused, with those that there are."""
-    with pytest.raises(UnknownNameError, match="no append fails with UNKNOWN_MEMBER_ID; it may be NOT_ENOUGH_REPLICAS"):
-        server.fail_next_append("UNKNOWN_MEMBER_ID")
 
 
 def commit(server: ServerThread) -> list[ErrorCode]:

@@ -39,25 +39,25 @@ class FromFunction:
         self.assign = assign
 
 
-def first_member_takes_all(group: GroupSpec) -> GroupAssignment:
-    """Give each topic to the first of its subscribers by id: sound, if not fair."""
+def whole_topics(group: GroupSpec, choose: Callable[[list[str]], str]) -> dict[str, dict[UUID, tuple[int, ...]]]:
+    """Give each topic to a chosen one of its subscribers."""
     taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
     for topic_id in sorted(group.topics):
         subscribers = [member_id for member_id, member in group.members.items() if topic_id in member.topic_ids]
         if subscribers:
             partitions = tuple(range(group.topics[topic_id].partition_count))
-            taken.setdefault(min(subscribers), {})[topic_id] = partitions
+            taken.setdefault(choose(subscribers), {})[topic_id] = partitions
     return taken
+
+
+def first_member_takes_all(group: GroupSpec) -> GroupAssignment:
+    """Give each topic to the first of its subscribers by id: sound, if not fair."""
+    return whole_topics(group, min)
 
 
 def test_an_assignor_of_ones_own_passes() -> None:
     """Fairness isn't asked for."""
     check_assignor(FromFunction(first_member_takes_all))
-
-
-def nobody_gets_anything(group: GroupSpec) -> GroupAssignment:
-    """Give nothing."""
-    return {}
 
 
 def all_get_all(group: GroupSpec) -> GroupAssignment:
@@ -96,14 +96,7 @@ def twice_is_better(group: GroupSpec) -> GroupAssignment:
 
 
 def first_in_the_mapping(group: GroupSpec) -> GroupAssignment:
-    taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
-    for topic_id in sorted(group.topics):
-        for member_id, member in group.members.items():
-            if topic_id in member.topic_ids:
-                partitions = tuple(range(group.topics[topic_id].partition_count))
-                taken.setdefault(member_id, {})[topic_id] = partitions
-                break
-    return taken
+    return whole_topics(group, lambda subscribers: subscribers[0])
 
 
 def topics_in_the_order_of_the_mapping(group: GroupSpec) -> GroupAssignment:
@@ -116,13 +109,7 @@ def topics_in_the_order_of_the_mapping(group: GroupSpec) -> GroupAssignment:
 
 def takers_by_hash(group: GroupSpec) -> GroupAssignment:
     """Give each topic to the subscriber with the least hash."""
-    taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
-    for topic_id in sorted(group.topics):
-        subscribers = [member_id for member_id, member in group.members.items() if topic_id in member.topic_ids]
-        if subscribers:
-            partitions = tuple(range(group.topics[topic_id].partition_count))
-            taken.setdefault(min(subscribers, key=hash), {})[topic_id] = partitions
-    return taken
+    return whole_topics(group, lambda subscribers: min(subscribers, key=hash))
 
 
 def refuses(group: GroupSpec) -> GroupAssignment:
@@ -143,7 +130,7 @@ def takes_members_away(group: GroupSpec) -> GroupAssignment:
 @pytest.mark.parametrize(
     ("assign", "message"),
     [
-        (nobody_gets_anything, "is not assigned"),
+        (lambda group: {}, "is not assigned"),
         (all_get_all, "is given to '.*' and to '"),
         (anybody_gets_all, "but is not subscribed to it"),
         (one_too_many, "does not exist"),

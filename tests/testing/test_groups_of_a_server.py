@@ -12,7 +12,6 @@ from attrs import evolve
 
 from groupcoord.broker.broker import Broker
 from groupcoord.messages import (
-    Heartbeat,
     JoinGroup,
     JoinProtocol,
     OffsetCommit,
@@ -275,12 +274,3 @@ def test_who_gives_up_waiting_harms_nobody() -> None:
         server.run(lambda broker: calls.append("made"))
 
     assert calls == ["made"]
-
-
-def test_a_member_that_nobody_knows_changes_nothing() -> None:
-    """Asking for a group does not make one."""
-    with ServerThread() as server:
-        server.run(lambda broker: broker.coordinator.call(Heartbeat("billing", 1, "m")))
-        server.members("billing")
-
-        assert server.groups == ()

@@ -36,8 +36,6 @@ from groupcoord.wire.broker_messages import (
     Fetch,
     FetchPartition,
     LeaderEpochPartition,
-    ListOffsets,
-    ListOffsetsPartition,
     Metadata,
     OffsetForLeaderEpoch,
     Produce,
@@ -52,7 +50,6 @@ from groupcoord.wire.cluster_messages import (
     ElectLeaders,
     PartitionToReassign,
 )
-from groupcoord.wire.share_messages import ShareFetch, ShareFetchPartition, TopicIdEntry
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -145,34 +142,6 @@ def test_the_others_say_who_coordinates(server: ServerThread) -> None:
     assert found == {coordinator}
 
 
-def test_the_others_say_who_leads(server: ServerThread) -> None:
-    """A node that does not lead a partition says NOT_LEADER_OR_FOLLOWER, with the leader and its address (KIP-951)."""
-    produced, fetched = ask(server, 2, produce()), ask(server, 2, fetch())
-    listed = ask(server, 2, ListOffsets((TopicEntry("orders", (ListOffsetsPartition(0, -1),)),)))
-    asked = OffsetForLeaderEpoch((TopicEntry("orders", (LeaderEpochPartition(0, 0),)),))
-    ended = ask(server, 2, asked)
-
-    elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    for answer in (produced, fetched):
-        partition = answer.topics[0].partitions[0]
-        assert (partition.error_code, partition.current_leader) == (elsewhere, (1, 0))
-        assert [endpoint.node_id for endpoint in answer.node_endpoints] == [1]
-    assert listed.topics[0].partitions[0].error_code is elsewhere
-    assert ended.topics[0].partitions[0].error_code is elsewhere
-    assert ask(server, 1, produce()).topics[0].partitions[0].error_code is ErrorCode.NONE
-
-
-def test_share_consumers_learn_who_leads(server: ServerThread) -> None:
-    topic_id = next(topic.topic_id for topic in ask(server, 1, Metadata(None)).topics if topic.name == "orders")
-    server.move_leader("orders", 0, to=3)
-    topics = (TopicIdEntry(topic_id, (ShareFetchPartition(0),)),)
-    answer = ask(server, 2, ShareFetch("g", "m", 0, 5_000, 1, 1_000, 10, 10, topics))
-    partition = answer.responses[0].partitions[0]
-    assert (partition.error_code, partition.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (3, 1))
-    (endpoint,) = answer.node_endpoints
-    assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (3, server.bootstrap.split(",")[2])
-
-
 def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:
     """The new leader has everything; who comes with the old epoch is fenced, and told where the old one ended."""
     ask(server, 1, produce())
@@ -183,8 +152,10 @@ def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:
         return answer.topics[0].partitions[0]
 
     assert partition_of(ask(server, 3, fetch(1))).high_watermark == 2
-    fenced = partition_of(ask(server, 3, fetch(0)))
-    assert (fenced.error_code, fenced.current_leader) == (ErrorCode.FENCED_LEADER_EPOCH, (3, 1))
+    answer = ask(server, 3, fetch(0))
+    assert partition_of(answer)[1] is ErrorCode.FENCED_LEADER_EPOCH
+    ((node_id, host, port, _),) = answer.node_endpoints  # KIP-951
+    assert (node_id, f"{host}:{port}") == (3, server.bootstrap.split(",")[2])
     assert partition_of(ask(server, 3, fetch(2))).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
     asked = OffsetForLeaderEpoch((TopicEntry("orders", (LeaderEpochPartition(0, 0, 1),)),))
     assert partition_of(ask(server, 3, asked))[2:] == (0, 1)
@@ -393,12 +364,6 @@ def create(server: ServerThread, name: str, *assignments: tuple[int, ...]) -> An
     return created
 
 
-def reassign(server: ServerThread, name: str, *replicas: int, **changes: Any) -> Any:
-    """Assign a topic's partition 0 to other replicas, and return what is answered."""
-    topic = TopicEntry(name, (PartitionToReassign(0, replicas),))
-    return ask(server, 1, AlterPartitionReassignments((topic,), **changes)).responses[0].partitions[0]
-
-
 def described(server: ServerThread, name: str, node: int = 1) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return leader, epoch and replicas of a topic's partitions."""
     topics = ask(server, node, Metadata(None)).topics
@@ -437,26 +402,6 @@ def test_assignments_that_can_not_be(server: ServerThread, assignments: Any, rea
     assert reason in refused.error_message
 
 
-def test_partitions_are_reassigned(server: ServerThread) -> None:
-    """The leader stays if it can; the epoch rises when a replica goes, as recorded. No record is lost."""
-    create(server, "billed", (1, 2))
-    server.produce("billed", ["a"])
-    epoch = 0
-    for replicas, leader, rises in (((2, 1), 1, False), ((1,), 1, True), ((1, 3), 1, False), ((2,), 2, True)):
-        assert reassign(server, "billed", *replicas).error_code is ErrorCode.NONE
-        epoch += rises
-        assert described(server, "billed") == [(leader, epoch, replicas)]
-    assert [record.value for record in server.records("billed")] == [b"a"]
-    assert reassign(server, "billed", 4).error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    changed = reassign(server, "billed", 1, 2, allow_replication_factor_change=False)
-    assert (changed.error_code, changed.error_message) == (
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        "The replication factor is changed from 1 to 2",
-    )
-    server.crash(node=3)
-    assert reassign(server, "billed", 3).error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-
-
 def test_the_coordinator_of_a_group_is_reassigned(server: ServerThread) -> None:
     """A group goes on where its partition of ``__consumer_offsets`` is."""
     commit = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 7),)),))
@@ -468,6 +413,22 @@ def test_the_coordinator_of_a_group_is_reassigned(server: ServerThread) -> None:
         assert answer.responses[0].partitions[0].error_code is ErrorCode.NONE
         assert server.coordinator("g") == node
         assert server.committed("g") == {("orders", 0): 7}
+
+
+def test_partitions_are_reassigned_to_nodes_that_run(server: ServerThread) -> None:
+    """Not to others, nor to another number of replicas where that is not allowed."""
+
+    def reassign(*replicas: int, **changes: Any) -> Any:
+        topic = TopicEntry("orders", (PartitionToReassign(0, replicas),))
+        result = ask(server, 1, AlterPartitionReassignments((topic,), **changes)).responses[0].partitions[0]
+        return result.error_code, result.error_message
+
+    server.crash(node=3)
+    assert reassign(3)[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(1, allow_replication_factor_change=False) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "The replication factor is changed from 3 to 1",
+    )
 
 
 def test_a_partition_without_a_replica_that_runs(server: ServerThread) -> None:

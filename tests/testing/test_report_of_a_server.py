@@ -14,10 +14,8 @@ from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.core.consumer_protocol import (
     Assignment,
-    Subscription,
     TopicPartition,
     encode_assignment,
-    encode_subscription,
 )
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
@@ -387,15 +385,6 @@ def test_many_groups_and_members_are_counted() -> None:
 
     assert "  and 2 more members" in lines
     assert "and 3 more groups" in lines
-
-
-def test_subscriptions_are_read_by_the_first_protocol() -> None:
-    """A member that is asked for in a rebalance is described by what it prefers."""
-    subscription = encode_subscription(Subscription(("orders", "bills")))
-    join = JoinGroup("g", protocols=(JoinProtocol("range", subscription),), requires_known_member_id=False)
-    with ServerThread(settings={"group.initial.rebalance.delay.ms": 3_000}) as server:
-        server.run(lambda broker: broker.coordinator.submit(join, "join"))
-        assert server.members("g")[0].topics == ("bills", "orders")  # as the consumer protocol has them
 
 
 def test_of_several_nodes_it_is_told_who_was_asked() -> None:

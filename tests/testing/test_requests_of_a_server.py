@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from struct import pack
 
 import pytest
@@ -13,44 +12,13 @@ from groupcoord.testing import ReceivedRequest, ServerThread
 from groupcoord.testing.asserting import requests
 from groupcoord.testing.faults import Call
 from groupcoord.wire.broker_messages import Fetch, Produce
+from tests.client import Client, Request, heartbeat, join_group
 
 CLIENTS_TIMEOUT_S = 60.0
-HEARTBEAT, DESCRIBE_GROUPS, UNKNOWN_API = 12, 15, 999
+DESCRIBE_GROUPS, UNKNOWN_API = 15, 999
 
 
-class RawClient:
-    """Sends bytes as a client would."""
-
-    def __init__(self, server: ServerThread) -> None:
-        host, _, port = server.bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), CLIENTS_TIMEOUT_S)
-        self._answers = self._socket.makefile("rb")
-
-    def __enter__(self) -> RawClient:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._answers.close()
-        self._socket.close()
-
-    def send(self, api_key: int, body: bytes, api_version: int = 0) -> None:
-        """Send a request of a client that calls itself ``raw``."""
-        request = pack(">hhih", api_key, api_version, 7, 3) + b"raw" + body
-        self._socket.sendall(pack(">i", len(request)) + request)
-
-    def receive(self) -> bytes:
-        """Return the next answer; nothing if the connection was closed."""
-        size = int.from_bytes(self._answers.read(4), "big")
-        return self._answers.read(size)
-
-
-def text(content: str) -> bytes:
-    return pack(">h", len(content)) + content.encode()
-
-
-def heartbeat(group_id: str) -> bytes:
-    """Return the body of a heartbeat of version 0."""
-    return text(group_id) + pack(">i", 1) + text("m")
+BEAT = heartbeat("g", 1, "m")
 
 
 def test_requests_are_decoded_and_filtered() -> None:
@@ -80,15 +48,14 @@ def test_requests_are_decoded_and_filtered() -> None:
 
 def test_times_connections_and_places_are_told() -> None:
     """Each request has a number, its connection and client, and when it came and was answered."""
-    with ServerThread() as server, RawClient(server) as first, RawClient(server) as second:
+    with ServerThread() as server, Client(server.port) as first, Client(server.port) as second:
         for client in (first, second, first):
-            client.send(HEARTBEAT, heartbeat("g"))
-            client.receive()
+            client.ask(BEAT)
         received = server.requests
 
     assert [(request.number, request.connection) for request in received] == [(1, 1), (2, 2), (3, 1)]
     one = received[0]
-    assert (one.api, one.version, one.client_id, one.client_host) == ("Heartbeat", 0, "raw", "/127.0.0.1")
+    assert (one.api, one.version, one.client_id, one.client_host) == ("Heartbeat", 1, "tests", "/127.0.0.1")
     assert one.answer == HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID)
     assert one.answered_ms is not None
     assert one.answered_ms >= one.received_ms
@@ -97,15 +64,13 @@ def test_times_connections_and_places_are_told() -> None:
 
 def test_requests_are_a_sequence_that_stays() -> None:
     """What was taken does not grow; parts are requests again; what is forgotten is gone, and numbers go on."""
-    with ServerThread() as server, RawClient(server) as client:
+    with ServerThread() as server, Client(server.port) as client:
         for group_id in ("a", "b", "c"):
-            client.send(HEARTBEAT, heartbeat(group_id))
-            client.receive()
+            client.ask(heartbeat(group_id, 1, "m"))
         taken = server.requests
         server.clear_requests()
         assert list(server.requests) == []
-        client.send(HEARTBEAT, heartbeat("d"))
-        client.receive()
+        client.ask(heartbeat("d", 1, "m"))
         (last,) = server.requests
 
     assert (len(taken), last.number) == (3, 4)
@@ -117,9 +82,8 @@ def test_requests_outlive_their_server() -> None:
     """After the end what has come is still there, and a restart goes on with it."""
     server = ServerThread()
     for _ in range(2):
-        with server, RawClient(server) as client:
-            client.send(HEARTBEAT, heartbeat("g"))
-            client.receive()
+        with server, Client(server.port) as client:
+            client.ask(BEAT)
 
     assert [request.number for request in server.requests] == [1, 2]
 
@@ -127,9 +91,8 @@ def test_requests_outlive_their_server() -> None:
 def test_a_request_that_is_read_in_portions_is_kept_once() -> None:
     """A long request, and one that is answered bit by bit, are each one request, with the whole answer."""
     names = [f"group-{number}" for number in range(5_000)]
-    with ServerThread() as server, RawClient(server) as client:
-        client.send(DESCRIBE_GROUPS, pack(">i", len(names)) + b"".join(map(text, names)))
-        client.receive()
+    with ServerThread() as server, Client(server.port) as client:
+        client.ask(Request(DESCRIBE_GROUPS, 0, {"groups": names}))
         (request,) = server.requests
 
     assert request.group_ids == tuple(names)
@@ -138,28 +101,18 @@ def test_a_request_that_is_read_in_portions_is_kept_once() -> None:
 
 def test_what_gets_no_answer_says_why() -> None:
     """A join whose client goes away has no answer; what isn't served closes its connection, and isn't a request."""
-    join = text("g") + pack(">i", 10_000) + text("") + text("consumer") + pack(">i", 1) + text("range") + pack(">i", 0)
     with ServerThread(settings={"group.initial.rebalance.delay.ms": 60_000}) as server:
-        with RawClient(server) as client:
-            client.send(11, join)
+        with Client(server.port) as client:
+            client.socket.sendall(join_group("g")._replace(version=3).encode())  # needs no member id
             server.wait_until(lambda: server.requests)
         server.wait_until(lambda: server.requests[0].refusal)
-        with RawClient(server) as client:
-            client.send(UNKNOWN_API, b"")
-            assert client.receive() == b""
+        with Client(server.port) as client:
+            client.socket.sendall(pack(">ihhih", 10, UNKNOWN_API, 0, 7, -1))
+            assert client.socket.recv(1) == b""
         (request,) = server.requests
         assert ": API key 999 is not served" in server.report()
 
     assert (request.answer, request.refusal) == (None, "the connection was closed before")
-
-
-def test_names_of_apis_are_checked() -> None:
-    """An API that isn't served is no filter: the nearest name is proposed."""
-    with ServerThread() as server:
-        with pytest.raises(ValueError, match="'OffsetCommits'; did you mean 'OffsetCommit'"):
-            server.requests.where("OffsetCommits")
-        with pytest.raises(ValueError, match=r"called 'int'$"):
-            server.requests.where(int)
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +121,9 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "KEPT_RECORD_BYTES", 2_500)
     confluent_kafka = pytest.importorskip("confluent_kafka")
     with ServerThread(topics=["orders"]) as server:
-        with RawClient(server) as client:
+        with Client(server.port) as client:
             for _ in range(12):
-                client.send(HEARTBEAT, heartbeat("g"))
-                client.receive()
+                client.ask(BEAT)
         assert [request.number for request in server.requests] == list(range(3, 13))
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0})
         for _ in range(4):
@@ -192,18 +144,17 @@ def test_faults_change_what_is_answered_not_what_came() -> None:
     def disguise(call: Call) -> HeartbeatResponse:
         return HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
 
-    with ServerThread() as server, RawClient(server) as client:
+    with ServerThread() as server, Client(server.port) as client:
         server.fail_next("Heartbeat", "REBALANCE_IN_PROGRESS")
         server.on("Heartbeat", disguise, times=1, after=True, where={"group_id": "b"})
         with server.on("Heartbeat", lambda call: None, after=True, where={"group_id": "c"}):
             for group_id in ("a", "b", "c"):
-                client.send(HEARTBEAT, heartbeat(group_id))
-                client.receive()
+                client.ask(heartbeat(group_id, 1, "m"))
         with server.hold("Heartbeat") as held:
-            client.send(HEARTBEAT, heartbeat("d"))
+            client.socket.sendall((last := heartbeat("d", 1, "m")).encode())
             held.wait()
             waiting = server.requests[-1]
-        client.receive()
+        client.receive(last)
         received = server.requests
 
     assert [request.message.group_id for request in received] == ["a", "b", "c", "d"]
@@ -219,17 +170,16 @@ def test_faults_change_what_is_answered_not_what_came() -> None:
 def test_requests_are_kept_over_a_crash() -> None:
     """What came before a crash is there after the restart; what waited then says that it got no answer."""
     with ServerThread() as server:
-        with RawClient(server) as client:
+        with Client(server.port) as client:
             held = server.hold("Heartbeat")
-            client.send(HEARTBEAT, heartbeat("g"))
+            client.socket.sendall(BEAT.encode())
             held.wait()
             server.crash()
             held.remove()
         crashed = server.requests
         server.restart()
-        with RawClient(server) as client:
-            client.send(HEARTBEAT, heartbeat("g"))
-            client.receive()
+        with Client(server.port) as client:
+            client.ask(BEAT)
         received = server.requests
 
     assert [request.refusal for request in crashed] == ["the connection was closed before"]

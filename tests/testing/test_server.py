@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from struct import pack, unpack
 
 import pytest
 
@@ -16,7 +14,6 @@ from groupcoord.broker.broker import Broker
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     GroupToFetch,
-    ListGroups,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
@@ -24,25 +21,16 @@ from groupcoord.messages import (
 )
 from groupcoord.testing import ServerThread
 from groupcoord.testing.machine.modern_members import Kip848Consumer
+from tests.client import Client, api_versions
 
-TIMEOUT_S = 10.0
 CLIENTS_TIMEOUT_S = 60.0
-API_VERSIONS = 18
 WEEK_MS = 7 * 24 * 3_600_000
 START_MS = 1_700_000_000_000
 
 
-def ask_for_api_versions(bootstrap: str) -> int:
-    """Send an ApiVersions request as a client does; return how many APIs the answer lists."""
-    host, _, port = bootstrap.rpartition(":")
-    request = pack(">hhih", API_VERSIONS, 0, 7, -1)
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as sock:
-        sock.sendall(pack(">i", len(request)) + request)
-        with sock.makefile("rb") as answer:
-            (size,) = unpack(">i", answer.read(4))
-            correlation_id, error_code, count = unpack(">ihi", answer.read(size)[:10])
-    assert (correlation_id, error_code) == (7, 0)
-    return int(count)
+def count_apis(port: int) -> int:
+    with Client(port) as client:
+        return len(client.ask(api_versions())["api_keys"])
 
 
 def commit(broker: Broker) -> None:
@@ -59,7 +47,7 @@ def committed(broker: Broker) -> dict[str, int]:
 def test_clients_are_served() -> None:
     """A client connects to the address that it is given, and topics are there from the start."""
     with ServerThread(topics={"orders": 3}) as server:
-        assert ask_for_api_versions(server.bootstrap) > 20
+        assert count_apis(server.port) > 20
         assert server.run(lambda broker: broker.topics.partition_count("orders")) == 3
 
 
@@ -83,11 +71,11 @@ def test_nothing_is_left_behind() -> None:
     threads = threading.active_count()
     with ServerThread() as server:
         assert threading.active_count() > threads
-        bootstrap = server.bootstrap
+        port = server.port
 
     assert threading.active_count() == threads
     with pytest.raises(ConnectionRefusedError):
-        ask_for_api_versions(bootstrap)
+        count_apis(port)
 
 
 def test_stopping_twice_is_no_mistake() -> None:
@@ -182,37 +170,10 @@ def test_errors_of_a_function_are_raised_here() -> None:
     with ServerThread() as server:
         with pytest.raises(LookupError, match="nothing here"):
             server.run(fail)
-        assert ask_for_api_versions(server.bootstrap) > 20
+        assert count_apis(server.port) > 20
 
 
 # ---------------------------------------------------------------- the fixtures
-
-
-def test_the_fixture_is_a_server(groupcoord_server: ServerThread) -> None:
-    """pytest finds the fixture through the entry point."""
-    assert ask_for_api_versions(groupcoord_server.bootstrap) > 20
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.groupcoord_server(topics={"orders": 4})
-def test_real_clients_share_a_group(groupcoord_server: ServerThread, protocol: str) -> None:
-    """Two consumers of confluent-kafka share the partitions, with either protocol, and leave an empty group."""
-    confluent_kafka = pytest.importorskip("confluent_kafka")
-    settings = {"bootstrap.servers": groupcoord_server.bootstrap, "group.id": "billing", "group.protocol": protocol}
-    consumers = [confluent_kafka.Consumer(settings) for _ in range(2)]
-    for consumer in consumers:
-        consumer.subscribe(["orders"])
-    deadline_s = time.monotonic() + CLIENTS_TIMEOUT_S
-    while [len(consumer.assignment()) for consumer in consumers] != [2, 2]:
-        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
-        for consumer in consumers:
-            consumer.poll(0.02)
-    (listed,) = groupcoord_server.run(lambda broker: broker.coordinator.call(ListGroups())).groups
-    assert (listed.group_id, listed.group_type) == ("billing", protocol)
-    for consumer in consumers:
-        consumer.close()
-    (listed,) = groupcoord_server.run(lambda broker: broker.coordinator.call(ListGroups())).groups
-    assert listed.group_state == "Empty"
 
 
 @pytest.mark.groupcoord_server(topics={"orders": 3}, settings={"group.max.size": 7})
