@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -93,43 +92,6 @@ def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> Non
     difference = first_difference(expected, got, bindings)
     assert difference is None, f"{difference}\nexpected {json.dumps(expected)}\ngot      {json.dumps(got)}"
     assert leaders_are_members(got)
-
-
-@pytest.mark.parametrize("name", ["static/static_long_rolling_restart", "offset_expiry/retention_zero_and_negative"])
-def test_any_other_record_would_be_noticed(name: str, tmp_path: Path) -> None:
-    """The comparison fails if any one field of our log were another, a record were missing or two were swapped."""
-    _, expected = load_golden(GOLDEN / f"{name}.json")
-    got, bindings = replay_and_render(TRANSCRIPTS[name], tmp_path / "log")
-    assert first_difference(expected, got, bindings) is None
-    altered = [*alterations(got), *shortened_and_swapped(got)]
-    unnoticed = [one for one in altered if first_difference(expected, one, bindings) is None]
-    assert len(altered) > 50
-    assert unnoticed == []
-
-
-def alterations(value: Plain) -> Iterator[Plain]:
-    """Yield copies of ``value`` in each of which one scalar, however deep, is another."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from ({**value, key: other} for other in alterations(inner))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from ([*value[:index], other, *value[index + 1 :]] for other in alterations(inner))
-    elif isinstance(value, bool) or value is None:
-        yield not value
-    else:
-        yield value + 1 if isinstance(value, int) else f"{value}0"
-
-
-def shortened_and_swapped(records: list[Rendered]) -> Iterator[Plain]:
-    """Yield copies of ``records`` that lack one, and copies in which two different neighbours changed places."""
-    for index in range(len(records)):
-        yield [*records[:index], *records[index + 1 :]]
-    for index, (first, second) in enumerate(itertools.pairwise(records)):
-        places = [{key: one[key] for key in ("log_partition", "position")} for one in (first, second)]
-        swapped = [{**second, **places[0]}, {**first, **places[1]}]
-        if swapped != [first, second]:
-            yield [*records[:index], *swapped, *records[index + 2 :]]
 
 
 def test_goldens_belong_to_packaged_transcripts() -> None:

@@ -27,10 +27,9 @@ from groupcoord.spark.sources import FOLDED_TABLES
 
 from ..analysis.fold.grouped_rows import all_records
 from ..analysis.fold.history.consumer_story import Story, crew, moving, write_story
-from ..analysis.fold.small_log import Log as SmallLog
-from ..analysis.fold.small_log import commit
+from ..analysis.fold.small_log import Log, commit
 from ..analysis.pipeline.written import columns_of, read_table, sorted_rows, table_names, written_columns
-from ..analysis.rules.troubled import Log, write_troubled
+from ..analysis.rules.troubled import write_troubled
 from ..bench.spark_logs import write_log
 
 KINDS = {
@@ -115,7 +114,7 @@ def test_transactions_end_with_the_next_marker_of_their_producer(spark: SparkSes
     """The rule for Arrow and the one in SQL give what a walk through a log of random transactions gives."""
     draw, wanted = Random(1), {}
     for partition in range(3):
-        log = SmallLog(tmp_path, partition)
+        log = Log(tmp_path, partition)
         begun: dict[int, list[tuple[int, int]]] = {}
         for offset in range(120):
             producer = draw.randrange(-1, 3)

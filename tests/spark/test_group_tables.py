@@ -18,7 +18,8 @@ from groupcoord.spark.tables import complete_from
 
 from ..analysis.fold.history.consumer_story import CREW, crew, moving, write_story
 from ..analysis.fold.history.whole_logs import rows_of_logs
-from ..analysis.rules.troubled import Log, write_troubled
+from ..analysis.fold.small_log import Log
+from ..analysis.rules.troubled import write_troubled
 from ..bench.spark_logs import write_log
 
 
@@ -168,7 +169,7 @@ def test_what_compaction_may_hide_is_known(spark: SparkSession, tmp_path: Path) 
     """From behind the last gap on the log is complete."""
     Log(tmp_path, 1).commit(1, "g", 1).commit(2, "g", 2)
     log = Log(tmp_path, 2).commit(1, "g", 1)
-    log.add(2, OffsetCommitRecord("g", "t", 0, 1), skipped=3)
+    log.add(OffsetCommitRecord("g", "t", 0, 1), at_ms=2, skipped=3)
     found = complete_from(pipeline.read_log(spark, tmp_path))
 
     assert {row.log_partition: row.complete_from for row in found.collect()} == {1: 0, 2: 4}

@@ -15,17 +15,6 @@ from groupcoord.analysis.decode.files import INTERRUPTED, cut, find_segments, ro
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import InputError
 
-from ..fold.history.broker_log import unpack_broker_log
-
-PARTITION_BYTES = 225_228
-"""Of the largest segment of the broker's log."""
-
-
-@pytest.fixture(scope="module")
-def broker_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a real broker's log."""
-    return unpack_broker_log(tmp_path_factory.mktemp("broker"))
-
 
 def test_a_file_that_is_gone_is_told(broker_log: Path, tmp_path: Path) -> None:
     """A segment that a broker deletes after it was found is a row, and doesn't stop the rest."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import unescape
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -25,25 +24,7 @@ from groupcoord.analysis.report.html.layout import (
     text,
 )
 
-
-class Reader(HTMLParser):
-    """Notes the elements and the words of markup."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.feed(markup)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note it."""
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        """Note them."""
-        self.words += data
-
+from .reports import Page
 
 printable = st.text(st.characters(exclude_categories=("C", "Z")), max_size=100)
 
@@ -51,11 +32,10 @@ printable = st.text(st.characters(exclude_categories=("C", "Z")), max_size=100)
 @given(printable, printable, printable)
 def test_text_is_text_wherever_it_goes(first: str, second: str, value: str) -> None:
     """Any text in an element, beside other elements, in an attribute: it is read as it was written, and as no tag."""
-    found = Reader(element("p", first, element("b", second), title=value))
+    found = Page(element("p", first, element("b", second), title=value))
 
-    assert [tag for tag, _ in found.tags] == ["p", "b"]
-    assert found.words == first + second
-    assert found.tags[0][1] == ({"title": value} if value else {})
+    assert found.elements == [("p", {"title": value} if value else {}), ("b", {})]
+    assert "".join(found.words) == first + second
 
 
 def test_markup_goes_in_as_it_is() -> None:

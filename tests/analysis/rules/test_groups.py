@@ -155,13 +155,6 @@ def test_offset_expiry(troubled: Known) -> None:
     }
 
 
-def test_a_commit_shows_that_a_member_left(troubled: Known) -> None:
-    """Who has committed a second before was alive then."""
-    (row,) = [row for row in troubled.histories["rebalance"] if (row["group_id"], row["to_generation"]) == ("quiet", 2)]
-
-    assert (row["cause"], row["confidence"]) == ("leave", 0.9)
-
-
 def test_differences_are_told(troubled: Known) -> None:
     """An answer that is missing, one that says something else, and a field that the tables don't have."""
     tables = group_answers(troubled.histories) | offset_answers(troubled.current)

@@ -17,16 +17,9 @@ from groupcoord.analysis.fold.records import decode_records, read_back
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.pipeline.sources import LogSource
 from groupcoord.analysis.rules.groups import Row
-from groupcoord.core.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartition,
-    encode_assignment,
-    encode_subscription,
-)
-from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
-from groupcoord.records.batches import encode_batch
-from groupcoord.records.codec import encode_record
+from groupcoord.core.log.records import OffsetCommitRecord
+
+from ..fold.small_log import Log
 
 
 class Known(NamedTuple):
@@ -55,65 +48,6 @@ def fold_log(folder: Path, out: Path, limits: Thresholds | None = None) -> Known
     return Known(found, facts, facts.current_offsets())
 
 
-class Log:
-    """A log partition that is written batch by batch, as time passes."""
-
-    def __init__(self, folder: Path, partition: int = 0) -> None:
-        self._path = folder / f"__consumer_offsets-{partition}" / f"{0:020d}.log"
-        self._path.parent.mkdir(parents=True)
-        self._offset = 0
-        self.leader_epoch = 0
-
-    def add(self, at_ms: int, *records: Record, producer_id: int = -1, skipped: int = 0) -> Log:
-        """Write one batch; some offsets before it are missing, as after compaction."""
-        self._offset += skipped
-        data = encode_batch(
-            self._offset,
-            [(*encode_record(record), at_ms) for record in records],
-            leader_epoch=self.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=min(producer_id, 0),
-            is_transactional=producer_id >= 0,
-            is_control=isinstance(records[0], TransactionMarker),
-        )
-        with self._path.open("ab") as file:
-            file.write(data)
-        self._offset += len(records)
-        return self
-
-    def commit(self, at_ms: int, group_id: str, offset: int, partition: int = 0, producer_id: int = -1) -> Log:
-        record = OffsetCommitRecord(
-            group_id, "t", partition, offset, commit_timestamp_ms=at_ms, producer_id=producer_id
-        )
-        return self.add(at_ms, record, producer_id=producer_id)
-
-    def generation(self, at_ms: int, group_id: str, number: int, **members: list[int]) -> Log:
-        """Write a classic group's record, members with their partitions."""
-        names = list(members)
-        record = GroupMetadataRecord(
-            group_id,
-            "consumer",
-            number,
-            "range" if names else None,
-            names[0] if names else None,
-            at_ms,
-            tuple(
-                MemberRecord(
-                    name,
-                    None,
-                    name[0],
-                    "/h",
-                    60_000,
-                    10_000,
-                    encode_subscription(Subscription(("t",))),
-                    encode_assignment(Assignment(tuple(TopicPartition("t", index) for index in indexes))),
-                )
-                for name, indexes in members.items()
-            ),
-        )
-        return self.add(at_ms, record)
-
-
 def write_troubled(folder: Path) -> None:
     log = Log(folder)
     log.generation(0, "stormy", 1, a1=[0], b1=[1])
@@ -133,8 +67,8 @@ def write_troubled(folder: Path) -> None:
     log.generation(50_000, "quiet", 2, a1=[0, 1])
     log.generation(500_000, "emptied", 1, a1=[0]).commit(500_005, "emptied", 1).generation(530_000, "emptied", 2)
     log.generation(500_000, "live", 1, a1=[0]).commit(500_005, "live", 1)
-    log.add(500_007, OffsetCommitRecord("live", "former", 0, 1, commit_timestamp_ms=500_007))
+    log.add(OffsetCommitRecord("live", "former", 0, 1, commit_timestamp_ms=500_007), at_ms=500_007)
     own_expiry = OffsetCommitRecord("simple", "t", 0, 1, commit_timestamp_ms=500_008, expire_timestamp_ms=700_000)
-    log.add(500_008, own_expiry)
+    log.add(own_expiry, at_ms=500_008)
     log.commit(595_000, "open", 1).commit(595_500, "open", 2, producer_id=7)
     log.commit(600_000, "last", 1)

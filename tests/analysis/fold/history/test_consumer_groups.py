@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.analysis.fold.history import EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, LogHistory
+from groupcoord.analysis.fold.history import EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import (
     ASSIGNOR_CHANGE,
     CONVERSION,
@@ -31,11 +31,11 @@ from groupcoord.analysis.fold.history.ownership import (
     TOPIC_GONE,
     UNASSIGNED,
 )
-from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.records.schemas import RecordType
 
 from .consumer_story import CREW, MOVING, SESSION_MS, crew, moving, write_story
 from .group_log import TOPIC_ID, Log
+from .whole_logs import rows_of_logs
 
 Rows = dict[tuple[str, str], list[dict[str, Any]]]
 
@@ -43,16 +43,8 @@ Rows = dict[tuple[str, str], list[dict[str, Any]]]
 def read(folder: Path, session_timeout_ms: int | None = None) -> Rows:
     """Return the rows of all groups of a data directory, by group and kind."""
     rows: Rows = {}
-    for partition in sorted(folder.glob("__consumer_offsets-*")):
-        history = LogHistory(int(partition.name.rpartition("-")[2]), session_timeout_ms=session_timeout_ms)
-        for path in sorted(partition.glob("*.log")):
-            history.begin_file()
-            data = path.read_bytes()
-            for one in salvage_batches(lambda start, size, data=data: data[start : start + size], len(data)):
-                if isinstance(one, SoundBatch):
-                    history.add(one)
-        for row in history.rows():
-            rows.setdefault((row.group_id, row.kind), []).append(row.values)
+    for row in rows_of_logs(folder, session_timeout_ms):
+        rows.setdefault((row.group_id, row.kind), []).append(row.values)
     return rows
 
 

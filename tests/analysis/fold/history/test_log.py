@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from groupcoord.analysis.fold.history import GENERATION, GROUP, MEMBER, REBALANCE, HistoryRow, LogHistory
 from groupcoord.analysis.fold.history.causes import COORDINATOR_MOVE, EXPIRY_OR_LEAVE, LEAVE, UNKNOWN
-from groupcoord.core.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartition,
-    encode_assignment,
-    encode_subscription,
-)
-from groupcoord.core.log.records import (
-    GroupMetadataRecord,
-    MemberRecord,
-    OffsetCommitRecord,
-    OffsetTombstone,
-    Record,
-    TransactionMarker,
-)
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.records.batches import encode_batch
-from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches
-from groupcoord.records.schemas import RecordType
-from groupcoord.records.typed import TypedRecord, build_record
-from groupcoord.schema.engine import uuid_text
+from groupcoord.records.typed import TypedRecord
 
-SESSION_MS = 10_000
+from ..small_log import batch, generation
+
 TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
-
-
-def generation(number: int, at_ms: int, group_id: str = "g", **members: Sequence[int]) -> GroupMetadataRecord:
-    """Return the record of a group whose members have these partitions."""
-    made = tuple(
-        MemberRecord(
-            name,
-            None,
-            f"client-{name}",
-            "/h",
-            60_000,
-            SESSION_MS,
-            encode_subscription(Subscription(("t",))),
-            encode_assignment(Assignment(tuple(TopicPartition("t", index) for index in indexes))),
-        )
-        for name, indexes in members.items()
-    )
-    names = list(members)
-    return GroupMetadataRecord(
-        group_id, "consumer", number, "range" if names else None, names[0] if names else None, at_ms, made
-    )
 
 
 def commit(partition: int, at_ms: int, group_id: str = "g", producer_id: int = -1) -> OffsetCommitRecord:
@@ -70,21 +32,15 @@ class Log:
         self.leader_epoch = 0
 
     def add(self, at_ms: int, *records: Record | TypedRecord, producer_id: int = -1) -> Log:
-        made = [build_record(one) if isinstance(one, TypedRecord) else encode_record(one) for one in records]
-        data = encode_batch(
-            self.offset,
-            [(key, value, at_ms) for key, value in made],
-            leader_epoch=self.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=min(producer_id, 0),
-            is_transactional=producer_id >= 0,
-            is_control=isinstance(records[0], TransactionMarker),
-        )
+        data = batch(self.offset, at_ms, *records, producer_id=producer_id, leader_epoch=self.leader_epoch)
+        self.feed(data)
+        self.offset += len(records)
+        return self
+
+    def feed(self, data: bytes) -> None:
         for found in salvage_batches(lambda start, size: data[start : start + size], len(data)):
             assert isinstance(found, SoundBatch)
             self.history.add(found)
-        self.offset += len(records)
-        return self
 
     def rows(self, kind: str, group_id: str = "g") -> list[HistoryRow]:
         return [row for row in self.history.rows() if (row.kind, row.group_id) == (kind, group_id)]
@@ -129,19 +85,6 @@ def test_only_the_groups_asked_for() -> None:
     assert {row.group_id for row in log.history.rows()} == {"x"}
 
 
-def test_a_commit_shows_that_a_member_lived() -> None:
-    """Of many commits between two generations the last one counts: who committed a second ago can't have expired."""
-    silent = Log().add(0, generation(1, 0, a=[0], b=[1])).add(20_000, generation(2, 20_000, a=[0, 1]))
-    alive = Log().add(0, generation(1, 0, a=[0], b=[1]))
-    for at_ms in range(1_000, 20_000, 1_000):
-        alive.add(at_ms, commit(1, at_ms), commit(0, at_ms))
-    alive.add(20_000, generation(2, 20_000, a=[0, 1]))
-
-    assert silent.last_rebalance()["cause"] == EXPIRY_OR_LEAVE
-    assert alive.last_rebalance()["cause"] == LEAVE
-    assert "seen by a commit of its partitions 1000 ms before" in alive.last_rebalance()["evidence"]
-
-
 def test_a_transaction_shows_nothing() -> None:
     """Offsets of a transaction, and tombstones, need no member that lives; the offsets keep a group all the same."""
     log = Log().add(0, generation(1, 0, a=[0], b=[1])).add(19_000, commit(1, 19_000, producer_id=7), producer_id=7)
@@ -182,39 +125,6 @@ def test_what_compaction_has_removed_is_not_made_up() -> None:
     assert whole.last_rebalance()["cause"] == "join"
 
 
-def test_names_of_topics_may_come_late() -> None:
-    """KIP-848 assigns topics by id; a commit behind all of it tells the name."""
-    log = Log()
-    key = {"groupId": "g", "memberId": "m"}
-    partitions = [{"topicId": uuid_text(TOPIC_ID.bytes), "partitions": [0]}]
-    member = {
-        "instanceId": None,
-        "rackId": None,
-        "clientId": "c",
-        "clientHost": "/h",
-        "subscribedTopicNames": ["t"],
-        "subscribedTopicRegex": None,
-        "rebalanceTimeoutMs": 60_000,
-        "serverAssignor": None,
-    }
-    current = {
-        "memberEpoch": 1,
-        "previousMemberEpoch": 0,
-        "state": 0,
-        "assignedPartitions": partitions,
-        "partitionsPendingRevocation": [],
-    }
-    log.add(
-        10,
-        TypedRecord(RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, 0, member),
-        TypedRecord(RecordType.CONSUMER_GROUP_METADATA, {"groupId": "g"}, 0, {"epoch": 1, "metadataHash": 1}),
-        TypedRecord(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, key, 0, current),
-    ).add(900, commit(0, 900))
-
-    (row,) = log.rows(MEMBER)
-    assert row.values["assignment"] == [{"topic": "t", "topic_id": uuid_text(TOPIC_ID.bytes), "partitions": [0]}]
-
-
 def test_two_copies_of_a_log_tell_it_once() -> None:
     """Replicas of two brokers, one behind the other: every generation comes once, and in order."""
     log = Log()
@@ -237,9 +147,6 @@ def test_records_that_can_not_be_read_are_passed_over() -> None:
         (b"\x00\x02\x00\x01g", b"\x00\x63", 5),
         (b"\x00\x02", None, 5),
     ]
-    data = encode_batch(log.offset, records)
-    for found in salvage_batches(lambda start, size: data[start : start + size], len(data)):
-        assert isinstance(found, SoundBatch)
-        log.history.add(found)
+    log.feed(encode_batch(log.offset, records))
 
     assert [row.kind for row in log.history.rows()] == [GENERATION, MEMBER, REBALANCE, GROUP]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from groupcoord.analysis.fold.history import EPOCH, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
+from groupcoord.analysis.fold.history import EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.fold.history.ownership import BALANCE, GIVEN_UP, OWNER_GONE, UNASSIGNED
 from groupcoord.analysis.fold.history.rows import Row
@@ -126,6 +126,20 @@ def test_members_of_streams_groups() -> None:
     ]
     assert states == {"Stable", "UnrevokedTasks"}
     assert taken_over().rows(REBALANCE)[-1]["target_ms"] == 20_000
+
+
+def test_states_of_streams_groups() -> None:
+    """NotReady without a validated topology; a member that has to give tasks up is reconciling until it has."""
+
+    def state(log: Log) -> str:
+        (row,) = log.rows(GROUP)
+        return str(row["state"])
+
+    log = StreamsLog().starts("a", 2, 0)
+    assert state(log) == "NotReady"
+    assert state(log.add(RecordType.STREAMS_GROUP_TOPOLOGY, {"epoch": 0, "subtopologies": []})) == "Assigning"
+    assert state(log.plans(2, 0).runs("a", 2, 0, {"0": [0, 1]})) == "Stable"
+    assert state(log.runs("a", 2, 0, {"0": [0]}, ends={"0": [1]})) == "Reconciling"
 
 
 def test_topics_of_share_groups_have_names() -> None:

@@ -9,10 +9,10 @@ from groupcoord.analysis.fold.history import HistoryRow, LogHistory
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 
 
-def rows_of_logs(folder: Path) -> Iterator[HistoryRow]:
+def rows_of_logs(folder: Path, session_timeout_ms: int | None = None) -> Iterator[HistoryRow]:
     """Yield the rows of every group of every log partition in a folder."""
     for partition in sorted(folder.glob("__consumer_offsets-*")):
-        found = LogHistory(int(partition.name.rpartition("-")[2]))
+        found = LogHistory(int(partition.name.rpartition("-")[2]), session_timeout_ms=session_timeout_ms)
         for path in sorted(partition.glob("*.log")):
             found.begin_file()
             data = path.read_bytes()
