@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import evolve
 
-from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
+from groupcoord.analysis.live.cluster import CommittedOffset, ListedGroup
 from groupcoord.analysis.live.offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
 from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, group_lags, problems_of, unknown_groups
-from groupcoord.core.consumer_protocol import Assignment, TopicPartition, encode_assignment
+
+from .test_groups import classic
 
 START_MS = 1_700_000_000_000
 
 
 def group(group_id: str, offsets: dict[int, int], *, owned: tuple[int, ...] = ()) -> GroupSnapshot:
     """Return a classic group that has committed offsets of partitions of a topic, with a member that has some."""
-    assignment = encode_assignment(Assignment(tuple(TopicPartition("orders", index) for index in owned)))
-    member: dict[str, Any] = {
-        "member_id": "m",
-        "client_id": "worker",
-        "client_host": "/h",
-        "member_metadata": b"",
-        "member_assignment": assignment,
-    }
-    described = DescribedGroup(0, "Stable", "consumer", "range", None, None, (member,))
     committed = tuple(CommittedOffset("orders", index, offset, -1, "", 0) for index, offset in offsets.items())
-    return GroupSnapshot(
-        group_id, "Classic", ListedGroup(group_id, "Classic", "Stable", "consumer"), described, committed
-    )
+    listed = ListedGroup(group_id, "Classic", "Stable", "consumer")
+    return GroupSnapshot(group_id, "Classic", listed, classic("Stable", {"m": owned}), committed)
 
 
 def snapshot(at_s: int, end_offset: int, *groups: GroupSnapshot, start_offset: int = 0) -> Snapshot:
