@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from html.parser import HTMLParser
+from typing import Any
 
 from attrs import evolve
 
@@ -131,6 +133,28 @@ def partition(number: int, records: int) -> model.PartitionRow:
     )
 
 
+def consumer_groups(name: str, names: Callable[[int, int], list[str]]) -> dict[str, Any]:
+    """Return the attributes of a report about consumer and share groups."""
+    return {
+        "consumer_groups": tuple(
+            model.ConsumerGroupRow(one, 17, 16, 8, 1, 30, 4, 1_500, 11, 1_000, 31_000)
+            for one in names(model.CONSUMER_GROUPS_MAX, 2)
+        ),
+        "assignors": (
+            model.AssignorRow("", 2, 12, 26, 0, 1_000, 1_500),
+            model.AssignorRow("range", 1, 4, 8, 4, 2_000, 1_000),
+        ),
+        "slow_members": tuple(
+            model.SlowMemberRow(one, f"client of {one}", 4, 1_000, 31_000, START_MS, 300_000, 0)
+            for one in names(model.SLOW_MEMBERS_MAX, 2)
+        ),
+        "share_groups": tuple(
+            model.ShareGroupRow(f"{name}shared", name, 3, 5, 4, 7, 2, START_MS)
+            for _ in names(model.SHARE_GROUPS_MAX, 1)
+        ),
+    }
+
+
 def report(groups: int = 12, name: str = "group-") -> model.Report:
     """Return a report with something in every section; with more groups than a page shows, each list is at its limit.
 
@@ -165,22 +189,7 @@ def report(groups: int = 12, name: str = "group-") -> model.Report:
         rebalances=bins(*CAUSES, length=length),
         churn=bins("joined", "left", length=length),
         churning=rows[: model.CHURNING_MAX],
-        consumer_groups=tuple(
-            model.ConsumerGroupRow(one, 17, 16, 8, 1, 30, 4, 1_500, 11, 1_000, 31_000)
-            for one in names(model.CONSUMER_GROUPS_MAX, 2)
-        ),
-        assignors=(
-            model.AssignorRow("", 2, 12, 26, 0, 1_000, 1_500),
-            model.AssignorRow("range", 1, 4, 8, 4, 2_000, 1_000),
-        ),
-        slow_members=tuple(
-            model.SlowMemberRow(one, f"client of {one}", 4, 1_000, 31_000, START_MS, 300_000, 0)
-            for one in names(model.SLOW_MEMBERS_MAX, 2)
-        ),
-        share_groups=tuple(
-            model.ShareGroupRow(f"{name}shared", name, 3, 5, 4, 7, 2, START_MS)
-            for _ in names(model.SHARE_GROUPS_MAX, 1)
-        ),
+        **consumer_groups(name, names),
         groups=rows,
         severities={BAD: groups, WARNING: 0, FINE: 0},
         troubled=tuple(story(one.group_id, rebalances) for one in rows[: model.TROUBLED_MAX]),
