@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-from groupcoord.analysis.decode.files import cut, find_segments, rows_of_files
+from groupcoord.analysis.decode.files import cut_ranges, find_segments, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.core.log.records import OFFSETS_TOPIC
 
@@ -109,7 +109,7 @@ class KafkaProcess:
 
     def rows_on_disk(self) -> Rows:
         (files,) = find_segments([self.folder / "data"])
-        rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut(files.segments))
+        rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut_ranges(files.ranges()))
         return [row for found in rows for batch in found for row in batch.to_pylist()]
 
 

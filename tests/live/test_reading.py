@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from groupcoord.analysis.decode.files import cut, find_segments, rows_of_files
+from groupcoord.analysis.decode.files import cut_ranges, find_segments, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import ClusterError, InputError, LogCutError, TransientClusterError
 from groupcoord.analysis.live import fetching
@@ -56,7 +56,7 @@ def rows_of(cluster: KafkaCluster, patience: Patience, *ranges: OffsetRange) -> 
 def of_files(folder: Path, server: ServerThread) -> Rows:
     """The rows of the files that the server serves."""
     (files,) = find_segments([folder])
-    rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut(files.segments))
+    rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut_ranges(files.ranges()))
     return [row for found in rows for batch in found for row in batch.to_pylist()]
 
 

@@ -131,7 +131,7 @@ def test_transactions_end_with_the_next_marker_of_their_producer(spark: SparkSes
     by_arrow: list[dict[str, Any]] = []
     for number in range(3):
         records = all_records(tmp_path / f"__consumer_offsets-{number}")
-        by_arrow += commits(records, Markers(records.filter(is_marker(records)))).to_pylist()
+        by_arrow += commits(records, Markers([records.filter(is_marker(records))])).to_pylist()
 
     for found in (by_sql, by_arrow):
         outcomes = {(row["log_partition"], row["log_offset"]): row["transaction"] for row in found}

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import groupby, pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from itertools import chain, groupby, pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ from attrs import evolve, frozen
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from groupcoord.analysis.decode.rows import ByteRange, Origin, RowSettings, one_row, range_rows
+from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.options import Selection
@@ -190,9 +191,13 @@ def each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Se
         return list(pool.map(ask, paths))
 
 
+def protocols_of(file_system: AbstractFileSystem) -> tuple[str, ...]:
+    return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
+
+
 def is_local(file_system: AbstractFileSystem) -> bool:
     """Return whether a file system is that of this machine."""
-    return "file" in ((file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol)
+    return "file" in protocols_of(file_system)
 
 
 def name_of(path: str) -> str:
@@ -221,6 +226,9 @@ class FileSet(NamedTuple):
 
     file_system: AbstractFileSystem
     segments: list[SegmentFile]
+
+    def ranges(self) -> Iterator[FileRange]:
+        return (FileRange(one, ByteRange(0, one.size_bytes, one.size_bytes)) for one in self.segments)
 
 
 class FileRange(NamedTuple):
@@ -340,17 +348,11 @@ def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
     return bool(info.get("ino", info.get("ETag")) == segment.identity)
 
 
-def cut(segments: Sequence[SegmentFile], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
-    """Cut segments into tasks of about ``split_bytes``: large files into ranges, and small files together.
-
-    Every byte of every file is in one range; the ranges of a task are in order.
-    """
-    whole = [FileRange(segment, ByteRange(0, segment.size_bytes, segment.size_bytes)) for segment in segments]
-    return cut_ranges(whole, split_bytes)
-
-
 def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
-    """Cut ranges of files into tasks of about ``split_bytes``, small ones together, in order."""
+    """Cut ranges of files into tasks of about ``split_bytes``: large ones into several, small ones together, in order.
+
+    Every byte is in one range.
+    """
     tasks: list[list[FileRange]] = []
     room = 0
     for segment, whole in ranges:
@@ -376,56 +378,42 @@ def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
     return read_at
 
 
-class RecordTask(Protocol):
+class RecordTask(ABC):
     """Work of one task, from any source."""
 
     def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
+        return chain.from_iterable(rows for _, rows in self.runs(settings))
 
+    @abstractmethod
     def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
         """Yield the rows of each run of one log partition, with its number."""
 
 
-class LogTask:
+class LogTask(RecordTask):
     """Byte ranges of files in one file system."""
 
     def __init__(self, file_system: AbstractFileSystem, ranges: list[FileRange]) -> None:
         self.file_system = file_system
         self.ranges = ranges
 
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all ranges."""
-        return rows_of_files(self.file_system, self.ranges, settings)
-
     def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of ranges of one log partition, with its number."""
         for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
             yield partition, rows_of_files(self.file_system, ranges, settings)
 
 
 @frozen
-class SelectedTask:
+class SelectedTask(RecordTask):
     """A task without the records of groups that a selection excludes."""
 
     task: RecordTask
     selection: Selection
 
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield all rows."""
-        return self._kept(self.task.rows(self._with_group(settings)), settings)
-
     def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of one log partition, with its number."""
-        for partition, rows in self.task.runs(self._with_group(settings)):
-            yield partition, self._kept(rows, settings)
-
-    @staticmethod
-    def _with_group(settings: RowSettings) -> RowSettings:
-        return settings if "group_id" in settings.columns else evolve(settings, columns=(*settings.columns, "group_id"))
-
-    def _kept(self, batches: Iterable[pa.RecordBatch], settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        for batch in selected_rows(batches, self.selection):
-            yield batch.select(list(settings.columns))
+        columns = settings.columns if "group_id" in settings.columns else (*settings.columns, "group_id")
+        for partition, rows in self.task.runs(evolve(settings, columns=columns)):
+            kept = selected_rows(rows, self.selection)
+            yield partition, (batch.select(list(settings.columns)) for batch in kept)
 
 
 def selected(task: RecordTask, selection: Selection) -> RecordTask:
@@ -450,7 +438,7 @@ def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> It
 
 def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogTask]:
     """Cut the result of :func:`find_segments` into tasks of about ``split_bytes``."""
-    return [LogTask(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
+    return [LogTask(files.file_system, ranges) for files in found for ranges in cut_ranges(files.ranges(), split_bytes)]
 
 
 def rows_of_files(
@@ -464,7 +452,7 @@ def rows_of_files(
             continue
         read_at = reader_of(file_system, segment)
         try:
-            yield from range_rows(read_at, byte_range, Origin(segment.name, segment.partition), settings)
+            yield from RangeReader(read_at, byte_range, Origin(segment.name, segment.partition), settings).rows()
         except FileNotFoundError:
             yield _passed_over(file_range, "the file is gone", settings)
 

@@ -107,7 +107,8 @@ class TableFile:
         schema = schema_with_times(schema)
         is_nested = any(pa.types.is_nested(column.type) for column in schema)
         rising = [name for name in schema.names if name in _RISING]
-        repeating = [column.name for column in schema if not (column.name in _RISING or _is_varied(column.type))]
+        varied = [one.name for one in schema if pa.types.is_binary(one.type) or pa.types.is_boolean(one.type)]
+        repeating = [name for name in schema.names if name not in (*_RISING, *varied)]
         self._writer = ParquetWriter(
             file,
             schema,
@@ -135,10 +136,6 @@ class TableFile:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=ROW_GROUP_ROWS)
         self._waiting, self._waiting_rows = [], 0
-
-
-def _is_varied(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_boolean(kind))
 
 
 OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
@@ -194,7 +191,7 @@ def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: s
             transactional += pc.sum(batch.column("is_transactional")).as_py() or 0
             is_record = pc.equal(batch.column("kind"), KIND_RECORD)
             last_ms.append(pc.max(batch.column("log_timestamp_ms").filter(is_record)).as_py())
-            found = _plain_commits(batch, is_record)
+            found = _plain_commits(batch)
             if found.num_rows:
                 plain = plain or stack.enter_context(open_file(commits, WRITTEN_COMMITS))
                 plain.write(found)
@@ -202,11 +199,9 @@ def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: s
     return Written(table.rows, 0 if plain is None else plain.rows, transactional, max(known_ms, default=None))
 
 
-def _plain_commits(rows: pa.RecordBatch, is_record: pa.BooleanArray) -> pa.RecordBatch:
+def _plain_commits(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the commits and tombstones outside of transactions, as the table of commits has them."""
-    is_offset = pc.and_(is_record, pc.is_in(rows.column("record_type"), pa.array(OFFSET_TYPES, pa.int16())))
-    is_plain = pc.and_not(is_offset, pc.or_(rows.column("is_transactional"), pc.is_valid(rows.column("problem"))))
-    found = rows.filter(is_plain)
+    found = rows.filter(every(is_offset_record(rows), pc.invert(rows["is_transactional"])))
     return pa.RecordBatch.from_arrays(
         [
             pa.nulls(found.num_rows, column.type) if column.name == "transaction" else found.column(column.name)

@@ -14,7 +14,7 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.analysis.decode.files import refusals_told
+from groupcoord.analysis.decode.files import protocols_of, refusals_told
 from groupcoord.analysis.decode.parquet import TableFile
 from groupcoord.analysis.errors import InputError
 from groupcoord.storage.data_directory import LOCK_FILE, DirectoryLock
@@ -34,7 +34,7 @@ def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> 
 
     A failed attempt leaves nothing. Object stores, where a rename is a copy, complete the file instead.
     """
-    if not _SHOWS_WHOLE_FILES.isdisjoint(_protocols(file_system)):
+    if not _SHOWS_WHOLE_FILES.isdisjoint(protocols_of(file_system)):
         yield from _completed_file(file_system, path)
         return
     folder, _, name = path.rpartition("/")
@@ -63,10 +63,6 @@ def _completed_file(file_system: AbstractFileSystem, path: str) -> Iterator[Bina
     file.commit()
 
 
-def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
-    return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
-
-
 class ResultDirectory:
     """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
 
@@ -86,13 +82,10 @@ class ResultDirectory:
                     raise InputError(f"{self.name} is not empty")
                 if self.is_local and not os.access(self._root, os.W_OK | os.X_OK):
                     raise PermissionError
-            self._make()
-
-    def _make(self) -> None:
-        try:
-            self._file_system.makedirs(self._root, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
+            try:
+                self._file_system.makedirs(self._root, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
 
     def place(self, name: str) -> tuple[AbstractFileSystem, str]:
         """Return the file system and the path of something in the directory."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from attrs import frozen
+from attrs import define, field, frozen
 
 from groupcoord.analysis.decode.batches import (
     COMPANY_MIN,
@@ -271,13 +271,7 @@ class ByteRange:
     end_offset: int | None = None
 
 
-def range_rows(
-    read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, *, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range: records in log order, corrupt bytes, and the account at the end."""
-    return RangeReader(read_at, byte_range, origin, settings, chunk_bytes=chunk_bytes).rows()
-
-
+@define
 class RangeReader:
     """Reader of one range, which accounts for its bytes.
 
@@ -285,26 +279,20 @@ class RangeReader:
         next_offset: log offset after the last batch; None before the first.
     """
 
-    def __init__(
-        self,
-        read_at: ReadAt,
-        byte_range: ByteRange,
-        origin: Origin,
-        settings: RowSettings,
-        *,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> None:
-        self._read_at = read_at
-        self._range = byte_range
-        self._origin = origin
-        self._settings = settings
-        self._chunk_bytes = chunk_bytes
-        self._file_bytes = byte_range.file_bytes
-        self._end = 0
-        self._batch_count = 0
-        self._first_offset: int | None = None
-        self._complete_from = 0
-        self.next_offset: int | None = None
+    _read_at: ReadAt
+    _range: ByteRange
+    _origin: Origin
+    _settings: RowSettings
+    _chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
+    _file_bytes: int = field(init=False)
+    _end: int = 0
+    _batch_count: int = 0
+    _first_offset: int | None = None
+    _complete_from: int = 0
+    next_offset: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self._file_bytes = self._range.file_bytes
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         start = position = self._range.start

@@ -7,6 +7,8 @@ minutes of each group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +30,7 @@ from groupcoord.analysis.decode.parquet import (
     key_codes,
     last_rows,
 )
-from groupcoord.analysis.decode.schema import COMMITS, CURRENT_OFFSETS, KIND_CONTROL, arrow_schema
+from groupcoord.analysis.decode.schema import COMMITS, CURRENT_OFFSETS, KIND_CONTROL, RECORDS, arrow_schema
 from groupcoord.analysis.options import WINDOW_COMMITS, Thresholds
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
@@ -51,13 +53,14 @@ _STILL_OPEN = 2
 MARKER_COLUMNS = ("kind", "control_type", "producer_id", "log_offset")
 """Columns of markers."""
 
+_NO_MARKERS = pa.schema([RECORDS.field(name) for name in MARKER_COLUMNS[1:]]).empty_table()
+
 
 class Markers:
     """The markers of one log partition, by which the outcome of each transaction is found."""
 
-    def __init__(self, rows: pa.Table | None = None) -> None:
-        if rows is None:
-            rows = pa.table({name: pa.array([], pa.int64()) for name in ("producer_id", "log_offset", "control_type")})
+    def __init__(self, tables: Sequence[pa.Table] = ()) -> None:
+        rows = pa.concat_tables([_NO_MARKERS, *(table.select(_NO_MARKERS.column_names) for table in tables)])
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
         order = np.lexsort((offsets, producers))
         producers, offsets = producers[order], offsets[order]
@@ -205,7 +208,7 @@ class CommitFold:
         self._waiting, self._waiting_rows = [], 0
         runs = Runs(rows, PARTITION, is_sorted=True)
         is_new = runs.order >= old.num_rows
-        went_back = _Rows(rows, runs).went_back(is_new)
+        went_back = _went_back(rows, runs, is_new)
         rewinds = self._facts.rewinds
         if went_back.num_rows:
             rewinds = _most(pa.concat_tables([rewinds, went_back]).combine_chunks())
@@ -268,33 +271,25 @@ def _together(minutes: pa.Table) -> pa.Table:
     return found.rename_columns(MINUTES.names).cast(MINUTES)
 
 
-class _Rows:
-    """Rows of commits in runs of partitions."""
-
-    def __init__(self, rows: pa.Table, runs: Runs) -> None:
-        self._rows = rows
-        self._runs = runs
-
-    def went_back(self, is_new: Bools) -> pa.Table:
-        """Return commits with a lower offset than the previous one; a tombstone resets it."""
-        rows, runs = self._rows, self._runs
-        offsets = integers(rows["committed_offset"])[runs.order]
-        is_valid = flags(pc.is_valid(rows["committed_offset"]))[runs.order]
-        is_back = np.zeros(len(offsets), np.bool_)
-        is_back[1:] = ~runs.is_first[1:] & is_valid[1:] & is_valid[:-1] & (offsets[1:] < offsets[:-1])
-        back = np.flatnonzero(is_back & is_new)
-        found = rows.select([*PARTITION, "log_timestamp_ms", "log_offset", "committed_offset"])
-        found = found.take(pa.array(runs.order[back]))
-        figures: dict[str, Int64s] = {
-            "count": np.ones(len(back), np.int64),
-            "first_ms": integers(found["log_timestamp_ms"]),
-            "last_ms": integers(found["log_timestamp_ms"]),
-            "by": offsets[back - 1] - offsets[back] if len(back) else offsets[:0],
-            "log_offset": integers(found["log_offset"]),
-            "to": integers(found["committed_offset"]),
-        }
-        keys = {name: found[name] for name in PARTITION}
-        return pa.table(keys | {name: pa.array(values) for name, values in figures.items()}, REWINDS)
+def _went_back(rows: pa.Table, runs: Runs, is_new: Bools) -> pa.Table:
+    """Return commits with a lower offset than the previous one; a tombstone resets it."""
+    offsets = integers(rows["committed_offset"])[runs.order]
+    is_valid = flags(pc.is_valid(rows["committed_offset"]))[runs.order]
+    is_back = np.zeros(len(offsets), np.bool_)
+    is_back[1:] = ~runs.is_first[1:] & is_valid[1:] & is_valid[:-1] & (offsets[1:] < offsets[:-1])
+    back = np.flatnonzero(is_back & is_new)
+    found = rows.select([*PARTITION, "log_timestamp_ms", "log_offset", "committed_offset"])
+    found = found.take(pa.array(runs.order[back]))
+    figures: dict[str, Int64s] = {
+        "count": np.ones(len(back), np.int64),
+        "first_ms": integers(found["log_timestamp_ms"]),
+        "last_ms": integers(found["log_timestamp_ms"]),
+        "by": offsets[back - 1] - offsets[back] if len(back) else offsets[:0],
+        "log_offset": integers(found["log_offset"]),
+        "to": integers(found["committed_offset"]),
+    }
+    keys = {name: found[name] for name in PARTITION}
+    return pa.table(keys | {name: pa.array(values) for name, values in figures.items()}, REWINDS)
 
 
 def _most(rewinds: pa.Table) -> pa.Table:

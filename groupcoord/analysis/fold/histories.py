@@ -70,14 +70,20 @@ def entries_of(records: pa.Table) -> list[Entry]:
 
 def feed_history(history: LogHistory, records: pa.Table) -> None:
     """Add the records of a log partition, and the commits that matter, to a history."""
-    named = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
-    for name in named.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
-        history.name_topic(name["group_id"], UUID(bytes=name["topic_id"]), name["topic"])
+    for group_id, topic_id, topic in _topic_names(records):
+        history.name_topic(group_id, UUID(bytes=topic_id), topic)
     for (_, group_id), entry in entries_of(records):
         if isinstance(entry, GroupRecord):
             history.add_record(group_id, entry)
         else:
             history.add_commit(group_id, entry)
+
+
+def _topic_names(records: pa.Table) -> Iterator[tuple[str, bytes, str]]:
+    """Yield the topic ids and names of commits by group."""
+    named = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
+    for name in named.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
+        yield name["group_id"], name["topic_id"], name["topic"]
 
 
 def _group_records(rows: pa.Table) -> Iterator[tuple[int, Entry]]:
@@ -217,7 +223,7 @@ class CarriedLog:
     def facts(self) -> CommitFacts:
         if not self._held:
             return self._commits.facts()
-        return self._commits.facts_with(commits(pa.concat_tables(self._held), self._all_markers()))
+        return self._commits.facts_with(commits(pa.concat_tables(self._held), Markers(self._markers)))
 
     def ends(self) -> Iterator[Told]:
         """Yield the history rows that hold if the log ends here: groups, and unfinished rebalances."""
@@ -243,9 +249,8 @@ class CarriedLog:
         self._options.complete_from = self._complete.complete_from
 
     def _fold_groups(self, records: pa.Table) -> list[Told]:
-        learned = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
-        for name in learned.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
-            self._group(name["group_id"]).fold.name_topic(uuid_text(name["topic_id"]), name["topic"])
+        for group_id, topic_id, topic in _topic_names(records):
+            self._group(group_id).fold.name_topic(uuid_text(topic_id), topic)
         told: list[Told] = []
         for (_, group_id), entry in entries_of(records):
             group = self._group(group_id)
@@ -282,7 +287,7 @@ class CarriedLog:
 
     def _let_go(self) -> None:
         held = pa.concat_tables(self._held)
-        found = commits(held, self._all_markers())
+        found = commits(held, Markers(self._markers))
         is_open = pc.fill_null(pc.equal(found["transaction"], OPEN), False)
         first = pc.min(found["log_offset"].filter(is_open)).as_py()
         if first is None or self._is_full():
@@ -291,6 +296,3 @@ class CarriedLog:
         left = held.filter(pc.greater_equal(held["log_offset"], first))
         self._held = [left] if left.num_rows else []
         self._markers = [one for one in self._markers if left.num_rows and pc.max(one["log_offset"]).as_py() > first]
-
-    def _all_markers(self) -> Markers:
-        return Markers(pa.concat_tables(self._markers) if self._markers else None)

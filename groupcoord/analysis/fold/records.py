@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class LogPartition:
 
     def markers(self) -> Markers:
         """Return its transactions' markers."""
-        return Markers(pa.concat_tables(self._markers)) if self._markers else Markers()
+        return Markers(self._markers)
 
 
 class Accounts:
@@ -254,7 +254,7 @@ def fold_batches(number: int | None, batches: Iterable[pa.RecordBatch]) -> Parti
     """Return the fold of a log partition from rows in any order, which are held in memory."""
     empty = RECORDS.empty_table().select(DECODED_COLUMNS)
     rows = pa.concat_tables([empty, *(pa.Table.from_batches([batch.select(DECODED_COLUMNS)]) for batch in batches)])
-    fold = PartitionFold(number, Markers(rows.filter(is_marker(rows))), read_spans(rows))
+    fold = PartitionFold(number, Markers([rows.filter(is_marker(rows))]), read_spans(rows))
     records = sorted_by_offset(rows.filter(pc.equal(rows["kind"], KIND_RECORD)))
     for batch in records.to_batches(BATCH_ROWS):
         fold.add(of_partition(batch, number))
@@ -433,12 +433,8 @@ def _load(partition: int | None, groups: list[Row]) -> Row:
     # The name decides between groups of as many records, so that the answer is always the same.
     found["hottest_group_records"], found["hottest_group"] = max(named, default=(None, None))
     found["groups"] = len(named)
-    found["hottest_group_share"] = _share(found)
+    share = found["hottest_group_records"] / found["records"] if named and found["records"] else None
+    found["hottest_group_share"] = share
     for name, best in _TIMES.items():
         found[name] = best((row[name] for row in groups if row[name] is not None), default=None)
     return found
-
-
-def _share(found: Mapping[str, Any]) -> float | None:
-    hottest, records = found["hottest_group_records"], found["records"]
-    return None if hottest is None or not records else hottest / records

@@ -407,20 +407,14 @@ def read_end_offsets_file(path: str) -> pa.Table:
                 raise InputError(f"{path}: {first_line(error)}") from error
 
 
-class ClusterTask:
+class ClusterTask(RecordTask):
     """Offset ranges of a cluster, without secrets."""
 
     def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
         self.address = address
         self.ranges = ranges
 
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all ranges."""
-        for _, rows in self.runs(settings):
-            yield from rows
-
     def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of ranges of one log partition, with its number."""
         with connection(self.address) as (cluster, patience):
             for partition, ranges in groupby(self.ranges, lambda one: one.partition):
                 yield partition, _task_rows(cluster, patience, ranges, settings)

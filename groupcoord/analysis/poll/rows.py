@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from groupcoord.analysis.fold.history.causes import UNKNOWN, Explanation, explain_difference
 from groupcoord.analysis.fold.history.rows import (
@@ -40,9 +40,6 @@ from groupcoord.schema.engine import Values, uuid_text
 NO_GENERATION = -1
 """Generation of classic groups, which no response contains."""
 
-NOT_TOLD = -1
-"""Log offsets, times and timeouts, which no response contains."""
-
 
 def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False) -> GroupView:
     """Return a group as it was described."""
@@ -59,18 +56,14 @@ def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False
         NO_GENERATION if described.group_epoch is None else described.group_epoch,
         described.protocol_type or None,
         described.protocol,
-        None,
-        {member.member_id: member for member in members},
-        NOT_TOLD,
-        NOT_TOLD,
-        NOT_TOLD,
+        members={member.member_id: member for member in members},
     )
 
 
 def nothing_like(view: GroupView) -> GroupView:
     """Return the view of a group as it is before its first member, or once it is gone."""
     generation = NO_GENERATION if view.group_type == CLASSIC else view.generation
-    return GroupView(view.group_type, generation, None, None, None, {}, NOT_TOLD, NOT_TOLD, NOT_TOLD)
+    return GroupView(view.group_type, generation)
 
 
 def topic_names(described: DescribedGroup) -> dict[str, str]:
@@ -112,20 +105,10 @@ def _classic_member(values: Values, is_consumer: bool) -> MemberView:
         values.get("group_instance_id"),
         values["client_id"],
         values["client_host"],
-        NOT_TOLD,
-        None,
-        subscription.topics,
-        None,
-        subscription.rack_id,
-        subscription.owned,
-        subscription.owned_generation,
-        subscription.user_data,
-        assigned,
-        assigned,
-        NOT_TOLD,
-        metadata,
-        NOT_TOLD,
-        NOT_TOLD,
+        assigned=assigned,
+        held=assigned,
+        metadata=metadata,
+        **asdict(subscription, recurse=False),
     )
 
 
@@ -136,20 +119,12 @@ def _consumer_member(values: Values, by_name: bool) -> MemberView:
         values.get("instance_id"),
         values["client_id"],
         values["client_host"],
-        NOT_TOLD,
-        None,
-        frozenset(values["subscribed_topic_names"]),
-        values.get("subscribed_topic_regex") or None,
-        values["rack_id"],
-        NO_PARTITIONS,
-        NO_GENERATION,
-        None,
-        _partitions(values["target_assignment"], by_name) if "target_assignment" in values else held,
-        held,
-        NOT_TOLD,
-        b"",
-        values["member_epoch"],
-        NOT_TOLD,
+        topics=frozenset(values["subscribed_topic_names"]),
+        topic_regex=values.get("subscribed_topic_regex") or None,
+        rack_id=values["rack_id"],
+        assigned=_partitions(values["target_assignment"], by_name) if "target_assignment" in values else held,
+        held=held,
+        epoch=values["member_epoch"],
     )
 
 
@@ -160,20 +135,11 @@ def _streams_member(values: Values, topics: Mapping[str, tuple[str, ...]]) -> Me
         values["instance_id"],
         values["client_id"],
         values["client_host"],
-        NOT_TOLD,
-        None,
-        frozenset(),
-        None,
-        values["rack_id"],
-        NO_PARTITIONS,
-        NO_GENERATION,
-        None,
-        _tasks(values["target_assignment"]["active_tasks"], topics),
-        _tasks(held["active_tasks"], topics),
-        NOT_TOLD,
-        b"",
-        values["member_epoch"],
-        NOT_TOLD,
+        topics=frozenset(),
+        rack_id=values["rack_id"],
+        assigned=_tasks(values["target_assignment"]["active_tasks"], topics),
+        held=_tasks(held["active_tasks"], topics),
+        epoch=values["member_epoch"],
         standby=_tasks(held["standby_tasks"], topics),
         warmup=_tasks(held["warmup_tasks"], topics),
     )
@@ -380,6 +346,7 @@ _SETTLED = frozenset({"Stable", "Empty"})
 """States in which no rebalance is under way."""
 
 _NOTHING_BEFORE = "what was before it was not seen"
+_UNDER_WAY = "it was under way when the group was asked for last"
 
 
 @define
@@ -462,7 +429,7 @@ class PolledGroups:
     def rebalances_under_way(self, at_ms: int) -> list[Row]:
         """Return rows of the table ``rebalances`` that have no end yet."""
         return [
-            rebalance_row(group_id, known.settled, known.latest, _explained_not_yet(), at_ms)
+            rebalance_row(group_id, known.settled, known.latest, _unexplained(_UNDER_WAY), at_ms)
             | {"started_after_ms": known.settled_ms, "started_ms": known.opened_ms}
             for group_id, known in self._known.items()
             if known.opened_ms is not None and known.latest is not None
@@ -475,9 +442,7 @@ class PolledGroups:
     def _of(self, group: GroupSnapshot) -> _Known:
         known = self._known.get(group.group_id)
         if known is None:
-            seen_before = self._gone.pop(group.group_id, GroupFigures(group.type))
-            known = _Known(seen_before)
-            self._known[group.group_id] = known
+            known = self._known[group.group_id] = _Known(self._gone.pop(group.group_id, GroupFigures(group.type)))
         known.figures.type = group.type
         return known
 
@@ -504,10 +469,7 @@ class PolledGroups:
 
     def _completed(self, group_id: str, known: _Known, view: GroupView, at_ms: int) -> Row:
         before = known.settled
-        if before is None:
-            explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [_NOTHING_BEFORE])
-        else:
-            explanation = explain_difference(before, view)
+        explanation = _unexplained(_NOTHING_BEFORE) if before is None else explain_difference(before, view)
         row = rebalance_row(group_id, before, view, explanation, at_ms)
         row |= {"started_after_ms": known.settled_ms, "started_ms": known.opened_ms, "ended_ms": at_ms}
         known.figures.rebalances.add(row)
@@ -534,5 +496,5 @@ def _differs(before: GroupView, after: GroupView) -> bool:
     } != {member.member_id: (member.metadata, member.assigned) for member in after.members.values()}
 
 
-def _explained_not_yet() -> Explanation:
-    return Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, ["it was under way when the group was asked for last"])
+def _unexplained(evidence: str) -> Explanation:
+    return Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [evidence])

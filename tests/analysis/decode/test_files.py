@@ -11,7 +11,7 @@ import fsspec
 import pytest
 from fsspec.asyn import AsyncFileSystem
 
-from groupcoord.analysis.decode.files import INTERRUPTED, cut, find_segments, rows_of_files
+from groupcoord.analysis.decode.files import INTERRUPTED, cut_ranges, find_segments, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import InputError
 
@@ -20,7 +20,7 @@ def test_a_file_that_is_gone_is_told(broker_log: Path, tmp_path: Path) -> None:
     """A segment that a broker deletes after it was found is a row, and doesn't stop the rest."""
     shutil.copytree(broker_log, tmp_path / "data")
     (files,) = find_segments([tmp_path / "data"], partitions=frozenset({4, 6}))
-    (ranges,) = cut(files.segments)
+    (ranges,) = cut_ranges(files.ranges())
     Path(files.segments[0].path).unlink()
     batches = rows_of_files(files.file_system, ranges, RowSettings())
     told = [row for batch in batches for row in batch.to_pylist() if row["kind"] != "record"]
@@ -36,7 +36,7 @@ def test_what_compaction_left_is_told(broker_log: Path, tmp_path: Path) -> None:
     (segment,) = (tmp_path / "__consumer_offsets-4").glob("*.log")
     shutil.copy(segment, segment.with_suffix(".log.swap"))
     (files,) = find_segments([tmp_path])
-    (ranges,) = cut(files.segments)
+    (ranges,) = cut_ranges(files.ranges())
     batches = rows_of_files(files.file_system, ranges, RowSettings())
     told = [row for batch in batches for row in batch.to_pylist() if row["kind"] != "record"]
 
@@ -47,7 +47,7 @@ def test_what_compaction_left_is_told(broker_log: Path, tmp_path: Path) -> None:
 def test_files_are_cut_into_tasks(broker_log: Path) -> None:
     """Large files are cut, small ones put together, and every byte is in one range."""
     (files,) = find_segments([broker_log])
-    tasks = cut(files.segments, 65_536)
+    tasks = cut_ranges(files.ranges(), 65_536)
     spans: dict[str, list[tuple[int, int]]] = {}
     for task in tasks:
         assert sum(one.byte_range.end - one.byte_range.start for one in task) <= 100_000

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord.analysis.decode.records import accounts_of_messages, rows_of_messages
-from groupcoord.analysis.decode.rows import LOOK_BACK_BYTES, ByteRange, Origin, RowSettings, range_rows
+from groupcoord.analysis.decode.rows import LOOK_BACK_BYTES, ByteRange, Origin, RangeReader, RowSettings
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record
@@ -39,10 +39,10 @@ def read(
     """Return the rows of a range of bytes, that of all by default."""
     byte_range = ByteRange(start, len(data) if end is None else end, len(data))
     settings = RowSettings(company_min=company_min, raw_bytes=raw_bytes)
-    found = range_rows(
+    reader = RangeReader(
         lambda position, size: data[position : position + size], byte_range, ORIGIN, settings, chunk_bytes=chunk_bytes
     )
-    return [row for batch in found for row in batch.to_pylist()]
+    return [row for batch in reader.rows() for row in batch.to_pylist()]
 
 
 def expected(data: bytes) -> list[Row]:
@@ -273,8 +273,8 @@ def test_a_file_that_is_cut_meanwhile_is_told() -> None:
     """What was there when the file was found and is not there when it is read is missing, not forgotten."""
     data = encode_batch(0, [(b"\x00\x02\x00\x01g", None, 1)])
     byte_range = ByteRange(0, len(data) + 100, len(data) + 100)
-    found = range_rows(lambda start, size: data[start : start + size], byte_range, ORIGIN, RowSettings())
-    rows = [row for batch in found for row in batch.to_pylist()]
+    reader = RangeReader(lambda start, size: data[start : start + size], byte_range, ORIGIN, RowSettings())
+    rows = [row for batch in reader.rows() for row in batch.to_pylist()]
 
     assert [row["kind"] for row in rows] == ["record", "corrupt", "read"]
     assert (rows[1]["position"], rows[1]["size_bytes"]) == (len(data), 100)

@@ -132,10 +132,8 @@ class Explanation:
 
 def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explanation:
     """Infer why ``before`` became ``after``."""
-    joined = [member for member in after.members.values() if member.member_id not in before.members]
-    left = [member for member in before.members.values() if member.member_id not in after.members]
+    joined, left, replaced = _membership_changes(before, after)
     explanation = Explanation(UNKNOWN, [], 0.0, joined, left, partitions_moved(before, after), [])
-    replaced = {member.identity for member in left} & {member.identity for member in joined}
     came = [member for member in joined if member.identity not in replaced]
     went = [member for member in left if member.identity not in replaced]
     found: list[tuple[str, float]] = []
@@ -185,9 +183,7 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
 
     Nothing is proven: members may have joined and left in between, and removed members may have left or expired.
     """
-    joined = [member for member in after.members.values() if member.member_id not in before.members]
-    left = [member for member in before.members.values() if member.member_id not in after.members]
-    replaced = {member.identity for member in left} & {member.identity for member in joined}
+    joined, left, replaced = _membership_changes(before, after)
     changed, votes = _changed_metadata(before, after), _changed_votes(before, after)
     if CONSUMER not in (before.group_type, after.group_type) and before.protocol and after.protocol != before.protocol:
         changed += [f"the protocol is {after.protocol}, before {before.protocol}"] if after.protocol else []
@@ -210,6 +206,13 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
         evidence.append(f"{missing} epochs between the two were not seen")
     confidence = 0.0 if not found else _LIKELY if len(found) == 1 and missing <= 0 else _ONE_OF_SEVERAL
     return Explanation(causes[0], causes, confidence, joined, left, partitions_moved(before, after), evidence)
+
+
+def _membership_changes(before: GroupView, after: GroupView) -> tuple[list[MemberView], list[MemberView], set[str]]:
+    """Return joined members, removed members, and the identities of static members with a new id."""
+    joined = [member for member in after.members.values() if member.member_id not in before.members]
+    left = [member for member in before.members.values() if member.member_id not in after.members]
+    return joined, left, {member.identity for member in left} & {member.identity for member in joined}
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
@@ -371,7 +374,7 @@ def _without_change(
         # A JoinGroup of the leader starts a rebalance in any case; that of another member only with changed metadata.
         return [(LEADER_REJOIN if list(revoked) == [before.leader] else METADATA_CHANGE, _LIKELY)]
     grown = sorted(after.owners().keys() - before.owners().keys())
-    if grown and before.owners() and not revoked:
+    if grown and before.owners():
         topics = sorted({topic for topic, _ in grown})
         explanation.evidence.append(f"{len(grown)} partitions of {_list(topics)} are new, which the leader noticed")
         return [(LEADER_REJOIN, _PLAUSIBLE)]

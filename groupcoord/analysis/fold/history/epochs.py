@@ -185,18 +185,14 @@ class EpochGroup:
         self._gone.clear()
         self.newcomers.clear()
         members = {member_id: evolve(member) for member_id, member in self._members.items()}
-        self.last_view = GroupView(
-            self.types.group_type,
-            self.epoch,
-            self.types.group_type.lower(),
-            None,
-            None,
-            members,
-            timestamp_ms,
-            log_offset,
-            timestamp_ms,
+        self.last_view = evolve(
+            self._bare_view(members), at_ms=timestamp_ms, log_offset=log_offset, log_timestamp_ms=timestamp_ms
         )
         return self.last_view
+
+    def _bare_view(self, members: dict[str, MemberView]) -> GroupView:
+        kind = self.types.group_type
+        return GroupView(kind, self.epoch, kind.lower(), members=members)
 
     def _member(self, member_id: str, values: Values | None, timestamp_ms: int) -> tuple[str | None, str | None]:
         if values is None:
@@ -210,7 +206,7 @@ class EpochGroup:
         classic = values.get("classicMemberMetadata") or {}
         names = values.get("subscribedTopicNames")
         member = evolve(
-            _bare_member(member_id, timestamp_ms) if known is None else known,
+            MemberView(member_id) if known is None else known,
             instance_id=values.get("instanceId"),
             client_id=values["clientId"],
             client_host=values["clientHost"],
@@ -247,8 +243,8 @@ class EpochGroup:
             self._own(member_id, NO_PARTITIONS, NO_PARTITIONS)
             return
         member = self._members.get(member_id)
-        if member is None:
-            member = self._members[member_id] = _bare_member(member_id, timestamp_ms)
+        if member is None:  # compaction may remove a member's own record first
+            member = self._members[member_id] = MemberView(member_id)
         member.epoch = values["memberEpoch"]
         if values["previousMemberEpoch"] == 0 and member.epoch == self.epoch:
             self.newcomers[member_id] = None
@@ -307,10 +303,7 @@ class EpochGroup:
             member_id: evolve(member, assigned=self._target.get(member_id, NO_PARTITIONS))
             for member_id, member in self._members.items()
         }
-        if self.last_view is None:
-            kind = self.types.group_type
-            return GroupView(kind, self.epoch, kind.lower(), None, None, members, -1, -1, -1)
-        return evolve(self.last_view, members=members)
+        return self._bare_view(members) if self.last_view is None else evolve(self.last_view, members=members)
 
     def closing_view(self) -> GroupView | None:
         """Return the group at the end of its epoch: its first members, with targets and signs of life."""
@@ -395,30 +388,6 @@ class EpochGroup:
             self._unconverged.pop(member_id, None)
         else:
             self._unconverged[member_id] = None
-
-
-def _bare_member(member_id: str, alive_ms: int) -> MemberView:
-    """Return a member with only an assignment: compaction may remove its other records first."""
-    return MemberView(
-        member_id=member_id,
-        instance_id=None,
-        client_id="",
-        client_host="",
-        rebalance_timeout_ms=NO_TIMEOUT,
-        session_timeout_ms=None,
-        topics=None,
-        topic_regex=None,
-        rack_id=None,
-        owned=NO_PARTITIONS,
-        owned_generation=-1,
-        user_data=None,
-        assigned=NO_PARTITIONS,
-        held=NO_PARTITIONS,
-        held_since=-1,
-        metadata=b"",
-        epoch=-1,
-        alive_ms=alive_ms,
-    )
 
 
 def partitions_of(values: Values, name: str, tasks_name: str) -> TopicPartitions:

@@ -416,19 +416,10 @@ class GroupFold:
         before = modern.last_view
         assert before is not None
         old, new = modern.settle_replacement(old_id, new_id)
-        row = self._row(
-            before,
-            evolve(before, log_offset=log_offset, log_timestamp_ms=timestamp_ms),
-            Explanation(
-                STATIC_REPLACE,
-                [STATIC_REPLACE],
-                1.0,
-                [new],
-                [old],
-                0,
-                [f"{new.identity} came back under a new member id"],
-            ),
-        )
+        evidence = [f"{new.identity} came back under a new member id"]
+        explanation = Explanation(STATIC_REPLACE, [STATIC_REPLACE], 1.0, [new], [old], 0, evidence)
+        after = evolve(before, log_offset=log_offset, log_timestamp_ms=timestamp_ms)
+        row = self._row(before, after, explanation)
         self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
 
     def _complete_open(self, log_offset: int) -> None:
@@ -467,13 +458,11 @@ class GroupFold:
     def _unfinished_conversion(self, before: GroupView) -> None:
         """The group became classic and had to rebalance, which the log does not show any more."""
         before = self._named(before)
-        after = evolve(before, members={i: m for i, m in before.members.items() if i in self._member_ids()})
+        left = {} if self._view is None else self._view.members
+        after = evolve(before, members={name: one for name, one in before.members.items() if name in left})
         explanation = explain(before, after, self._around(before, evolve(after, log_offset=self.last_offset)))
         explanation.evidence.append("the rebalance that follows is not in the log yet")
         self._rows.append((REBALANCE, self._row(before, after, explanation) | {"type": CLASSIC}))
-
-    def _member_ids(self) -> frozenset[str]:
-        return frozenset() if self._view is None else frozenset(self._view.members)
 
     def _rebalance_row(self, before: GroupView, after: GroupView, around: Surroundings) -> None:
         explanation = explain(before, after, around)
@@ -484,11 +473,10 @@ class GroupFold:
         if self._trace is not None:
             self._trace.settle(explanation.departures, after.log_offset)
             self._take_trace()
-        from_generation = None if before is None else before.generation
         conversion, self._conversion = self._conversion, None
         return {
             "type": after.group_type,
-            "from_generation": from_generation,
+            "from_generation": None if before is None else before.generation,
             "to_generation": after.generation,
             "conversion": conversion,
             "started_after_ms": None if before is None else before.log_timestamp_ms,
@@ -502,21 +490,17 @@ class GroupFold:
         }
 
     def _generation_row(self, view: GroupView) -> None:
-        self._rows.append(
-            (
-                GENERATION,
-                {
-                    "generation": view.generation,
-                    "protocol_type": view.protocol_type,
-                    "protocol": view.protocol,
-                    "leader": view.leader,
-                    "member_count": len(view.members),
-                    "state_timestamp_ms": view.at_ms,
-                    "log_offset": view.log_offset,
-                    "log_timestamp_ms": view.log_timestamp_ms,
-                },
-            )
-        )
+        row = {
+            "generation": view.generation,
+            "protocol_type": view.protocol_type,
+            "protocol": view.protocol,
+            "leader": view.leader,
+            "member_count": len(view.members),
+            "state_timestamp_ms": view.at_ms,
+            "log_offset": view.log_offset,
+            "log_timestamp_ms": view.log_timestamp_ms,
+        }
+        self._rows.append((GENERATION, row))
 
     def _duplicate_row(
         self, generation: int, partition: TopicPartition, member_ids: list[str], log_offset: int, timestamp_ms: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from attrs import define, frozen
+from attrs import asdict, define, field, frozen
 
 from groupcoord.core import consumer_protocol
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolError, subscribed_topics
@@ -97,23 +97,23 @@ class MemberView:
     """
 
     member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int | None
-    topics: frozenset[str] | None
-    topic_regex: str | None
-    rack_id: str | None
-    owned: TopicPartitions
-    owned_generation: int
-    user_data: bytes | None
-    assigned: TopicPartitions
-    held: TopicPartitions
-    held_since: int
-    metadata: bytes
-    epoch: int
-    alive_ms: int
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    session_timeout_ms: int | None = None
+    topics: frozenset[str] | None = None
+    topic_regex: str | None = None
+    rack_id: str | None = None
+    owned: TopicPartitions = NO_PARTITIONS
+    owned_generation: int = -1
+    user_data: bytes | None = None
+    assigned: TopicPartitions = NO_PARTITIONS
+    held: TopicPartitions = NO_PARTITIONS
+    held_since: int = -1
+    metadata: bytes = b""
+    epoch: int = -1
+    alive_ms: int = -1
     assignor: str | None = None
     pending: TopicPartitions = NO_PARTITIONS
     revoking_ms: int | None = None
@@ -144,13 +144,13 @@ class GroupView:
 
     group_type: str
     generation: int
-    protocol_type: str | None
-    protocol: str | None
-    leader: str | None
-    members: dict[str, MemberView]
-    at_ms: int
-    log_offset: int
-    log_timestamp_ms: int
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, MemberView] = field(factory=dict)
+    at_ms: int = -1
+    log_offset: int = -1
+    log_timestamp_ms: int = -1
 
     def owners(self) -> dict[TopicPartition, str]:
         """Return the owner of each partition by identity; the first of several."""
@@ -205,18 +205,12 @@ def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset
         values["clientHost"],
         session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
         session_timeout_ms,
-        decoded.topics,
-        None,
-        decoded.rack_id,
-        decoded.owned,
-        decoded.owned_generation,
-        decoded.user_data,
-        assigned,
-        assigned,
-        log_offset,
-        metadata,
-        -1,
-        alive_ms,
+        assigned=assigned,
+        held=assigned,
+        held_since=log_offset,
+        metadata=metadata,
+        alive_ms=alive_ms,
+        **asdict(decoded, recurse=False),
     )
 
 
