@@ -8,8 +8,6 @@ import pytest
 
 from tests.clients.kafka_tools import (
     DIFFERENCES,
-    Difference,
-    Printed,
     differing,
     groupcoord,
     kafka,
@@ -43,16 +41,6 @@ def test_every_difference_is_of_some_command() -> None:
         assert any(entry.is_about(command) for command in commands), entry
         assert entry.kafka or entry.here, entry
         assert entry.gap in gaps, entry
-
-
-def test_what_is_not_excused_is_told() -> None:
-    """A line more, a line less and another status, unless they are permitted for this command."""
-    kafka_printed, ours = Printed("tool a", 0, ("same", "theirs")), Printed("tool a", 1, ("ours", "same"))
-    assert differing(kafka_printed, kafka_printed, []) == []
-    told = ["tool a", "    status 1 instead of 0", "    - theirs", "    + ours"]
-    assert differing(kafka_printed, ours, []) == told
-    assert differing(kafka_printed, ours, [Difference("tool b", "", ("theirs",), ("ours",), True)]) == told
-    assert differing(kafka_printed, ours, [Difference("tool", "", ("thei.*",), ("ours",), True)]) == []
 
 
 @pytest.mark.slow

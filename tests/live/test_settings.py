@@ -67,14 +67,6 @@ def test_a_file_that_is_not_there_is_named() -> None:
         ClusterAddress("a:1", "/nowhere").settings()
 
 
-def test_certificates_that_are_none_are_refused() -> None:
-    """A store that holds no certificate is told before anything is connected."""
-    given = {"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.truststore.certificates": "nothing"}
-
-    with pytest.raises(InputError, match=r"'ssl\.truststore…' can't be read"):
-        client_settings(given).ssl_context()
-
-
 def test_settings_of_consumers_are_passed_over_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
     """What doesn't say how to connect does no harm."""
     with caplog.at_level(logging.WARNING):

@@ -21,7 +21,14 @@ from groupcoord.core.log.records import (
     TransactionMarker,
 )
 from groupcoord.records.codec import RecordEncodingError, decode_control, decode_record, encode_record
+from groupcoord.records.typed import parse_record
 from tests.tables import as_one_test
+
+from .consumer_group_records import CONSUMER_GROUP_GOLDEN, EXPRESSION, GROUP, ID, MEMBER, MEMBER_VALUE
+from .share_group_records import SHARE_GROUP_GOLDEN
+from .streams_group_records import STREAMS_GROUP_GOLDEN, STREAMS_MEMBER_VALUE
+
+GOLDEN_OF_KINDS = (*CONSUMER_GROUP_GOLDEN, *SHARE_GROUP_GOLDEN, *STREAMS_GROUP_GOLDEN)
 
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 OFFSET_KEY = bytes.fromhex("0001 0002 6731 0002 7431 00000003")
@@ -252,7 +259,8 @@ def test_unknown_value_versions_are_kept(version: int) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [(OFFSET_KEY, value) for value, _ in GOLDEN_OFFSETS]
-    + [(GROUP_KEY, value) for value in (*GOLDEN_GROUPS.values(), *GOLDEN_EMPTY_GROUPS.values())],
+    + [(GROUP_KEY, value) for value in (*GOLDEN_GROUPS.values(), *GOLDEN_EMPTY_GROUPS.values())]
+    + [(bytes.fromhex(key), value) for key, value, _ in GOLDEN_OF_KINDS],
 )
 def test_cut_and_prolonged_bytes_are_opaque(key: bytes, value: str) -> None:
     """Bytes that end early or go on too long, in key or value, are malformed wherever the cut is."""
@@ -269,24 +277,57 @@ def test_cut_and_prolonged_bytes_are_opaque(key: bytes, value: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (OFFSET_KEY, "0003 0000000000000064 00000007 ffff 00000000000003e8"),  # null metadata
-        (OFFSET_KEY, "0003 0000000000000064 00000007 0001 ff 00000000000003e8"),  # not UTF-8
-        (OFFSET_KEY, "0004 0000000000000064 00000007 00 00000000000003e8 00"),  # null metadata
-        (OFFSET_KEY, "0004 0000000000000064 00000007 01 00000000000003e8 01 00 02 0102"),  # a topic id of two bytes
-        (OFFSET_KEY, "0004 0000000000000064 00000007 ffffffffffff01"),  # an endless varint
-        (GROUP_KEY, "0000 0000 00000000 ffff ffff 7fffffff"),  # two thousand million members
-        (GROUP_KEY, "0000 0000 00000000 ffff ffff ffffffff"),  # null members
-        (GROUP_KEY, "0004 01 00000000 00 00 0000018bcfe56800 00 00"),  # null members
-        (GROUP_KEY, "0004 01 00000000 00 00 0000018bcfe56800 01 ffffffff0f"),  # endless tags
-        (bytes.fromhex("0001 ffff 0002 7431 00000003"), V4_WITH_ID),  # null group id
-        (bytes.fromhex("0001 0002 6731 7fff 7431 00000003"), V4_WITH_ID),  # a topic longer than the key
+        (OFFSET_KEY.hex(), "0003 0000000000000064 00000007 ffff 00000000000003e8"),  # null metadata
+        (OFFSET_KEY.hex(), "0003 0000000000000064 00000007 0001 ff 00000000000003e8"),  # not UTF-8
+        (OFFSET_KEY.hex(), "0004 0000000000000064 00000007 00 00000000000003e8 00"),  # null metadata
+        (
+            OFFSET_KEY.hex(),
+            "0004 0000000000000064 00000007 01 00000000000003e8 01 00 02 0102",
+        ),  # a short topic id
+        (OFFSET_KEY.hex(), "0004 0000000000000064 00000007 ffffffffffff01"),  # an endless varint
+        (GROUP_KEY.hex(), "0000 0000 00000000 ffff ffff 7fffffff"),  # two thousand million members
+        (GROUP_KEY.hex(), "0000 0000 00000000 ffff ffff ffffffff"),  # null members
+        (GROUP_KEY.hex(), "0004 01 00000000 00 00 0000018bcfe56800 00 00"),  # null members
+        (GROUP_KEY.hex(), "0004 01 00000000 00 00 0000018bcfe56800 01 ffffffff0f"),  # endless tags
+        ("0001 ffff 0002 7431 00000003", V4_WITH_ID),  # null group id
+        ("0001 0002 6731 7fff 7431 00000003", V4_WITH_ID),  # a topic longer than the key
+        (f"0003 {GROUP}", "0001 00000002 00"),  # a version to come
+        (f"0003 {GROUP}", "ffff 00000002 00"),
+        (f"0003 {GROUP}", "0000 00000002 01 00 04 11223344"),  # a hash of four bytes
+        (f"0003 {GROUP}", "0000 00000002 ffffffff0f"),  # endless tags
+        ("0003 ffff", "0000 00000002 00"),  # null group id
+        ("0003 0002 ffff", "0000 00000002 00"),  # not UTF-8
+        (f"0005 {GROUP} ffff", f"{MEMBER_VALUE} 01 00 01 00"),  # null member id
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 01 02"),  # a structure is there or not
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 02 00 00"),  # null, and a byte too many
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 06 01 0000afc8 00"),  # null protocols
+        (f"0007 {MEMBER}", "0000 00 00"),  # null topics
+        (f"0007 {MEMBER}", f"0000 02 {ID} ffffffff07 00000000 00 00"),  # two thousand million partitions
+        (f"0007 {MEMBER}", "0000 ffffffff07 00"),  # as many topics
+        (f"0008 {MEMBER}", f"0000 00000002 00000001 00 02 {ID} 01 01 00 02 05 00 01 00"),  # four epochs in no bytes
+        (f"000a {MEMBER}", "0000 00 02 63 02 68 00 00"),  # null topics
+        (f"000f {GROUP}", f"0000 01 02 {ID} 00 01 00 01 00"),  # null name
+        (f"0010 {EXPRESSION}", "0000 02 00 000000000000000c 00000000000003e8 00"),  # null topic
+        (f"0011 {GROUP}", "0001 00000002 0000000000000000 00"),  # a version to come
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 00 02 0000"),  # an epoch of two bytes
+        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 01 06 ffffffff07"),  # two thousand million settings
+        (f"0013 {MEMBER}", f"{STREAMS_MEMBER_VALUE} 00 01 00"),  # an endpoint is there or not
+        (f"0013 {MEMBER}", f"{STREAMS_MEMBER_VALUE} ff 00 00"),  # null tags
+        (f"0015 {MEMBER}", "0000 01 01 00 00"),  # null warm-up tasks
+        (f"0016 {MEMBER}", "0000 00000002 00000001 01 02 02 30 02 00000000 01 00 02 05 00 01 01 01 01 01 00"),
+        (f"0017 {GROUP}", "0000 00000000 02 02 30 01 01 01 01 01 02 ffffffff07 01 01 00 00 00"),  # so many places
+        (f"0003 {GROUP}", "0000 00000002 ffffffffff01"),  # an endless varint
+        (f"0003 {GROUP}", "0000 00000002 01 02 7f"),  # a tag longer than the value
+        ("0003 0003 6731", "0000 00000002 00"),  # a group id longer than the key
+        (f"0007 {MEMBER}", f"0000 02 {ID} ffffffff0f 00000000 00 00"),  # null partitions
     ],
 )
-def test_malformed_bytes_are_opaque(key: bytes, value: str) -> None:
+def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
     """What the schema does not allow is kept as it is, and nothing large is allocated for it."""
-    value_bytes = bytes.fromhex(value)
+    key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
 
-    assert decode_record(key, value_bytes) == OpaqueRecord(key, value_bytes)
+    assert decode_record(key_bytes, value_bytes) == OpaqueRecord(key_bytes, value_bytes)
+    assert parse_record(key_bytes, value_bytes) is None
 
 
 def test_unknown_tags_are_kept() -> None:

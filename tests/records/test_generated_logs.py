@@ -1,23 +1,21 @@
-"""The generator of logs and the reader agree, and damage never gets through."""
+"""The generator of logs and the reader agree, and damage is skipped."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch, iter_batches
+from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.codec import decode_control, decode_record, encode_record
 from groupcoord.records.describe import describe_control, describe_record
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.typed import TypedRecord, build_record, parse_record
-from groupcoord.testing.logs import GeneratedBatch, GeneratedLog, batches, logs, record_bytes, records
+from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 chunk_sizes = st.sampled_from([1, 20, 100, 1_000, 4_194_304])
 
@@ -28,13 +26,6 @@ def reader(data: bytes) -> Callable[[int, int], bytes]:
 
 def salvage(data: bytes, chunk_bytes: int = 4_194_304) -> list[SoundBatch | Damage]:
     return list(salvage_batches(reader(data), len(data), chunk_bytes=chunk_bytes))
-
-
-def crc_is_right(data: bytes) -> bool:
-    """Compute a batch's CRC without the reader's help: CRC-32C behind the header's first part, CRC-32 before v2."""
-    if data[16] == 2:
-        return crc32c(data[21:]) == int.from_bytes(data[17:21], "big")
-    return zlib.crc32(data[16:]) == int.from_bytes(data[12:16], "big")
 
 
 @given(records())
@@ -80,15 +71,6 @@ def test_every_type_has_a_schema() -> None:
     assert sorted(SCHEMAS) == [number for number in range(24) if number not in (9, 18)]
 
 
-@given(batches())
-def test_batches_are_read_as_generated(generated: GeneratedBatch) -> None:
-    """Every format and codec gives back what went in."""
-    found = list(iter_batches(generated.data))
-
-    assert [record for batch in found for record in batch.records()] == list(generated.records)
-    assert found[-1].next_offset == generated.next_offset
-
-
 @given(logs(), chunk_sizes)
 def test_logs_are_read_as_generated(log: GeneratedLog, chunk_bytes: int) -> None:
     """A whole log is read without damage, whatever the size of the chunks."""
@@ -111,34 +93,6 @@ def test_markers_survive(log: GeneratedLog) -> None:
                     key,
                     value,
                 )
-
-
-@given(logs(max_batches=3), st.data(), chunk_sizes)
-def test_a_flipped_byte_gets_nothing_wrong_through(log: GeneratedLog, draw: st.DataObject, chunk_bytes: int) -> None:
-    """Whichever byte changes, the reader survives and yields every other batch, and none whose CRC is wrong."""
-    whole = log.data
-    if not whole:
-        return
-    position = draw.draw(st.integers(0, len(whole) - 1), "position")
-    changed = bytearray(whole)
-    changed[position] ^= draw.draw(st.integers(1, 255), "mask")
-    data = bytes(changed)
-    found = salvage(data, chunk_bytes)
-
-    with suppress(InvalidBatchError):
-        list(iter_batches(data))
-    for sound in found:
-        if isinstance(sound, SoundBatch):
-            assert crc_is_right(data[sound.batch.position : sound.batch.position + sound.batch.size_bytes])
-    spans = [(sound.batch.position, sound.batch.size_bytes) for sound in found if isinstance(sound, SoundBatch)]
-    intact = [
-        (batch.position, batch.size_bytes)
-        for batch in iter_batches(whole)
-        if not batch.position <= position < batch.position + batch.size_bytes
-    ]
-    assert set(intact) <= set(spans)
-    covered = sum(size for _, size in spans) + sum(part.size_bytes for part in found if isinstance(part, Damage))
-    assert covered == len(data)
 
 
 @given(logs(max_batches=2), st.binary(max_size=80), st.booleans())

@@ -22,7 +22,6 @@ from groupcoord.core.log.records import (
     GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
-    OpaqueRecord,
     ShareGroupCurrentMemberAssignmentRecord,
     ShareGroupMemberMetadataRecord,
     ShareGroupMetadataRecord,
@@ -39,6 +38,7 @@ from groupcoord.core.log.records import (
     TopicPartitions,
 )
 from groupcoord.records.codec import RECORD_CLASSES, TYPES, RecordEncodingError, decode_record, encode_record
+from groupcoord.records.typed import build_record, parse_record
 from tests.tables import as_one_test
 
 from .broker_segment import segment_records
@@ -54,7 +54,7 @@ from .consumer_group_records import (
     TOPIC_ID,
 )
 from .share_group_records import SHARE_GROUP_GOLDEN
-from .streams_group_records import STREAMS_GROUP_GOLDEN, STREAMS_MEMBER_VALUE
+from .streams_group_records import STREAMS_GROUP_GOLDEN
 
 GOLDEN: Sequence[tuple[str, str, GroupRecord]] = (*CONSUMER_GROUP_GOLDEN, *SHARE_GROUP_GOLDEN, *STREAMS_GROUP_GOLDEN)
 
@@ -67,6 +67,9 @@ def test_golden(key: str, value: str, record: GroupRecord) -> None:
 
     assert decode_record(key_bytes, value_bytes) == record
     assert encode_record(record) == (key_bytes, value_bytes)
+    typed = parse_record(key_bytes, value_bytes)
+    assert typed is not None
+    assert build_record(typed) == (key_bytes, value_bytes)
 
 
 def test_golden_bytes_of_every_kind() -> None:
@@ -105,57 +108,6 @@ def test_tombstones(key: str, tombstone: GroupTombstone) -> None:
     """A key without a value is the tombstone of just that record."""
     assert decode_record(bytes.fromhex(key), None) == tombstone
     assert encode_record(tombstone) == (bytes.fromhex(key), None)
-
-
-@as_one_test
-@pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
-def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: GroupRecord) -> None:
-    """Bytes that end early or go on too long, in key or value, are malformed wherever the cut is."""
-    whole_key, whole = bytes.fromhex(key), bytes.fromhex(value)
-    for end in range(len(whole)):
-        assert decode_record(whole_key, whole[:end]) == OpaqueRecord(whole_key, whole[:end])
-    for end in range(len(whole_key)):
-        assert decode_record(whole_key[:end], whole) == OpaqueRecord(whole_key[:end], whole)
-    assert decode_record(whole_key, whole + b"\x00") == OpaqueRecord(whole_key, whole + b"\x00")
-    assert decode_record(whole_key + b"\x00", whole) == OpaqueRecord(whole_key + b"\x00", whole)
-
-
-@as_one_test
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        (f"0003 {GROUP}", "0001 00000002 00"),  # a version to come
-        (f"0003 {GROUP}", "ffff 00000002 00"),
-        (f"0003 {GROUP}", "0000 00000002 01 00 04 11223344"),  # a hash of four bytes
-        (f"0003 {GROUP}", "0000 00000002 ffffffff0f"),  # endless tags
-        ("0003 ffff", "0000 00000002 00"),  # null group id
-        ("0003 0002 ffff", "0000 00000002 00"),  # not UTF-8
-        (f"0005 {GROUP} ffff", f"{MEMBER_VALUE} 01 00 01 00"),  # null member id
-        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 01 02"),  # a structure is there or not
-        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 02 00 00"),  # null, and a byte too many
-        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 06 01 0000afc8 00"),  # null protocols
-        (f"0007 {MEMBER}", "0000 00 00"),  # null topics
-        (f"0007 {MEMBER}", f"0000 02 {ID} ffffffff07 00000000 00 00"),  # two thousand million partitions
-        (f"0007 {MEMBER}", "0000 ffffffff07 00"),  # as many topics
-        (f"0008 {MEMBER}", f"0000 00000002 00000001 00 02 {ID} 01 01 00 02 05 00 01 00"),  # four epochs in no bytes
-        (f"000a {MEMBER}", "0000 00 02 63 02 68 00 00"),  # null topics
-        (f"000f {GROUP}", f"0000 01 02 {ID} 00 01 00 01 00"),  # null name
-        (f"0010 {EXPRESSION}", "0000 02 00 000000000000000c 00000000000003e8 00"),  # null topic
-        (f"0011 {GROUP}", "0001 00000002 0000000000000000 00"),  # a version to come
-        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 00 02 0000"),  # an epoch of two bytes
-        (f"0011 {GROUP}", "0000 00000002 0000000000000000 01 01 06 ffffffff07"),  # two thousand million settings
-        (f"0013 {MEMBER}", f"{STREAMS_MEMBER_VALUE} 00 01 00"),  # an endpoint is there or not
-        (f"0013 {MEMBER}", f"{STREAMS_MEMBER_VALUE} ff 00 00"),  # null tags
-        (f"0015 {MEMBER}", "0000 01 01 00 00"),  # null warm-up tasks
-        (f"0016 {MEMBER}", "0000 00000002 00000001 01 02 02 30 02 00000000 01 00 02 05 00 01 01 01 01 01 00"),
-        (f"0017 {GROUP}", "0000 00000000 02 02 30 01 01 01 01 01 02 ffffffff07 01 01 00 00 00"),  # so many places
-    ],
-)
-def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
-    """What the schema does not allow is kept as it is, and nothing large is allocated for it."""
-    key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
-
-    assert decode_record(key_bytes, value_bytes) == OpaqueRecord(key_bytes, value_bytes)
 
 
 @as_one_test

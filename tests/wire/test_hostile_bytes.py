@@ -103,10 +103,3 @@ def test_random_bodies(api: tuple[int, int], body: bytes) -> None:
     """Any body behind a good header gives a request or a ProtocolError."""
     api_key, version = api
     decode(api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(6) + body)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=60))
-def test_random_frames(frame: bytes) -> None:
-    """Any bytes at all give a request or a ProtocolError."""
-    decode(frame)
