@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shutil
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.clients.beside import PROGRAMS
+from tests.processes import wait_until
 
 APPLICATIONS = PROGRAMS / "applications"
 CACHE = Path(os.environ.get("GROUPCOORD_APPLICATIONS", Path.home() / ".cache/groupcoord"))
@@ -63,3 +66,47 @@ def consume(bootstrap: str, topic: str, count: int) -> list[tuple[str, str]]:
             until_s = min(until_s, time.monotonic() + 1)
     consumer.close()
     return found
+
+
+class WordCount:
+    """Instances of a Kafka Streams application that counts the words of the topic ``words`` into ``counts``.
+
+    Attributes:
+        words: words to produce.
+    """
+
+    def __init__(self, bootstrap: str, jars: Path, folder: Path, *settings: str) -> None:
+        chance = random.Random(7)
+        self.words = [f"word-{chance.randrange(20)}" for _ in range(4_000)]
+        self._bootstrap, self._jars, self._folder, self._settings = bootstrap, jars, folder, settings
+
+    def running(self, name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Run an instance with state of its own."""
+        program, state = str(APPLICATIONS / "WordCount.java"), str(self._folder / name)
+        arguments = (program, self._bootstrap, "application", state, "words", "counts", *self._settings)
+        return running(self._folder / f"{name}.log", self._jars, *arguments)
+
+    def wait_until_running(self, *names: str) -> None:
+        logs = [self._folder / f"{name}.log" for name in names]
+
+        def are_running() -> bool:
+            return all(log.exists() and "RUNNING" in log.read_text().splitlines() for log in logs)
+
+        wait_until(are_running, START_S, "all instances are running")
+
+    def produce(self, start: int, end: int) -> None:
+        """Produce some of the words."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True})
+        for word in self.words[start:end]:
+            producer.produce("words", word)
+            producer.poll(0)
+        assert producer.flush(LONGEST_S) == 0
+
+    def counts(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Return the counts of each word in the topic, and those that are expected."""
+        counts = defaultdict(list)
+        for word, count in consume(self._bootstrap, "counts", len(self.words)):
+            counts[word].append(int(count))
+        return counts, {word: list(range(1, self.words.count(word) + 1)) for word in set(self.words)}

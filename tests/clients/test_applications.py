@@ -6,11 +6,9 @@ They need a JDK and Maven, which fetches them once into ``GROUPCOORD_APPLICATION
 from __future__ import annotations
 
 import json
-import random
 import signal
 import urllib.error
 import urllib.request
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +17,9 @@ from typing import Any
 import pytest
 
 from groupcoord.testing import ServerThread
-from tests.clients.applications import APPLICATIONS, LONGEST_S, START_S, consume, fetched, running
+from tests.clients.applications import START_S, WordCount, consume, fetched, running
 from tests.ports import free_port
 from tests.processes import wait_until
-
-WORDS = [f"word-{number}" for number in range(20)]
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
@@ -42,46 +38,20 @@ def server(tmp_path: Path) -> Iterator[ServerThread]:
 
 def test_kafka_streams_counts_each_word_once(server: ServerThread, jars: Path, tmp_path: Path) -> None:
     """Of two instances with exactly-once processing one is killed and comes back: no word is lost or counted twice."""
-    from confluent_kafka import Producer
-
-    chance = random.Random(7)
-    words = [chance.choice(WORDS) for _ in range(4_000)]
-    producer = Producer({"bootstrap.servers": server.bootstrap})
-
-    def produce(some: list[str]) -> None:
-        for word in some:
-            producer.produce("words", word)
-            producer.poll(0)
-        assert producer.flush(LONGEST_S) == 0
-
-    def count_words(name: str) -> Any:
-        program = str(APPLICATIONS / "WordCount.java")
-        topics = ("words", "counts")
-        folder = tmp_path / name
-        session = ("consumer.session.timeout.ms=6000", "consumer.heartbeat.interval.ms=500")
-        arguments = (program, server.bootstrap, "application", str(folder), *topics, *session)
-        return running(tmp_path / f"{name}.log", jars, *arguments)
-
-    def is_running(name: str) -> bool:
-        log = tmp_path / f"{name}.log"
-        return log.exists() and "RUNNING" in log.read_text().splitlines()
-
+    session = ("consumer.session.timeout.ms=6000", "consumer.heartbeat.interval.ms=500")
+    application = WordCount(server.bootstrap, jars, tmp_path, *session)
     with ExitStack() as stack:
-        stack.enter_context(count_words("stays"))
-        with count_words("dies") as dies:
-            wait_until(lambda: is_running("stays") and is_running("dies"), START_S, "both instances are running")
-            produce(words[:2_000])
+        stack.enter_context(application.running("stays"))
+        with application.running("dies") as dies:
+            application.wait_until_running("stays", "dies")
+            application.produce(0, 2_000)
             consume(server.bootstrap, "counts", 500)
             dies.send_signal(signal.SIGKILL)
-            produce(words[2_000:3_000])
-        stack.enter_context(count_words("dies"))
-        produce(words[3_000:])
-        told = consume(server.bootstrap, "counts", len(words))
-
-    counts = defaultdict(list)
-    for word, count in told:
-        counts[word].append(int(count))
-    assert counts == {word: list(range(1, words.count(word) + 1)) for word in set(words)}
+            application.produce(2_000, 3_000)
+        stack.enter_context(application.running("dies"))
+        application.produce(3_000, 4_000)
+        counts, expected = application.counts()
+    assert counts == expected
 
 
 CONNECT = """

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.client import Client, Request
-from tests.clients.test_applications import APPLICATIONS, LONGEST_S, START_S, jars, running
+from tests.clients.applications import APPLICATIONS, LONGEST_S, START_S, running
+from tests.clients.test_applications import jars
 from tests.host.serving import serve
 from tests.ports import free_port
 from tests.processes import wait_until

@@ -5,23 +5,18 @@ They need a JDK and Maven, which fetches them once into ``GROUPCOORD_APPLICATION
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.clients.applications import APPLICATIONS, LONGEST_S, START_S, consume, fetched, running
+from tests.clients.applications import WordCount, consume, fetched
 from tests.ports import free_port
-from tests.processes import wait_until
 
-WORDS = [f"word-{number}" for number in range(20)]
 SETTINGS = {
     "group.streams.min.session.timeout.ms": 1_000,
     "group.streams.session.timeout.ms": 6_000,
@@ -77,53 +72,27 @@ def test_words_are_counted_whoever_is_killed(server: Server, jars: Path, tmp_pat
     """Two instances count words; one of them is killed and comes back, the server twice: no word is lost, and none is
     counted twice where that is promised.
     """
-    from confluent_kafka import Producer
-
-    chance = random.Random(7)
-    words = [chance.choice(WORDS) for _ in range(4_000)]
-    producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True})
-
-    def produce(some: list[str]) -> None:
-        for word in some:
-            producer.produce("words", word)
-            producer.poll(0)
-        assert producer.flush(LONGEST_S) == 0
-
-    def count_words(name: str) -> Any:
-        program, folder = str(APPLICATIONS / "WordCount.java"), tmp_path / name
-        settings = ("group.protocol=streams", f"processing.guarantee={guarantee}")
-        arguments = (program, server.bootstrap, "application", str(folder), "words", "counts", *settings)
-        return running(tmp_path / f"{name}.log", jars, *arguments)
-
-    def is_running(name: str) -> bool:
-        log = tmp_path / f"{name}.log"
-        return log.exists() and "RUNNING" in log.read_text().splitlines()
-
+    settings = ("group.protocol=streams", f"processing.guarantee={guarantee}")
+    application = WordCount(server.bootstrap, jars, tmp_path, *settings)
     with ExitStack() as stack:
-        stack.enter_context(count_words("stays"))
-        with count_words("dies") as dies:
-            wait_until(lambda: is_running("stays") and is_running("dies"), START_S, "both instances are running")
-            produce(words[:1_500])
+        stack.enter_context(application.running("stays"))
+        with application.running("dies") as dies:
+            application.wait_until_running("stays", "dies")
+            application.produce(0, 1_500)
             consume(server.bootstrap, "counts", 500)
             server.kill()
             server.start()
-            produce(words[1_500:2_500])
+            application.produce(1_500, 2_500)
             consume(server.bootstrap, "counts", 1_800)
             dies.send_signal(signal.SIGKILL)
-            produce(words[2_500:3_000])
+            application.produce(2_500, 3_000)
             server.kill()
             server.start()
-        stack.enter_context(count_words("dies"))
-        produce(words[3_000:])
-        told = consume(server.bootstrap, "counts", len(words))
-
-    counts = defaultdict(list)
-    for word, count in told:
-        counts[word].append(int(count))
-    truth = {word: list(range(1, words.count(word) + 1)) for word in set(words)}
+        stack.enter_context(application.running("dies"))
+        application.produce(3_000, 4_000)
+        counts, expected = application.counts()
     if guarantee == "exactly_once_v2":
-        assert counts == truth
+        assert counts == expected
     else:
-        assert {word: sorted(set(found)) for word, found in counts.items() if set(found) >= set(truth[word])} == {
-            word: sorted({*truth[word], *counts[word]}) for word in truth
-        }
+        assert counts.keys() == expected.keys()
+        assert all(set(counts[word]) >= set(numbers) for word, numbers in expected.items())
