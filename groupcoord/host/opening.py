@@ -109,7 +109,7 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
     """
     if data_dir is None:
         return MemoryLogStore()
-    from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+    from groupcoord.storage.compaction.compactable_logs import CompactionSettings
     from groupcoord.storage.errors import LogDirectoryError
     from groupcoord.storage.stores.segments import SegmentLogStore
 

@@ -218,14 +218,15 @@ def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
         replace_file(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
-def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]], *, is_durable: bool = True) -> None:
+def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]]) -> None:
     """Write ``leader-epoch-checkpoint``.
 
     Raises:
         OSError: it can't be written; the old file is unchanged.
     """
     lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries), ""]
-    replace_file(folder / LEADER_EPOCH_FILE, "\n".join(lines).encode(), is_durable=is_durable)
+    # Not synced: the batches hold the epochs, too.
+    replace_file(folder / LEADER_EPOCH_FILE, "\n".join(lines).encode(), is_durable=False)
 
 
 def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:

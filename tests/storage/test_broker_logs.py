@@ -12,7 +12,7 @@ import pytest
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, Ticket
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.messages import DescribeGroups, GroupToFetch, ListGroups, OffsetFetch
-from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.compaction.compactable_logs import CompactionSettings
 from groupcoord.storage.stores.segments import SegmentLogStore
 
 LOGS = Path(__file__).with_name("broker_logs")

@@ -19,7 +19,7 @@ from groupcoord.log_store import StorageError
 from groupcoord.records.batches import Batch, Buffer, encode_batch, iter_batches
 from groupcoord.storage.compaction import compactable_logs
 from groupcoord.storage.compaction.cleaner import RETRY_MS
-from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.compaction.compactable_logs import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError
 from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.storage.storage_logs import RollingStore, append, log_file, read

@@ -24,7 +24,7 @@ from groupcoord.core.log.hard_state import HardState
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
 from groupcoord.storage.compaction import compactable_logs
-from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.compaction.compactable_logs import CompactionSettings
 from groupcoord.storage.files import segment_path, sync_path
 from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.testing.machine.consumers import PARTITIONS

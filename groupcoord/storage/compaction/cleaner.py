@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from groupcoord.log_store import LogStoreError
 from groupcoord.records.batches import InvalidBatchError
-from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError
-from groupcoord.storage.compaction.compaction_pass import CompactableLog, CompactionPass, Work
+from groupcoord.storage.compaction.compactable_logs import CompactableLog, InterruptedSwapError, Work
+from groupcoord.storage.compaction.compaction_pass import CompactionPass
 from groupcoord.storage.files import CLEANER_OFFSET_FILE, read_offset_checkpoint, write_offset_checkpoint
 
 logger = logging.getLogger(__name__)

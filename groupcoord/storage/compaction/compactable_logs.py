@@ -6,12 +6,12 @@ import contextlib
 import errno
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.records.batches import Batch
-from groupcoord.storage.compaction.compaction_pass import CompactionSettings, Extent, Outlook, Rewrite, Work, dirty_part
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.files import segment_path, sync_path
 from groupcoord.storage.log.file_log import SegmentLog
@@ -26,80 +26,63 @@ from groupcoord.storage.log.settings import TopicLogSettings
 
 SYNC_POLL_S = 0.001
 
+Work = Generator[int, None, None]
+"""Yields the number of batches and records handled since the last time, or 0 while it waits."""
+
+
+class CompactionSettings(NamedTuple):
+    """When to compact a log and what may be dropped.
+
+    Attributes:
+        min_cleanable_ratio: dirty part of a log above which it is compacted (``min.cleanable.dirty.ratio``).
+        delete_retention_ms: how long tombstones and markers stay after they were first compacted
+            (``delete.retention.ms``).
+        min_compaction_lag_ms: younger records are not compacted (``min.compaction.lag.ms``).
+        dedupe_buffer_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
+        segment_bytes: the largest segment that small ones are merged into (``segment.bytes``).
+    """
+
+    min_cleanable_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    dedupe_buffer_bytes: int = 134_217_728
+    segment_bytes: int = 104_857_600
+
+
+class Extent(NamedTuple):
+    """Base offset and size of a segment."""
+
+    base_offset: int
+    size_bytes: int
+
+
+class Outlook(NamedTuple):
+    """Limits of a pass.
+
+    Attributes:
+        limit: batches from this offset on must stay.
+        aborted: the aborted transactions before it that may have records left.
+    """
+
+    limit: int
+    aborted: Sequence[AbortedTransaction]
+
+
+class Rewrite(Protocol):
+    """New segment that replaces some others."""
+
+    def add(self, batch: Batch, kept: bytes | None) -> None:
+        """Add a batch of the old segments: ``kept`` is what stays of it, or None."""
+
+    def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
+        """Replace the old segments, with the aborted transactions whose markers stay."""
+
+    def close(self) -> None:
+        """Discard what was not committed."""
+
 
 class InterruptedSwapError(OSError):
     """The disk failed during a swap: opening the log again finishes it."""
-
-    def __init__(self, folder: Path, cause: OSError) -> None:
-        super().__init__(f"compaction was interrupted: {cause}")
-        self.folder = folder
-
-
-class SegmentRewrite:
-    """New file that replaces some segments.
-
-    Args:
-        folder: the folder of the log.
-        group: the base offsets of the segments; the file gets the name of the first.
-        is_read: returns whether a reader uses the files; the swap waits for it.
-        replaced: is called at the moment of the swap, after which the new file counts, whatever happens.
-
-    Raises:
-        OSError: the file can't be created.
-    """
-
-    def __init__(
-        self, folder: Path, group: Sequence[int], *, is_read: Callable[[], bool], replaced: Callable[[], None]
-    ) -> None:
-        self._folder = folder
-        self._group = group
-        self._is_read = is_read
-        self._replaced = replaced
-        self._cleaned = segment_path(folder, group[0]).with_suffix(f".log{CLEANED_SUFFIX}")
-        self._unfinished: Path | None = self._cleaned
-        self._file = open(self._cleaned, "wb")  # noqa: SIM115 - close() closes it
-
-    def write(self, data: bytes) -> None:
-        """Append a batch.
-
-        Raises:
-            OSError: the disk is full or has failed.
-        """
-        self._file.write(data)
-
-    def swap(self) -> Work:
-        """Make the file durable and replace the segments by it.
-
-        Raises:
-            OSError: it can't be written; the segments are unchanged.
-            InterruptedSwapError: the state of the files is unknown.
-        """
-        self._file.flush()
-        # The order is Kafka's: contents first, then the name .swap, then the folder. Once the file has that name a
-        # crash finishes the swap; before, it is ignored.
-        yield from sync(self._cleaned)
-        self._unfinished = self._cleaned.replace(swap_path(self._folder, self._group[0]))
-        yield from sync(self._folder)
-        # A load reads the files by their names and would find half of each state.
-        while self._is_read():
-            yield 0
-        self._unfinished = None
-        # Memory first: if renaming fails the log fails, and opening it again finishes the swap from the files.
-        self._replaced()
-        try:
-            finish_swap(self._folder, self._group)
-        except OSError as error:
-            raise InterruptedSwapError(self._folder, error) from error
-        yield from sync(self._folder)
-
-    def close(self) -> None:
-        """Discard a file that was not swapped in."""
-        try:
-            self._file.close()
-        finally:
-            if self._unfinished is not None:
-                self._unfinished.unlink(missing_ok=True)
-                self._unfinished = None
 
 
 def sync(path: Path) -> Work:
@@ -124,7 +107,7 @@ def sync(path: Path) -> Work:
         raise errors[0]
 
 
-def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> TopicLog:
+def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> CompactableLog:
     """Return the compactable form of a log.
 
     Args:
@@ -132,25 +115,23 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
         settings: the settings of its topic.
         keeps_sequences: whether the last batch of each producer stays, without records, so that sequences continue.
     """
-    found = FileLog(log, settings) if isinstance(log, SegmentLog) else MemoryLog(log, settings)
-    # The coordinator's own batches have no sequences, so batches in __consumer_offsets need not stay for their
-    # producers.
-    found.keeps_sequences = keeps_sequences
-    return found
+    if isinstance(log, SegmentLog):
+        return _FileLog(log, settings, settings.segment_bytes, keeps_sequences=keeps_sequences)
+    # A merged segment in memory stays as small as others, so that a copy needs little memory.
+    return _MemoryLog(log, settings, SEGMENT_BYTES, keeps_sequences=keeps_sequences)
 
 
-class TopicLog(ABC):
-    """Implements :class:`~groupcoord.storage.compaction.compaction_pass.CompactableLog`.
+class CompactableLog(ABC):
+    """Log as a compaction pass sees it. Every method but :meth:`dirtiness` may raise OSError and InvalidBatchError.
 
     Attributes:
         settings: when to compact and what may be dropped.
-        is_given_up: True if segments or the log were deleted meanwhile.
-        keeps_sequences: whether the last batch of each producer stays.
+        is_given_up: True if segments or the log were deleted meanwhile: the pass must end.
     """
 
-    keeps_sequences = True
-
-    def __init__(self, log: PartitionLog, settings: TopicLogSettings, *, segment_bytes: int) -> None:
+    def __init__(
+        self, log: PartitionLog, settings: TopicLogSettings, segment_bytes: int, *, keeps_sequences: bool
+    ) -> None:
         self.settings = CompactionSettings(
             settings.min_cleanable_ratio,
             settings.delete_retention_ms,
@@ -160,6 +141,7 @@ class TopicLog(ABC):
         )
         self.is_given_up = False
         self._max_lag_ms = settings.max_compaction_lag_ms
+        self._keeps_sequences = keeps_sequences
         self._log = log
         self._rewrite: Rewrite | None = None
 
@@ -171,6 +153,7 @@ class TopicLog(ABC):
     # ------------------------------------------------------------ when
 
     def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
+        """Return the dirty part of the log, or None if it needs no compaction or must not be compacted."""
         groups = self._log.groups()
         # The segment being written is never compacted.
         if len(groups) < 2:
@@ -179,7 +162,7 @@ class TopicLog(ABC):
             limit = self._limit(groups, first_dirty, now_ms)
         except OSError:
             return None  # its readers get the error
-        dirtiness = dirty_part(TopicLog.extents(self), first_dirty, limit)  # in bytes, also in memory
+        dirtiness = dirty_part(CompactableLog.extents(self), first_dirty, limit)  # in bytes, also in memory
         is_due = dirtiness > self.settings.min_cleanable_ratio
         return dirtiness if is_due or (dirtiness and self._is_overdue(groups, first_dirty, now_ms)) else None
 
@@ -208,6 +191,7 @@ class TopicLog(ABC):
     # ------------------------------------------------------------ what
 
     def bases(self) -> list[int]:
+        """Return the base offsets of the segments, in order; the last one is being written."""
         return [segment.base_offset for segment in self._log.segments]
 
     def extents(self) -> list[Extent]:
@@ -215,6 +199,7 @@ class TopicLog(ABC):
         return [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
+        """Determine how far the log may be compacted from a segment on."""
         # From here on deletions of segments end the pass, whose list of segments would be outdated.
         self._log.compaction = self
         aborted: list[AbortedTransaction] = []
@@ -226,9 +211,12 @@ class TopicLog(ABC):
         return Outlook(self._limit(self._log.groups(), dirty_base, now_ms), aborted)
 
     def last_records(self) -> Mapping[int, LastRecord]:
-        return self._log.producers.last_records() if self.keeps_sequences else {}
+        """Return what must stay for each producer."""
+        # The coordinator's own batches have no sequences, so those in __consumer_offsets need not stay.
+        return self._log.producers.last_records() if self._keeps_sequences else {}
 
     def rewrite(self, group: Sequence[int]) -> Rewrite:
+        """Begin to rewrite consecutive segments."""
         segments = self._log.segments
         first = next(number for number, segment in enumerate(segments) if segment.base_offset == group[0])
         self._rewrite = self._rewriting(segments[first : first + len(group)])
@@ -240,7 +228,7 @@ class TopicLog(ABC):
 
     @abstractmethod
     def make_durable(self, base_offset: int) -> Work:
-        """Make a segment survive a power failure."""
+        """Make a segment survive a power failure, if the log is on a disk."""
 
     @abstractmethod
     def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
@@ -250,15 +238,21 @@ class TopicLog(ABC):
         return next(segment for segment in self._log.segments if segment.base_offset == base_offset)
 
 
+def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float:
+    """Return the dirty part of the bytes before ``limit``.
+
+    Source: ``LogToClean`` of Apache Kafka 4.4.
+    """
+    dirty_base = max((base for base, _ in extents if base <= first_dirty), default=0)
+    clean_bytes = sum(size for base, size in extents if base < first_dirty)
+    dirty_bytes = sum(size for base, size in extents if dirty_base <= base < limit)
+    return dirty_bytes / (clean_bytes + dirty_bytes or 1)
+
+
 # ---------------------------------------------------------------- in memory
 
 
-class MemoryLog(TopicLog):
-    """Log in memory. Its segments have at most a megabyte, so that a copy needs little memory."""
-
-    def __init__(self, log: PartitionLog, settings: TopicLogSettings) -> None:
-        super().__init__(log, settings, segment_bytes=SEGMENT_BYTES)
-
+class _MemoryLog(CompactableLog):
     def extents(self) -> list[Extent]:
         """Return the segments, counting batches as bytes."""
         found = []
@@ -320,13 +314,8 @@ class _MemoryRewrite:
 # ---------------------------------------------------------------- in files
 
 
-class FileLog(TopicLog):
-    """Log in segment files."""
-
+class _FileLog(CompactableLog):
     _log: SegmentLog
-
-    def __init__(self, log: SegmentLog, settings: TopicLogSettings) -> None:
-        super().__init__(log, settings, segment_bytes=settings.segment_bytes)
 
     def batches(self, base_offset: int) -> Iterator[Batch]:
         segment = self._segment(base_offset)
@@ -346,14 +335,16 @@ class FileLog(TopicLog):
 
 
 class _FileRewrite:
+    """New file that replaces some segments, with the name of the first."""
+
     def __init__(self, log: SegmentLog, old: Sequence[Segment]) -> None:
         self._log = log
         self._old = old
-        group = [segment.base_offset for segment in old]
-        path = log.folder.path
-        self._new = FileSegment(path, group[0], log.files, log.memory)
-        self._is_in_place = False
-        self._file = SegmentRewrite(path, group, is_read=lambda: log.reader_count > 0, replaced=self._replace)
+        self._group = [segment.base_offset for segment in old]
+        self._new = FileSegment(log.folder.path, self._group[0], log.files, log.memory)
+        self._cleaned = Path(self._new.path + CLEANED_SUFFIX)
+        self._unfinished: Path | None = self._cleaned  # None once the file is swapped in or discarded
+        self._file = open(self._cleaned, "wb")  # noqa: SIM115 - close() closes it
 
     def add(self, batch: Batch, kept: bytes | None) -> None:
         if kept is not None:
@@ -361,12 +352,32 @@ class _FileRewrite:
             self._new.note(batch.base_offset, len(kept), batch.next_offset, Batch(kept, 0, 0).max_timestamp_ms)
 
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
-        self._new.next_offset = self._old[-1].next_offset
+        """Make the file durable and replace the segments by it.
+
+        Raises:
+            OSError: it can't be written; the segments are unchanged.
+            InterruptedSwapError: the state of the files is unknown.
+        """
+        folder = self._log.folder.path
+        self._file.flush()
+        # The order is Kafka's: contents first, then the name .swap, then the folder. Once the file has that name a
+        # crash finishes the swap; before, it is ignored.
+        yield from sync(self._cleaned)
+        self._unfinished = self._cleaned.replace(swap_path(folder, self._group[0]))
+        yield from sync(folder)
+        # A load reads the files by their names and would find half of each state.
+        while self._log.reader_count > 0:
+            yield 0
+        self._unfinished = None
+        # Memory first: if renaming fails the log fails, and opening it again finishes the swap from the files.
+        self._replace()
         try:
-            yield from self._file.swap()
-        except InterruptedSwapError as error:
-            self._log.compaction_failed(error)
-            raise
+            finish_swap(folder, self._group)
+        except OSError as error:
+            interrupted = InterruptedSwapError(f"compaction was interrupted: {error}")
+            self._log.compaction_failed(interrupted)
+            raise interrupted from error
+        yield from sync(folder)
         # Without these files the next start reads more, and fetches list fewer aborted transactions, none of which has
         # records left.
         with contextlib.suppress(OSError, FailedLogError):
@@ -375,13 +386,17 @@ class _FileRewrite:
             self._new.seal()
 
     def _replace(self) -> None:
-        self._is_in_place = True
+        self._new.next_offset = self._old[-1].next_offset
         for segment in self._old:
             assert isinstance(segment, FileSegment)
             segment.retire()
         self._log.replace(self._old, self._new)
 
     def close(self) -> None:
-        self._file.close()
-        if not self._is_in_place:
-            self._new.let_go()
+        try:
+            self._file.close()
+        finally:
+            if self._unfinished is not None:
+                self._unfinished.unlink(missing_ok=True)
+                self._unfinished = None
+                self._new.let_go()

@@ -8,9 +8,7 @@ A pass is a generator that yields the amount of work done, so that it runs in sm
 
 A transaction marker stays while a batch of its transaction existed at the beginning of a pass. A tombstone, and a
 marker whose transaction has no records left, first gets a delete horizon (KIP-534). A pass after that time drops it.
-Logs in files and in memory are behind :class:`CompactableLog`.
-Sources: ``Cleaner`` and ``CleanedTransactionMetadata`` of
-Apache Kafka 4.4.
+Sources: ``Cleaner`` and ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import heapq
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple, Protocol
 
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.records.batches import (
@@ -34,6 +31,7 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.codec import decode_control
 from groupcoord.records.compression import DecompressionError
+from groupcoord.storage.compaction.compactable_logs import CompactableLog, CompactionSettings, Work
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.producers import LastRecord
@@ -100,103 +98,13 @@ PORTION_RECORDS = 500
 RECORD_BYTES = 1_000
 """Bytes that take about as long to decompress as one record takes to examine."""
 
-Work = Generator[int, None, None]
-"""Yields the number of batches and records handled since the last time, or 0 while it waits."""
-
-
-class CompactionSettings(NamedTuple):
-    """When to compact a log and what may be dropped.
-
-    Attributes:
-        min_cleanable_ratio: dirty part of a log above which it is compacted (``min.cleanable.dirty.ratio``).
-        delete_retention_ms: how long tombstones and markers stay after they were first compacted
-            (``delete.retention.ms``).
-        min_compaction_lag_ms: younger records are not compacted (``min.compaction.lag.ms``).
-        dedupe_buffer_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
-        segment_bytes: the largest segment that small ones are merged into (``segment.bytes``).
-    """
-
-    min_cleanable_ratio: float = 0.5
-    delete_retention_ms: int = 86_400_000
-    min_compaction_lag_ms: int = 0
-    dedupe_buffer_bytes: int = 134_217_728
-    segment_bytes: int = 104_857_600
-
-
-class Extent(NamedTuple):
-    """Base offset and size of a segment."""
-
-    base_offset: int
-    size_bytes: int
-
-
-class Outlook(NamedTuple):
-    """Limits of a pass.
-
-    Attributes:
-        limit: batches from this offset on must stay.
-        aborted: the aborted transactions before it that may have records left.
-    """
-
-    limit: int
-    aborted: Sequence[AbortedTransaction]
-
-
-class Rewrite(Protocol):
-    """New segment that replaces some others."""
-
-    def add(self, batch: Batch, kept: bytes | None) -> None:
-        """Add a batch of the old segments: ``kept`` is what stays of it, or None."""
-
-    def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
-        """Replace the old segments, with the aborted transactions whose markers stay."""
-
-    def close(self) -> None:
-        """Discard what was not committed."""
-
-
-class CompactableLog(Protocol):
-    """Log as the compaction sees it. Every method may raise OSError and InvalidBatchError."""
-
-    @property
-    def settings(self) -> CompactionSettings:
-        """When to compact it and what may be dropped."""
-
-    @property
-    def is_given_up(self) -> bool:
-        """True if segments or the log were deleted meanwhile: the pass must end."""
-
-    def bases(self) -> list[int]:
-        """Return the base offsets of the segments, in order; the last one is being written."""
-
-    def extents(self) -> list[Extent]:
-        """Return the segments with their sizes, which may need a look at the files."""
-
-    def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
-        """Return the dirty part of the log, or None if it needs no compaction or must not be compacted."""
-
-    def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
-        """Determine how far the log may be compacted from a segment on."""
-
-    def last_records(self) -> Mapping[int, LastRecord]:
-        """Return what must stay for each producer."""
-
-    def batches(self, base_offset: int) -> Iterator[Batch]:
-        """Yield the batches of a segment."""
-
-    def make_durable(self, base_offset: int) -> Work:
-        """Make a segment survive a power failure, if the log is on a disk."""
-
-    def rewrite(self, group: Sequence[int]) -> Rewrite:
-        """Begin to rewrite consecutive segments."""
-
 
 class CompactionPass:
     """One pass over a log; iterate over :meth:`run`."""
 
     def __init__(self, log: CompactableLog, first_dirty: int, now_ms: int) -> None:
         self._log = log
-        self._settings = log.settings
+        self._settings: CompactionSettings = log.settings
         self._now_ms = now_ms
         self._last_offsets: dict[bytes, int] = {}
         self._end = first_dirty  # end of the range whose last offsets are known
@@ -364,17 +272,6 @@ class CompactionPass:
         if last.data_offset is None:
             return batch.is_control and batch.producer_epoch == last.producer_epoch
         return batch.next_offset - 1 == last.data_offset
-
-
-def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float:
-    """Return the dirty part of the bytes before ``limit``.
-
-    Source: ``LogToClean`` of Apache Kafka 4.4.
-    """
-    dirty_base = max((base for base, _ in extents if base <= first_dirty), default=0)
-    clean_bytes = sum(size for base, size in extents if base < first_dirty)
-    dirty_bytes = sum(size for base, size in extents if dirty_base <= base < limit)
-    return dirty_bytes / (clean_bytes + dirty_bytes or 1)
 
 
 def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:

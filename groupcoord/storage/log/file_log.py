@@ -28,7 +28,7 @@ from groupcoord.storage.errors import (
     TopicLogError,
     UnwrittenBatchError,
 )
-from groupcoord.storage.files import OpenFiles, segment_path, sync_path
+from groupcoord.storage.files import OpenFiles, segment_path, sync_path, write_leader_epochs
 from groupcoord.storage.log.file_segment import CHECK_INTERVAL_MS, FileSegment, Room
 from groupcoord.storage.log.folder import LogFolder
 from groupcoord.storage.log.index import LeaderEpochs
@@ -75,6 +75,8 @@ class SegmentLog(PartitionLog):
         failure: why the log must be opened again, or None.
         reader_count: the number of readers of all batches; no file is replaced meanwhile.
     """
+
+    _segments: list[FileSegment]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -205,7 +207,6 @@ class SegmentLog(PartitionLog):
         """Continue to append to the last segment, if there is one."""
         if bases:
             active = self._segments[-1]
-            assert isinstance(active, FileSegment)
             self._rolled_bytes = active.size_bytes
             self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
             self.end_offset = self._durable_offset = active.next_offset
@@ -227,7 +228,7 @@ class SegmentLog(PartitionLog):
         except InvalidBatchError as error:
             # A bad batch is a torn tail only if no intact batch follows it. Otherwise recovery raises and truncates
             # nothing.
-            recover_log(self.folder.path, list(bases))
+            recover_log(self.folder.path, bases)
             size_bytes = path.stat().st_size
             # Recovery did not truncate this file: later segments hold batches, so the bad batch is no torn tail.
             if size_bytes > error.position:
@@ -258,7 +259,7 @@ class SegmentLog(PartitionLog):
             OSError: they can't be written.
         """
         if self.epochs.entries != self._saved_epochs:
-            self.folder.save_leader_epochs(self.epochs.entries)
+            write_leader_epochs(self.folder.path, self.epochs.entries)
             self._saved_epochs = self.epochs.entries
 
     def _resume(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> bool:
@@ -278,7 +279,7 @@ class SegmentLog(PartitionLog):
         """Check the end of the log and derive the state of the last segment, newer leader epochs included."""
         self._is_saved = False
         path, base = self.folder.path, bases[-1]
-        size_bytes, _ = recover_log(path, list(bases))
+        size_bytes = recover_log(path, bases)
         self._begin_sealed(bases)
         if not self._saved_epochs:
             self._note_epochs(epochs)
@@ -302,13 +303,12 @@ class SegmentLog(PartitionLog):
                     if batch.base_offset >= offset:
                         replay(batch, self.producers)
 
-    def _headers(self, segment: Segment) -> Iterator[Batch]:
+    def _headers(self, segment: FileSegment) -> Iterator[Batch]:
         """Yield the batches of a segment while the log is being opened.
 
         Raises:
             InvalidBatchError: a batch is missing, or its offsets are invalid.
         """
-        assert isinstance(segment, FileSegment)
         self._reading = Path(segment.path)
         return segment.headers_as_found()
 
@@ -388,8 +388,7 @@ class SegmentLog(PartitionLog):
                 self._make_folder()
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
-        assert isinstance(last, FileSegment)
-        return super()._is_full(last, write, settings) or not last.may_reach(write.next_offset)
+        return super()._is_full(last, write, settings) or not self._segments[-1].may_reach(write.next_offset)
 
     def _roll(self, settings: TopicLogSettings) -> None:
         if self._is_unflushed and min(settings.flush_messages, settings.flush_ms) != INT64_MAX:
@@ -397,7 +396,7 @@ class SegmentLog(PartitionLog):
         sealed = self._segments[-1] if self._segments else None
         segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
-            if isinstance(sealed, FileSegment):
+            if sealed is not None:
                 # Indexes of an earlier process end where it stopped. If sealing fails below, stale files would outlive
                 # the segment's end, and a broker would trust them.
                 sealed.forget_saved_indexes()
@@ -406,7 +405,7 @@ class SegmentLog(PartitionLog):
             raise UnwrittenBatchError(f"{segment.path}: no new segment: {error.strerror or error}") from error
         # The name of a new file needs an fsync of the folder; it is done with the next flush.
         self._has_new_files = True
-        if isinstance(sealed, FileSegment):
+        if sealed is not None:
             # Without these files the next start only reads more.
             with contextlib.suppress(OSError):
                 self.folder.save_producers(self.producers, self.end_offset)
@@ -416,9 +415,7 @@ class SegmentLog(PartitionLog):
 
     def _check_written(self) -> None:
         """Check that the files exist under their names and that no other program has changed them."""
-        active = self._segments[-1]
-        assert isinstance(active, FileSegment)
-        if not active.is_as_written():
+        if not self._segments[-1].is_as_written():
             loss = self._find_loss()
             if loss is not None:
                 raise _lost(loss)
@@ -429,8 +426,7 @@ class SegmentLog(PartitionLog):
             self._trouble(_lost(loss))
 
     def _find_loss(self) -> str | None:
-        active = self._segments[-1] if self._segments else None
-        descriptor = self.files.find(active.path) if isinstance(active, FileSegment) else -1
+        descriptor = self.files.find(self._segments[-1].path) if self._segments else -1
         return find_loss(self.folder.path, self._bases, self._active_bytes, descriptor)
 
     @property
@@ -461,14 +457,9 @@ class SegmentLog(PartitionLog):
         if self._is_unflushed:
             self._flush()
 
-    @_watched
-    def _flush(self) -> None:
-        self._make_durable()
-
     def _make_durable(self) -> None:
         # After a failed fsync only reading the file again shows what it holds.
         active = self._segments[-1]
-        assert isinstance(active, FileSegment)
         try:
             # The data, then the names of new files: after a power failure both are needed.
             active.flush()
@@ -478,6 +469,8 @@ class SegmentLog(PartitionLog):
         except OSError as error:
             raise FailedLogError(f"{active.path}: fsync failed: {error}") from error
         self._durable_offset, self._room = self.end_offset, None
+
+    _flush = _watched(_make_durable)
 
     # ------------------------------------------------------------ the start, and the end
 
@@ -513,14 +506,12 @@ class SegmentLog(PartitionLog):
             True if everything could be written.
         """
         is_clean = self.failure is None
-        active = self._segments[-1] if self._segments else None
-        if is_clean and isinstance(active, FileSegment):
+        if is_clean and self._segments and not self._is_saved:
             try:
-                if not self._is_saved:
-                    if self._is_unflushed or not self._has_written:
-                        self._make_durable()
-                    self.folder.save_producers(self.producers, self.end_offset)
-                    active.seal()
+                if self._is_unflushed or not self._has_written:
+                    self._make_durable()
+                self.folder.save_producers(self.producers, self.end_offset)
+                self._segments[-1].seal()
             except (OSError, FailedLogError):
                 is_clean = False
         self.let_go()
@@ -531,7 +522,6 @@ class SegmentLog(PartitionLog):
         self._room = None
         self._interrupt()
         for segment in self._segments:
-            assert isinstance(segment, FileSegment)
             segment.let_go()
         self.producers.clear()
 

@@ -63,7 +63,6 @@ class FileSegment(Segment):
     """
 
     __slots__ = (
-        "_aborted",
         "_descriptor",
         "_files",
         "_index_due_bytes",
@@ -78,9 +77,12 @@ class FileSegment(Segment):
         "_read_places",
         "_taken_bytes",
         "_times",
+        "aborted",
         "first_timestamp_ms",
         "path",
     )
+
+    aborted: AbortedEntries
 
     def __init__(self, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> None:
         super().__init__(base_offset)
@@ -98,7 +100,7 @@ class FileSegment(Segment):
         self._largest_ms, self._largest_offset = NO_TIMESTAMP, 0  # the offset is relative
         self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, once it is known
         self._read_places = {base_offset: 0}  # positions of the batches after those that were read, by offset
-        self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
+        self.aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
     @classmethod
     def found(
@@ -115,7 +117,7 @@ class FileSegment(Segment):
         segment._largest_ms = _NOT_KNOWN_MS
         path = segment._beside(_ABORTED_SUFFIX)
         if os.path.exists(path):
-            segment._aborted = AbortedEntries(files, path, aborted_count(os.path.getsize(path)))
+            segment.aborted = AbortedEntries(files, path, aborted_count(os.path.getsize(path)))
         return segment
 
     @classmethod
@@ -137,13 +139,11 @@ class FileSegment(Segment):
         times = MemoryEntries(TIME_ENTRY, read_file(segment._beside(_TIME_SUFFIX)))
         memory.take(len(offsets.data) + len(times.data))
         segment._taken_bytes = len(offsets.data) + len(times.data)
-        for batch in found.headers():
-            segment.first_timestamp_ms = batch.max_timestamp_ms
-            break
+        segment.first_timestamp_ms = next((batch.max_timestamp_ms for batch in found.headers()), None)
         if len(times):
             segment._largest_ms, segment._largest_offset = times[-1]
             segment._indexed_ms = segment._largest_ms
-        segment._offsets, segment._times, segment._aborted = offsets, times, found._aborted
+        segment._offsets, segment._times, segment.aborted = offsets, times, found.aborted
         position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
         segment._index_due_bytes = position + INDEX_INTERVAL_BYTES
         for batch in found.headers(position):
@@ -159,10 +159,6 @@ class FileSegment(Segment):
             _, times = self._indexes()
             self._largest_ms, self._largest_offset = times[-1] if len(times) else (NO_TIMESTAMP, 0)
         return self._largest_ms
-
-    @property
-    def aborted(self) -> AbortedEntries:
-        return self._aborted
 
     # ------------------------------------------------------------ writing
 
@@ -261,7 +257,7 @@ class FileSegment(Segment):
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         try:
-            self._aborted.append(transaction)
+            self.aborted.append(transaction)
         except OSError as error:
             raise FailedLogError(f"an aborted transaction can't be noted: {error}") from error
 
@@ -346,7 +342,7 @@ class FileSegment(Segment):
     def _indexes(self) -> tuple[Entries, Entries]:
         """Return the offset and time indexes, from files or rebuilt."""
         if not self.has_indexes:
-            return self._made_anew()
+            return self._rebuild_indexes()
         assert self._offsets is not None
         assert self._times is not None
         return self._offsets, self._times
@@ -364,7 +360,7 @@ class FileSegment(Segment):
         self.size_bytes = size_bytes
         self._offsets = self._times = None
         self._largest_ms = _NOT_KNOWN_MS
-        self._aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
+        self.aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
 
     def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
         """Return an index in a file, or None if it does not exist or belongs to another segment."""
@@ -382,15 +378,15 @@ class FileSegment(Segment):
         is_blank = first == second == 0 and len(entries) > 1  # preallocated by Kafka
         return entries if fits and not is_blank and not size % layout.size else None
 
-    def _made_anew(self) -> tuple[Entries, Entries]:
-        anew = FileSegment(Path(self.path).parent, self.base_offset, self._files, self._memory)
-        for _ in anew.scan(self.size_bytes):
+    def _rebuild_indexes(self) -> tuple[Entries, Entries]:
+        rebuilt = FileSegment(Path(self.path).parent, self.base_offset, self._files, self._memory)
+        for _ in rebuilt.scan(self.size_bytes):
             pass
-        offsets, times = anew._offsets, anew._times
+        offsets, times = rebuilt._offsets, rebuilt._times
         assert offsets is not None
         assert times is not None
-        self._offsets, self._times, self._taken_bytes = offsets, times, anew._taken_bytes
-        self._largest_ms, self._largest_offset = anew._largest_ms, anew._largest_offset
+        self._offsets, self._times, self._taken_bytes = offsets, times, rebuilt._taken_bytes
+        self._largest_ms, self._largest_offset = rebuilt._largest_ms, rebuilt._largest_offset
         with contextlib.suppress(OSError):  # then they stay in memory
             self.seal()
             return self._indexes()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -16,7 +15,6 @@ from groupcoord.storage.files import (
     read_leader_epochs,
     read_topic_id,
     topic_id_text,
-    write_leader_epochs,
     write_partition_metadata,
 )
 from groupcoord.storage.log.producers import (
@@ -77,14 +75,6 @@ class LogFolder(NamedTuple):
             return read_leader_epochs(self.path)
         except ValueError:  # Kafka writes no such file; the batches hold the epochs, too
             return []
-
-    def save_leader_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Write the leader epochs, without a sync, because the batches hold them, too.
-
-        Raises:
-            OSError: they can't be written.
-        """
-        write_leader_epochs(self.path, entries, is_durable=False)
 
     def forget_indexes(self, base_offset: int) -> None:
         """Delete the indexes of a segment, which may be outdated."""

@@ -53,9 +53,6 @@ class MemoryEntries:
         first, second = self._layout.unpack_from(self.data, self._layout.size * (index % len(self)))
         return first, second
 
-    def append(self, first: int, second: int) -> None:
-        self.data += self._layout.pack(first, second)
-
 
 class FileEntries:
     """Index in a file; each entry is read on access."""
@@ -71,12 +68,9 @@ class FileEntries:
 
     def __getitem__(self, index: int) -> Entry:
         size = self._layout.size
-        first, second = self._layout.unpack(os.pread(self._files.reading(self._path), size, size * index % self._end))
+        position = size * (index % self._count)
+        first, second = self._layout.unpack(os.pread(self._files.reading(self._path), size, position))
         return first, second
-
-    @property
-    def _end(self) -> int:
-        return self._layout.size * self._count
 
 
 Entries = MemoryEntries | FileEntries

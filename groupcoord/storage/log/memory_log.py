@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from groupcoord.core.fast_construct import maker
@@ -339,16 +340,17 @@ class PartitionLog:
         sizes = [sum(segment.size_bytes for segment in group) for group in groups]
         excess_bytes = sum(sizes) - settings.retention_bytes
         count = 0
-        deletable = (
-            len(groups) if sizes and sizes[-1] else len(groups) - 1
-        )  # the last group is being written, even if it is empty
+        # An empty last group stays: it is being written.
+        deletable = len(groups) if sizes and sizes[-1] else len(groups) - 1
         while settings.retention_bytes >= 0 and count < deletable and excess_bytes >= sizes[count]:
             excess_bytes -= sizes[count]
             count += 1
         for number in range(count, deletable) if settings.retention_ms >= 0 else ():
             if not sizes[number]:
                 continue  # emptied by compaction: deleted together with the next group
-            if now_ms - _age_from(groups[number], now_ms) <= settings.retention_ms:
+            largest_ms = max(segment.max_timestamp_ms for segment in groups[number])
+            # Records without timestamps never age.
+            if largest_ms == NO_TIMESTAMP or now_ms - largest_ms <= settings.retention_ms:
                 break
             count = number + 1
         if not count:
@@ -510,7 +512,7 @@ class PartitionLog:
         found = []
         for segment in self._segments[number:]:
             aborted = segment.aborted
-            for place in range(bisect_left(aborted, offset, key=_last_offset), len(aborted)):
+            for place in range(bisect_left(aborted, offset, key=attrgetter("last_offset")), len(aborted)):
                 transaction = aborted[place]
                 if transaction.first_offset < end_offset:
                     found.append(transaction)
@@ -571,13 +573,3 @@ def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None
         if isinstance(marker, TransactionMarker):
             return producers.ended(marker, offset, timestamp_ms)
     return None
-
-
-def _age_from(group: list[Segment], now_ms: int) -> int:
-    """Return the time from which the age of a group counts: its largest timestamp. Without timestamps it never ages."""
-    largest_ms = max(segment.max_timestamp_ms for segment in group)
-    return now_ms if largest_ms == NO_TIMESTAMP else largest_ms
-
-
-def _last_offset(transaction: AbortedTransaction) -> int:
-    return transaction.last_offset

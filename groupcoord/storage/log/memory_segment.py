@@ -157,32 +157,27 @@ class MemorySegment(Segment):
     """
 
     __slots__ = (
-        "_aborted",
         "_base_offsets",
         "_buffer",
-        "_max_timestamp_ms",
         "_max_timestamps_ms",
         "_memory",
         "_positions",
+        "aborted",
+        "max_timestamp_ms",
     )
+
+    aborted: list[AbortedTransaction]
+    max_timestamp_ms: int
 
     def __init__(self, base_offset: int, memory: LogMemory, *, goes_on: bool = False) -> None:
         super().__init__(base_offset, goes_on=goes_on)
-        self._max_timestamp_ms = -1
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.aborted = []
         self._base_offsets: list[int] = []
         self._positions: list[int] = []
         self._max_timestamps_ms: list[int] = []
-        self._aborted: list[AbortedTransaction] = []
         self._buffer = bytearray()
         self._memory = memory
-
-    @property
-    def max_timestamp_ms(self) -> int:
-        return self._max_timestamp_ms
-
-    @property
-    def aborted(self) -> list[AbortedTransaction]:
-        return self._aborted
 
     # ------------------------------------------------------------ writing
 
@@ -212,7 +207,7 @@ class MemorySegment(Segment):
         self._max_timestamps_ms.append(max_timestamp_ms)
         self.next_offset = next_offset
         self.size_bytes = end
-        self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
 
     def _reserve(self, size_bytes: int, *, is_marker: bool) -> None:
         needed, capacity = self.size_bytes + size_bytes, len(self._buffer)
@@ -226,7 +221,7 @@ class MemorySegment(Segment):
         self._buffer = buffer
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        self._aborted.append(transaction)
+        self.aborted.append(transaction)
 
     def release(self) -> None:
         """Free its memory; views stay valid."""

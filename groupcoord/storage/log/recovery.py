@@ -14,6 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,20 +32,17 @@ DISK_SECTOR_BYTES = 512
 """Smallest unit that a power failure keeps or loses."""
 
 
-def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:
-    """Find the end of a segment after a crash, and truncate a torn tail.
-
-    Returns:
-        The size of the file in bytes, and the offset after its last record, or ``base_offset`` if it has none.
+def _recover_segment(path: Path, base_offset: int, end_offset: int) -> int:
+    """Truncate the torn tail of a segment after a crash; return the size of the file in bytes.
 
     Raises:
         CorruptLogError: a batch is malformed and an intact one follows it, or the file is not a segment.
         OSError: the file can't be read or truncated.
     """
-    size, next_offset = 0, base_offset
+    size = 0
     try:
         for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
-            size, next_offset = batch.position + batch.size_bytes, batch.next_offset
+            size = batch.position + batch.size_bytes
     except InvalidBatchError as error:
         # Truncating here would lose acknowledged records behind damage in the middle of the file.
         if _holds_batch(path, size):
@@ -62,34 +60,24 @@ def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END)
             error.reason,
         )
         os.truncate(path, size)
-    return size, next_offset
+    return size
 
 
-def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
-    """Find the end of a log after a crash, and truncate torn tails.
-
-    Only the last segment that holds a batch and those after it can have been written when the power failed.
-
-    Returns:
-        The size of the last segment and the offset after the last record.
+def recover_log(folder: Path, segments: Sequence[int]) -> int:
+    """Truncate the torn tails of a log after a crash; return the size of its last segment in bytes.
 
     Raises:
         CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
         OSError: a file can't be read or truncated.
     """
-    last_size_bytes = next_offset = 0
-    following = OFFSETS_END
-    # A roll may have created an empty file before the power failed, so the search goes back to the last segment with a
-    # batch.
-    for base_offset in reversed(segments):
-        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
-        next_offset = max(next_offset, end_offset)
-        if base_offset == segments[-1]:
-            last_size_bytes = size_bytes
-        if size_bytes:
+    sizes = []
+    # Only the last segment that holds a batch can have been written when the power failed. A roll may have created
+    # empty files behind it, so the search goes back.
+    for following, base_offset in pairwise([OFFSETS_END, *reversed(segments)]):
+        sizes.append(_recover_segment(segment_path(folder, base_offset), base_offset, following))
+        if sizes[-1]:
             break
-        following = base_offset
-    return last_size_bytes, next_offset
+    return sizes[0]
 
 
 def _holds_batch(path: Path, position: int) -> bool:
@@ -165,9 +153,8 @@ def finish_swaps(folder: Path) -> None:
         except InvalidBatchError as error:
             raise CorruptLogError(swap, error.position, error.reason) from error
         # The swap file's offsets determine the segments that it replaces: a crash may have deleted some.
-        segments = [base for base in list_segments(folder) if base_offset < base < end_offset]
-        replaced = [base_offset, *segments]
-        finish_swap(folder, replaced)
+        replaced = [base for base in list_segments(folder) if base_offset < base < end_offset]
+        finish_swap(folder, [base_offset, *replaced])
         sync_path(folder)
         logger.warning("%s: finished the compaction that was interrupted there", swap)
 

@@ -34,8 +34,7 @@ from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
 from groupcoord.storage.compaction.cleaner import Cleaner, CleanerCheckpoint, Logs
-from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError, compactable
-from groupcoord.storage.compaction.compaction_pass import CompactionSettings
+from groupcoord.storage.compaction.compactable_logs import CompactionSettings, InterruptedSwapError, compactable
 from groupcoord.storage.data_directory import DirectoryLock
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.files import OpenFiles, find_topic_id, list_partitions, partition_folder, read_topic_id
