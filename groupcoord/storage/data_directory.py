@@ -66,7 +66,6 @@ class DirectoryLock:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it was not closed yet."""
         return bool(self._descriptors)
 
     def still_holds(self) -> bool:
@@ -79,6 +78,7 @@ class DirectoryLock:
         try:
             if self._is_own_file():
                 return True
+            # Without a lock on the directory another store may have locked a new file already.
             if not self._locks_directory or not _is_same(self._directory, self._descriptors[0]):
                 return False
             descriptor = self._locked_file()
@@ -170,6 +170,7 @@ class DataDirectory:
         # A broker that used the directory since does not know our file, so only its own file counts there.
         note = CLEAN_SHUTDOWN_FILE if (path / BROKER_FILE).exists() else OWN_CLEAN_SHUTDOWN_FILE
         self.was_clean = (path / note).exists()
+        # Read once: a crash from here on must not look like a clean shutdown.
         forget_clean_shutdown(path)
         (path / OWN_CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
         self._start_offsets = read_offset_checkpoint(path / START_OFFSET_FILE)
@@ -178,7 +179,6 @@ class DataDirectory:
                 shutil.rmtree(path / name)
 
     def folder(self, topic: str, topic_id: UUID, partition_index: int) -> LogFolder:
-        """Return the folder of a partition, which need not exist."""
         from groupcoord.storage.log.folder import LogFolder
 
         return LogFolder(self.path / f"{topic}-{partition_index}", topic_id)
@@ -201,27 +201,23 @@ class DataDirectory:
         return found
 
     def start_offset(self, topic: str, partition_index: int) -> int:
-        """Return the lowest possible start offset of a log."""
         return self._start_offsets.get((topic, partition_index), 0)
 
     def note_start_offset(self, topic: str, partition_index: int, offset: int) -> None:
-        """Store the start offset of a log.
-
-        Raises:
-            OSError: it can't be written; nothing has changed.
-        """
         start_offsets = {**self._start_offsets, (topic, partition_index): offset}
         write_offset_checkpoint(self.path / START_OFFSET_FILE, start_offsets)
         self._start_offsets = start_offsets
 
     def delete(self, topic: str) -> None:
-        """Delete the folders of a topic. The next start deletes what remains after a disk error."""
+        """Delete the folders of a topic, as far as the disk allows."""
         for index in self.partitions().get(topic, ()):
             folder = self.path / f"{topic}-{index}"
             try:
+                # Renamed first, as in Kafka: what a crash leaves is deleted by the next start, also by a broker's.
                 shutil.rmtree(folder.rename(folder.with_name(_deleted_name(folder.name))))
             except OSError as error:
                 logger.error("%s can't be deleted: %s", folder, error)
+        # A new topic of the same name must not begin at the old offset.
         if any(name == topic for name, _ in self._start_offsets):
             left = {key: offset for key, offset in self._start_offsets.items() if key[0] != topic}
             try:
@@ -231,20 +227,12 @@ class DataDirectory:
             self._start_offsets = left
 
     def close(self, *, is_clean: bool) -> None:
-        """Close all files.
-
-        Args:
-            is_clean: whether all logs are intact.
-
-        Raises:
-            OSError: the mark of a clean shutdown can't be written.
-        """
+        """Close all files, and leave the mark of a clean shutdown if all logs are intact."""
         self.files.close_all()
         if is_clean:
             (self.path / OWN_CLEAN_SHUTDOWN_FILE).touch()
 
 
 def _deleted_name(name: str) -> str:
-    """Return the name of a folder that is being deleted, as in Kafka."""
     suffix = f".{uuid4().hex}-delete"
     return name[: NAME_LENGTH_MAX - len(suffix)] + suffix

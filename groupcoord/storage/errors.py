@@ -9,10 +9,7 @@ from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, Stora
 
 
 class LogDirectoryError(GroupcoordError, OSError):
-    """A log directory can't be used. ``path`` names it.
-
-    The message gives the reason: it is a file, can't be created, or can't be written.
-    """
+    """A log directory can't be used, for a ``reason``. ``path`` names it."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"log directory {path}: {reason}")
@@ -21,7 +18,7 @@ class LogDirectoryError(GroupcoordError, OSError):
 
 
 class DirectoryLockedError(LogDirectoryError):
-    """Another process, or another store of this process, holds the lock of the directory."""
+    """Another process, or another store of this one, holds the lock of the directory."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "another process is using it")

@@ -42,8 +42,6 @@ def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secr
     """Replace a file atomically: a reader, or a crash at any point, sees the old content or the new one.
 
     Args:
-        path: the file, which need not exist.
-        content: the new content.
         is_durable: whether to wait until the disk has the content; its name is not synced.
         is_secret: whether only the owner may read it.
 
@@ -67,6 +65,7 @@ def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secr
 
 
 READING = os.O_RDONLY | os.O_CLOEXEC
+# O_APPEND: a write after a truncation by another descriptor lands at the end.
 WRITING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -83,11 +82,6 @@ class OpenFiles:
         self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # with whether it is writable
 
     def reading(self, path: str) -> int:
-        """Return a descriptor for reading a file.
-
-        Raises:
-            OSError: it can't be opened.
-        """
         found = self._descriptors.get(path)
         if found is None:
             return self._open(path, READING)
@@ -95,20 +89,13 @@ class OpenFiles:
         return found[0]
 
     def writing(self, path: str, *, creates: bool = False) -> int:
-        """Return a descriptor for appending to a file and reading it.
-
-        Args:
-            path: the file.
-            creates: whether to create it if it does not exist.
-
-        Raises:
-            OSError: it can't be opened.
-        """
+        """Return a descriptor for appending to a file and reading it, which ``creates`` it if it does not exist."""
         found = self._descriptors.get(path)
         if found is not None and found[1]:
             self._descriptors.move_to_end(path)
             return found[0]
         self.close(path)
+        # A descriptor for reading was closed: one file has one descriptor.
         return self._open(path, WRITING | os.O_CREAT if creates else WRITING)
 
     def find(self, path: str) -> int:
@@ -138,7 +125,7 @@ def partition_folder(directory: Path, partition: int) -> Path:
 
 
 def list_partitions(directory: Path) -> list[int]:
-    """Return the numbers of the log partitions that have a folder, in order."""
+    """Return the numbers of the partitions of ``__consumer_offsets`` that have a folder, in order."""
     matches = (_PARTITION_FOLDER.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)
 
@@ -148,10 +135,7 @@ def found_in_some(
 ) -> list[FoundT]:
     """Return what each of several directories holds; some of them may hold nothing.
 
-    Args:
-        look: returns the content of a directory, or raises ``nothing_there``.
-        paths: the directories and the other arguments of ``look``.
-        nothing_there: the error for an empty directory. The first one is raised if all directories are empty.
+    ``look`` returns the content of one, or raises ``nothing_there``, which is raised if all are empty.
     """
     found: list[FoundT] = []
     missing: list[Exception] = []
@@ -219,22 +203,16 @@ def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
 
 
 def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]]) -> None:
-    """Write ``leader-epoch-checkpoint``.
-
-    Raises:
-        OSError: it can't be written; the old file is unchanged.
-    """
     lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries), ""]
     # Not synced: the batches hold the epochs, too.
     replace_file(folder / LEADER_EPOCH_FILE, "\n".join(lines).encode(), is_durable=False)
 
 
 def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
-    """Return the epochs in ``leader-epoch-checkpoint`` with their start offsets, oldest first.
+    """Return the epochs in ``leader-epoch-checkpoint`` with their start offsets, oldest first; none without a file.
 
     Raises:
         ValueError: the file is malformed.
-        OSError: it can't be read.
     """
     path = folder / LEADER_EPOCH_FILE
     if not path.exists():
@@ -260,11 +238,7 @@ def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
 
 
 def write_offset_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write one of Kafka's offset checkpoint files, without a sync.
-
-    Raises:
-        OSError: it can't be written.
-    """
+    """Write one of Kafka's offset checkpoint files, without a sync."""
     lines = ["0", str(len(offsets)), *(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()), ""]
     replace_file(path, "\n".join(lines).encode(), is_durable=False)
 

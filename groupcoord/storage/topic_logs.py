@@ -92,6 +92,7 @@ class TopicLogs:
         report: Callable[[str, str], None] = lambda kind, line: logger.error("%s", line),
     ) -> None:
         self.memory = LogMemory(memory_bytes_max)
+        # Topics of the server itself must not fail because users' topics are large.
         self._internal_memory = LogMemory(INT64_MAX)
         self.report = report
         self._directory = directory
@@ -105,12 +106,13 @@ class TopicLogs:
         """Return the log of an existing partition. Without free memory it is one that accepts nothing.
 
         Raises:
-            FailedLogError: its files can't be used.
+            FailedLogError: its files can't be used, or there is no memory to open them.
         """
         log = self._logs.get(topic.topic_id, {}).get(partition_index)
         if log is None:
             return self._new_log(topic, partition_index)
         if log.failure is not None:
+            # A failed log is opened again from its files by the next request that needs it.
             self._drop(topic, partition_index, log)
             return self._new_log(topic, partition_index)
         return log
@@ -126,6 +128,7 @@ class TopicLogs:
         if not folder.path.exists():
             return LEADER_EPOCH
         with suppress(OSError, FailedLogError):
+            # After a crash the file may name epochs of truncated batches.
             epochs = folder.leader_epochs() if self._directory.was_clean else []
             return epochs[-1][0] if epochs else self.log(topic, partition_index).leader_epoch
         return None
@@ -187,7 +190,6 @@ class TopicLogs:
         return log
 
     def _drop(self, topic: NamedTopic, partition_index: int, log: PartitionLog) -> None:
-        """Drop a failed log and remember what it must hold when it is opened again."""
         from groupcoord.storage.log.file_log import SegmentLog
 
         del self._logs[topic.topic_id][partition_index]
@@ -209,11 +211,7 @@ class TopicLogs:
                         continue  # already logged, and its users get the error
 
     def existing(self, topics: Iterable[NamedTopic]) -> list[tuple[NamedTopic, int]]:
-        """Return the partitions of topics that have a log or files of one.
-
-        Raises:
-            OSError: the directory can't be read.
-        """
+        """Return the partitions of topics that have a log or files of one."""
         found = {} if self._directory is None else self._directory.partitions()
         return [
             (topic, index)
@@ -241,11 +239,7 @@ class TopicLogs:
     def compact_some(
         self, topics: Callable[[], Iterable[tuple[NamedTopic, TopicLogSettings]]], now_ms: int, budget: int
     ) -> bool:
-        """Compact the dirtiest log a little further.
-
-        Returns:
-            True if it should be called again soon, False if all logs are clean enough.
-        """
+        """Compact the dirtiest log a little further; return False if all logs are clean enough."""
         # The cleaner's modules are imported with the first compacted topic, which most servers never have.
         if self._cleaner is None and not any(topics()):
             return False
@@ -301,11 +295,8 @@ class TopicLogs:
     def close(self, *, is_whole: bool = True) -> None:
         """Close all files. The logs can't be used any more.
 
-        Args:
-            is_whole: whether all logs with files were opened; otherwise the others stay as they were left.
-
-        Raises:
-            OSError: the state for the next start can't be written.
+        Unless all logs with files were opened (``is_whole``), the others stay as they were left. An OSError
+        means that the state for the next start can't be written.
         """
         if self._directory is None:
             return
@@ -341,11 +332,7 @@ class ServingStore(Protocol):
     """Log store whose log partitions can be read like those of a topic."""
 
     def log(self, partition: int) -> PartitionLog:
-        """Return the log of a partition.
-
-        Raises:
-            FailedLogError: it can't be read at present.
-        """
+        """Return the log of a partition; FailedLogError if it can't be read at present."""
 
     def leader_epoch(self, partition: int) -> int:
         """Return the newest leader epoch in the log of a partition, without opening it."""
@@ -367,7 +354,7 @@ class CopiedLogs:
 
     Args:
         store: the store of the records.
-        memory_bytes_max: the memory of all copies. Beyond it the oldest records of a log are left out.
+        memory_bytes_max: the memory of all copies. When it is full, all copies drop what they hold.
     """
 
     def __init__(self, store: LogStore, memory_bytes_max: int) -> None:
@@ -399,6 +386,7 @@ class CopiedLogs:
         copy = self._copies.get(partition)
         if copy is not None:
             self._stale.add(partition)
+            # Without a waiting fetch the copy grows with the next read.
             if copy.watchers:
                 with suppress(FailedLogError):  # its readers get the error
                     self._catch_up(partition, copy)
@@ -418,6 +406,7 @@ class CopiedLogs:
             self._add(batch, copy)
         if found:
             copy.end_offset = found[-1].offset + 1
+        # The reader comes again: clients retry LEADER_NOT_AVAILABLE.
         if len(found) == COPIED_AT_ONCE:
             return False
         self._stale.discard(partition)
@@ -440,6 +429,7 @@ class CopiedLogs:
         try:
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
         except RefusedBatchError:
+            # Memory is full: consumers get OFFSET_OUT_OF_RANGE for what the store still has.
             for other in self._copies.values():
                 other.delete_before(other.end_offset)
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
@@ -470,6 +460,7 @@ def _batches(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
             continue
         if batch and (
             len(batch) == BATCH_RECORDS
+            # A marker is alone in its batch, as in Kafka.
             or record.is_control
             or record.offset != batch[-1].offset + 1
             or (record.producer_id, record.producer_epoch) != (batch[0].producer_id, batch[0].producer_epoch)

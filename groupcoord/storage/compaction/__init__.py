@@ -24,7 +24,6 @@ class ReplacedRecords:
         self._last_offset = -1
 
     def note(self, record: LogRecord) -> None:
-        """Add the next record of the log partition."""
         self._last_offset = record.offset
         marker = record.record
         if isinstance(marker, TransactionMarker):
@@ -49,13 +48,15 @@ class ReplacedRecords:
         found = {offset for offset, cause in self._replaced if cause < end}
         found.update(offset for offset, is_tombstone in self._last.values() if is_tombstone and offset < end)
         for marker, written in self._ended:
+            # A marker may go once no record of its transaction needs it.
             if marker < end and found.issuperset(written):
                 found.add(marker)
         found.discard(self._last_offset)
         return sorted(found)
 
     def _count(self, offset: int, key: bytes, is_tombstone: bool) -> None:
-        """Note a record of a key: of it and the one noted before, the record with the lower offset is replaced."""
+        # A transactional record counts from its marker on, so a record with a higher offset may have been counted
+        # before.
         last = self._last.get(key)
         if last is None or last[0] < offset:
             self._last[key] = (offset, is_tombstone)

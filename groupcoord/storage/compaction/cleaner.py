@@ -24,13 +24,9 @@ Logs = Mapping[LogKey, CompactableLog]
 
 
 class CleanerCheckpoint:
-    """First dirty offset of each log, in the file ``cleaner-offset-checkpoint`` of a directory, if there is one.
+    """First dirty offset of each log, in the file ``cleaner-offset-checkpoint`` of a directory, or in memory only.
 
-    The file is not synced: after a power failure something may be compacted twice. A missing or malformed file counts
-    as empty.
-
-    Args:
-        directory: the directory, or None to keep the offsets in memory only.
+    The file is not synced: after a power failure something may be compacted twice.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -42,21 +38,12 @@ class CleanerCheckpoint:
         return self._offsets.get(partition, 0)
 
     def note(self, partition: LogKey, first_dirty: int) -> None:
-        """Store the first dirty offset of a log. Entries of other logs stay, also those that another program wrote.
-
-        Raises:
-            OSError: the file can't be written.
-        """
+        """Store the first dirty offset of a log. Entries of other logs stay, also those that another program wrote."""
         self._offsets[partition] = first_dirty
         if self._path is not None:
             write_offset_checkpoint(self._path, {**read_offset_checkpoint(self._path), partition: first_dirty})
 
     def forget(self, topic: str) -> None:
-        """Remove the entries of a deleted topic.
-
-        Raises:
-            OSError: the file can't be written.
-        """
         if any(name == topic for name, _ in self._offsets):
             self._offsets = {key: offset for key, offset in self._offsets.items() if key[0] != topic}
             if self._path is not None:
@@ -66,8 +53,6 @@ class CleanerCheckpoint:
 
 
 class _Running(NamedTuple):
-    """The pass in progress."""
-
     partition: LogKey
     log: CompactableLog
     first_dirty: int
@@ -85,18 +70,11 @@ class Cleaner:
         self._running: _Running | None = None
 
     def step(self, logs: Callable[[], Logs], now_ms: int, budget: int) -> bool:
-        """Handle about ``budget`` batches and records.
+        """Handle about ``budget`` batches and records of the dirtiest log, by the clock of the records; return whether
+        there is more to do now.
 
-        Args:
-            logs: returns the logs that may be compacted; called only when the next log is chosen.
-            now_ms: the time by the clock of the records.
-            budget: the number of batches and records; only a large batch is divided.
-
-        Returns:
-            True if there is more to do now.
-
-        Raises:
-            InterruptedSwapError: a log must be opened again.
+        ``logs`` returns the logs that may be compacted, when the next one is chosen. InterruptedSwapError means that a
+        log must be opened again.
         """
         # Checked before each portion: between two of them a topic may be deleted or retention may delete segments.
         if self._running is not None and self._running.log.is_given_up:
@@ -130,17 +108,11 @@ class Cleaner:
         return True
 
     def stop(self) -> None:
-        """Abandon the pass in progress; the log stays as it is."""
         if self._running is not None:
             self._running.work.close()
             self._running = None
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic.
-
-        Raises:
-            OSError: the checkpoint can't be written.
-        """
         for known in (self._stuck_at, self._retry_ms):
             for partition in [partition for partition in known if partition[0] == topic]:
                 del known[partition]

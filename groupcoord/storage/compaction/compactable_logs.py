@@ -39,7 +39,8 @@ class CompactionSettings(NamedTuple):
             (``delete.retention.ms``).
         min_compaction_lag_ms: younger records are not compacted (``min.compaction.lag.ms``).
         dedupe_buffer_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
-        segment_bytes: the largest segment that small ones are merged into (``segment.bytes``).
+        segment_bytes: the largest segment that small ones are merged into. A log in files uses its own
+            ``segment.bytes``.
     """
 
     min_cleanable_ratio: float = 0.5
@@ -102,6 +103,7 @@ def sync(path: Path) -> Work:
             thread.join(SYNC_POLL_S)
             yield 0
     finally:
+        # A closed pass still waits: nothing may be renamed under a running fsync.
         thread.join()
     if errors:
         raise errors[0]
@@ -110,10 +112,7 @@ def sync(path: Path) -> Work:
 def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> CompactableLog:
     """Return the compactable form of a log.
 
-    Args:
-        log: the log.
-        settings: the settings of its topic.
-        keeps_sequences: whether the last batch of each producer stays, without records, so that sequences continue.
+    With ``keeps_sequences`` the last batch of each producer stays, without records, so that sequences continue.
     """
     if isinstance(log, SegmentLog):
         return _FileLog(log, settings, settings.segment_bytes, keeps_sequences=keeps_sequences)
@@ -171,6 +170,7 @@ class CompactableLog(ABC):
         # Records of open transactions stay: these may still be aborted.
         limit = min(self._log.last_stable_offset, groups[-1][0].base_offset)
         lag_ms = self.settings.min_compaction_lag_ms
+        # Source: LogCleanerManager.cleanableOffsets of Apache Kafka 4.4.
         for group in groups if lag_ms else ():
             try:
                 is_young = max(segment.max_timestamp_ms for segment in group) > now_ms - lag_ms
@@ -181,6 +181,7 @@ class CompactableLog(ABC):
         return max((group[0].base_offset for group in groups if group[0].base_offset <= limit), default=limit)
 
     def _is_overdue(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> bool:
+        # Saves a look at the files of logs without this bound, which is the default.
         if self._max_lag_ms == INT64_MAX:
             return False
         dirty = [group[0] for group in groups[:-1] if group[-1].next_offset > first_dirty]
@@ -195,7 +196,6 @@ class CompactableLog(ABC):
         return [segment.base_offset for segment in self._log.segments]
 
     def extents(self) -> list[Extent]:
-        """Return the segments with their sizes."""
         return [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
@@ -239,10 +239,7 @@ class CompactableLog(ABC):
 
 
 def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float:
-    """Return the dirty part of the bytes before ``limit``.
-
-    Source: ``LogToClean`` of Apache Kafka 4.4.
-    """
+    """Return the dirty part of the bytes before ``limit``, as ``LogToClean`` of Apache Kafka 4.4."""
     dirty_base = max((base for base, _ in extents if base <= first_dirty), default=0)
     clean_bytes = sum(size for base, size in extents if base < first_dirty)
     dirty_bytes = sum(size for base, size in extents if dirty_base <= base < limit)
@@ -254,7 +251,6 @@ def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float
 
 class _MemoryLog(CompactableLog):
     def extents(self) -> list[Extent]:
-        """Return the segments, counting batches as bytes."""
         found = []
         for segment in self._log.segments:
             assert isinstance(segment, MemorySegment)
@@ -288,6 +284,7 @@ class _MemoryRewrite:
             return
         timestamp_ms, base = Batch(kept, 0, 0).max_timestamp_ms, batch.base_offset
         try:
+            # Compaction frees memory in the end, so it may use the reserve.
             self._new.append((kept,), len(kept), batch.next_offset, timestamp_ms, is_marker=True, base_offset=base)
         except RefusedBatchError as error:
             # As a full disk: the cleaner retries later, and the log is unchanged.
@@ -297,6 +294,7 @@ class _MemoryRewrite:
         yield from ()
         new, self._new = self._new, None
         assert new is not None
+        # Also if the last records are dropped: the next segment begins there.
         new.next_offset = self._old[-1].next_offset
         for transaction in aborted:
             new.add_aborted(transaction)
@@ -354,9 +352,7 @@ class _FileRewrite:
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
         """Make the file durable and replace the segments by it.
 
-        Raises:
-            OSError: it can't be written; the segments are unchanged.
-            InterruptedSwapError: the state of the files is unknown.
+        After an OSError the segments are unchanged; after an InterruptedSwapError the state of the files is unknown.
         """
         folder = self._log.folder.path
         self._file.flush()

@@ -50,9 +50,6 @@ class CleanedTransactions:
     def drops(self, batch: Batch) -> bool:
         """Return whether a batch belongs to an aborted transaction or is a marker without a transaction; note the
         batch.
-
-        Raises:
-            CorruptBatchError: a control batch is malformed.
         """
         # Aborted transactions become relevant at their first offset. The heap yields them in that order while batches
         # are read once.
@@ -115,9 +112,7 @@ class CompactionPass:
     def run(self) -> Work:
         """Compact in portions. Closing the generator early leaves an intact log.
 
-        Raises:
-            InvalidBatchError: a segment is corrupt.
-            OSError: a file can't be read or written.
+        InvalidBatchError means that a segment is corrupt, OSError that a file can't be read or written.
         """
         log = self._log
         bases = log.bases()
@@ -145,9 +140,7 @@ class CompactionPass:
     def _note_keys(self, bases: Sequence[int], transactions: CleanedTransactions) -> Generator[int, None, int]:
         """Note the last offset of each key from the first dirty offset on; return the offset that was reached.
 
-        Args:
-            bases: the base offsets from the first dirty segment to the first that must stay.
-            transactions: the transactions, of which aborted ones don't count.
+        ``bases`` are the base offsets from the first dirty segment to the first that must stay.
         """
         used_bytes, end = 0, self.first_dirty
         for base, following in pairwise(bases):
@@ -163,6 +156,7 @@ class CompactionPass:
                         used_bytes += yield from self._note_keys_of(batch)
                     end = batch.next_offset
                 yield 1 + batch.record_count % PORTION_RECORDS
+            # A segment may end after its last record, since compaction left a gap.
             end = following
         return end
 
@@ -181,7 +175,7 @@ class CompactionPass:
         return used_bytes
 
     def _groups(self, end: int) -> Iterator[list[int]]:
-        """Return the segments before ``end``, grouped where several fit into one."""
+        """Yield the segments before ``end``, grouped where several fit into one."""
         extents = self._log.extents()
         group: list[int] = []
         size_bytes = 0
@@ -198,7 +192,6 @@ class CompactionPass:
             yield group
 
     def _compact(self, group: list[int], transactions: CleanedTransactions) -> Work:
-        """Rewrite a group of segments as one, and swap it in if it differs."""
         # Taken for each group, since producers go on writing during the pass. A batch that was the last one may be
         # dropped by now.
         self._last_records = self._log.last_records()
@@ -265,20 +258,18 @@ class CompactionPass:
         return kept
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
-        """Return whether a batch is the last one of its producer, or holds its last epoch."""
         last = self._last_records.get(batch.producer_id)
         if last is None:
             return False
+        # Only its epoch is left to keep, which any marker of that epoch holds.
         if last.data_offset is None:
             return batch.is_control and batch.producer_epoch == last.producer_epoch
         return batch.next_offset - 1 == last.data_offset
 
 
 def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
-    """Return the records of a batch, decompressed in portions. A batch too large for memory stays as it is.
-
-    Raises:
-        CorruptBatchError: it can't be decompressed or is too large; reading the records may raise it, too.
+    """Return the records of a batch, decompressed in portions. A batch that can't be read, or not within the limits,
+    raises CorruptBatchError; so may reading the records.
     """
     # A claim in the header that no honest producer makes. Such a batch stays in the log as it is.
     if batch.record_count > BATCH_RECORDS_MAX:
@@ -287,6 +278,7 @@ def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
     if batch.magic == MAGIC_V2:
         try:
             for part in batch.payload_parts(DECOMPRESSED_BYTES_MAX):
+                # Only further parts count as work: the caller has counted the batch itself.
                 if parts:
                     yield 1 + len(part) // RECORD_BYTES
                 parts.append(part)

@@ -2,8 +2,7 @@
 
 The checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
 ``LogValidator`` of Apache Kafka 4.4, as recorded, for the header and the sizes of uncompressed records. For compacted
-topics whole batches are validated, because of the keys. The counts that a producer claims are compared with the
-available bytes before anything is counted or looped over.
+topics whole batches are validated, because of the keys.
 """
 
 from __future__ import annotations
@@ -75,21 +74,16 @@ class RecordHead(NamedTuple):
 
 
 def read_payload(batch: Batch) -> bytes:
-    """Return the decompressed records of a batch.
-
-    Raises:
-        CorruptBatchError, DecompressionError: it can't be decompressed, or exceeds ``DECOMPRESSED_BYTES_MAX``.
-    """
+    """Return the decompressed records of a batch, up to ``DECOMPRESSED_BYTES_MAX``."""
     return b"".join(batch.payload_parts(DECOMPRESSED_BYTES_MAX))
 
 
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
-    """Yield the beginning of each record.
-
-    Raises:
-        MalformedError, IndexError: the payload does not hold that many records.
+    """Yield the beginning of each record. A payload that does not hold that many raises
+    MalformedError or IndexError.
     """
     position, size_bytes = 0, len(payload)
+    # The count is what a producer claims, so it is compared with the available bytes before the loop.
     _check_count(record_count, size_bytes)
     for _ in range(record_count):
         size, start = read_varint(payload, position)
@@ -102,12 +96,8 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
 
 
 def check_sizes(data: bytes | memoryview, record_count: int) -> None:
-    """Check that the sizes of the records in a batch match their number and the end of the batch.
-
-    The contents of the records are not checked.
-
-    Raises:
-        MalformedError: they don't match.
+    """Check that the sizes of the records in a batch match their number and the end of the batch; MalformedError if
+    not.
     """
     size_bytes = len(data)
     _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
@@ -125,27 +115,20 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
 
 
 def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:
-    """Return the end of records with sizes of one or two bytes: the hottest loop of a Produce.
-
-    Raises:
-        IndexError: they end beyond the data or have longer sizes.
-    """
+    """Return the end of records with sizes of one or two bytes; IndexError for longer sizes and beyond the data."""
     steps, first_steps, second_steps = _ONE_BYTE_STEPS, _FIRST_STEPS, _SECOND_STEPS
     for _ in range(record_count):
+        # Tables instead of a varint decoder: this is the hottest loop of a Produce.
         first = data[position]
         position += steps[first] or first_steps[first] + second_steps[data[position + 1]]
     return position
 
 
 def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
-    """Return the end of records.
-
-    Raises:
-        IndexError: they end beyond the data.
-        MalformedError: a size is invalid.
-    """
+    """Return the end of records; IndexError beyond the data, MalformedError for an invalid size."""
     for _ in range(record_count):
         behind = position + 1
+        # Kafka reads five bytes at most, and fails with another error code for a longer size.
         while data[behind - 1] > 0x7F:
             behind += 1
             if behind - position > _INT32_BYTES_MAX:
@@ -170,8 +153,8 @@ def check_keys(batch: Batch) -> None:
 
     Raises:
         RefusedBatchError: INVALID_RECORD with the indexes of the records without a key, and without indexes if the
-            batch does not hold records. UNKNOWN_SERVER_ERROR if they can't be decompressed or do not have the offsets
-            0, 1, 2, ….
+            batch does not hold records. UNKNOWN_SERVER_ERROR if they can't be decompressed, or if they are compressed
+            and do not have the offsets 0, 1, 2, ….
     """
     without_key, is_in_order = [], True
     try:
@@ -195,11 +178,10 @@ def check_keys(batch: Batch) -> None:
 
 
 def _has_key(payload: bytes, position: int, end: int) -> bool:
-    """Return whether a record has a key.
-
-    Raises:
-        MalformedError, IndexError: key, value and headers do not end there.
+    """Return whether a record has a key; MalformedError or IndexError if key, value and headers do
+    not end at ``end``.
     """
+    # One-byte sizes are the usual case; 0x81 also sends negative ones the long way.
     key_size = payload[position]
     if key_size & 0x81:
         key_size, position = read_varint(payload, position)
@@ -218,11 +200,7 @@ def _has_key(payload: bytes, position: int, end: int) -> bool:
 
 
 def _behind_headers(payload: bytes, position: int) -> int:
-    """Return the position after the headers of a record: each has a name and an optional value.
-
-    Raises:
-        MalformedError, IndexError: the headers are malformed.
-    """
+    """Return the position after the headers of a record: each has a name and an optional value."""
     count, position = read_varint(payload, position)
     if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:
         raise MalformedError(f"{count} headers in {len(payload) - position} bytes")
@@ -245,16 +223,12 @@ class FoundRecord(NamedTuple):
 def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | None:
     """Return the first record of a batch with at least this timestamp and this offset, or None.
 
-    Args:
-        data: the batch as stored in the log.
-        timestamp_ms: the timestamp.
-        offset: the start of the log, which may lie inside of the batch.
-
-    Raises:
-        RefusedBatchError: UNKNOWN_SERVER_ERROR, the batch does not hold records.
+    The largest timestamp of the batch must reach the given one. The offset is the start of the log, which may lie
+    inside of the batch. A batch that does not hold records raises RefusedBatchError with UNKNOWN_SERVER_ERROR.
     """
     batch = Batch(data, 0, 0)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
+    # All records have the append time, so without gaps the first offset is known without reading them.
     if append_time_ms is not None and batch.record_count > batch.last_offset_delta:
         return FoundRecord(append_time_ms, max(batch.base_offset, offset))
     try:
@@ -372,7 +346,6 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
 
 
 def _contradiction(batch: ProducedBatch) -> str | None:
-    """Return which numbers of the header contradict each other, or None."""
     if batch.last_offset_delta < 0 or batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         return f"{batch.record_count} records in {batch.last_offset_delta + 1} offsets"
     if batch.attributes & CONTROL:
@@ -402,11 +375,7 @@ def _check_timestamps(batch: ProducedBatch, settings: TopicLogSettings, now_ms: 
 def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> Pieces:
     """Return the bytes of a batch for the log: a new header and the records as they came.
 
-    Args:
-        batch: the batch.
-        base_offset: the offset of its first record.
-        leader_epoch: the leader epoch of the log.
-        append_time_ms: the timestamp of all records, which the CRC covers, or None to keep their own.
+    With ``append_time_ms`` all records get this timestamp, which the CRC covers; None keeps their own.
     """
     data, size_bytes = batch.data, len(batch.data)
     records: bytes | memoryview = b""
@@ -417,6 +386,7 @@ def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_tim
     header = bytearray(data)
     _PACK_PLACE(header, 0, base_offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
     is_append_time = append_time_ms is not None
+    # A topic without append time takes the bit off, too, so that consumers don't misread the timestamps.
     if is_append_time or batch.attributes & LOG_APPEND_TIME:
         attributes = batch.attributes | LOG_APPEND_TIME if is_append_time else batch.attributes & ~LOG_APPEND_TIME
         _PACK_ATTRIBUTES(header, _ATTRIBUTES_POSITION, attributes)

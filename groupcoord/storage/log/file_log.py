@@ -72,7 +72,6 @@ class SegmentLog(PartitionLog):
         may_change: is called before a file is changed; may raise LogStoreError.
 
     Attributes:
-        failure: why the log must be opened again, or None.
         reader_count: the number of readers of all batches; no file is replaced meanwhile.
     """
 
@@ -111,7 +110,6 @@ class SegmentLog(PartitionLog):
 
     @property
     def acknowledged(self) -> Acknowledged:
-        """State that it must hold when it is opened again."""
         return Acknowledged(self.end_offset, frozenset(self._bases), self.leader_epoch)
 
     # ------------------------------------------------------------ opening
@@ -119,13 +117,11 @@ class SegmentLog(PartitionLog):
     def open(self, *, is_clean: bool) -> None:
         """Read what appends and reads need to know about the files.
 
-        Args:
-            is_clean: whether the log was shut down cleanly. Otherwise its end is checked, and a torn tail is truncated.
+        A log that was not shut down cleanly is checked at its end, and a torn tail is truncated.
 
         Raises:
             LogStoreError: a file is corrupt, missing, or belongs to another topic.
             OSError: a file can't be read or truncated.
-            ValueError: a file does not match its name.
         """
         with self._opening() as (bases, epochs):
             # Files of a clean shutdown are trusted if they fit together; otherwise the end of the log is read, as after
@@ -136,6 +132,7 @@ class SegmentLog(PartitionLog):
     def _batches_while_opening(self) -> Iterator[Batch]:
         """Open the log in one pass over all batches, validated, and yield each."""
         with self._opening() as (bases, epochs):
+            # Nothing is resumed on this way, so the shutdown has to write the state.
             self._is_saved = not bases
             sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
             # Sealed segments are never written again, so only these can have a torn tail.
@@ -204,20 +201,18 @@ class SegmentLog(PartitionLog):
             self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
 
     def _go_on_behind(self, bases: Sequence[int]) -> None:
-        """Continue to append to the last segment, if there is one."""
         if bases:
             active = self._segments[-1]
+            # In files each segment is one of Kafka's.
             self._rolled_bytes = active.size_bytes
             self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
             self.end_offset = self._durable_offset = active.next_offset
+            # DeleteRecords may have raised the start inside a segment, and a crash may have truncated the log below
+            # that.
             self.start_offset = min(max(self._first_start, bases[0]), self.end_offset)
 
     def _checked(self, segment: FileSegment, following: int, bases: Sequence[int]) -> Iterator[Batch]:
-        """Yield the batches of a segment and index them if it has no indexes. A torn tail is truncated.
-
-        Raises:
-            InvalidBatchError: a batch is malformed and not a torn tail.
-        """
+        """Yield the batches of a segment and index them if it has no indexes. A torn tail is truncated."""
         self._reading = path = Path(segment.path)
         is_new = not segment.size_bytes
         try:
@@ -238,7 +233,6 @@ class SegmentLog(PartitionLog):
                 segment.was_cut(size_bytes)
 
     def _note_epochs(self, epochs: list[tuple[int, int]]) -> None:
-        """Derive the leader epochs from the batches, because the file is missing."""
         for segment in self._segments:
             for batch in self._headers(segment):
                 note_epoch(batch, epochs)
@@ -253,11 +247,6 @@ class SegmentLog(PartitionLog):
                 self._save_epochs()
 
     def _save_epochs(self) -> None:
-        """Write the leader epochs if the file differs.
-
-        Raises:
-            OSError: they can't be written.
-        """
         if self.epochs.entries != self._saved_epochs:
             write_leader_epochs(self.folder.path, self.epochs.entries)
             self._saved_epochs = self.epochs.entries
@@ -266,6 +255,7 @@ class SegmentLog(PartitionLog):
         """Restore the state of a clean shutdown; return False if that is not possible."""
         try:
             active = FileSegment.resumed(self.folder.path, bases[-1], self.files, self.memory)
+        # Any doubt about these files: the end of the log is read instead.
         except (OSError, ValueError, TopicLogError):
             return False
         self._begin_sealed(bases)
@@ -276,16 +266,17 @@ class SegmentLog(PartitionLog):
         return True
 
     def _recover(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> None:
-        """Check the end of the log and derive the state of the last segment, newer leader epochs included."""
         self._is_saved = False
         path, base = self.folder.path, bases[-1]
         size_bytes = recover_log(path, bases)
         self._begin_sealed(bases)
+        # The batches hold the leader epochs, too, but finding them takes a pass over all headers.
         if not self._saved_epochs:
             self._note_epochs(epochs)
         self.folder.blank_indexes(base)
         # Producer snapshots behind the last segment's start may cover batches that recovery has truncated.
         self.folder.forget_snapshots_behind(base)
+        # Batches of the last segment follow in the scan below.
         self._replay(self.folder.load_producers(self.producers, base))
         active = FileSegment(path, base, self.files, self.memory)
         for batch in active.scan(size_bytes):
@@ -296,7 +287,6 @@ class SegmentLog(PartitionLog):
         self._begin(active)
 
     def _replay(self, offset: int) -> None:
-        """Apply the batches from an offset on to the producer state."""
         for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
             if segment.next_offset > offset:
                 for batch in self._headers(segment):
@@ -304,23 +294,17 @@ class SegmentLog(PartitionLog):
                         replay(batch, self.producers)
 
     def _headers(self, segment: FileSegment) -> Iterator[Batch]:
-        """Yield the batches of a segment while the log is being opened.
-
-        Raises:
-            InvalidBatchError: a batch is missing, or its offsets are invalid.
-        """
         self._reading = Path(segment.path)
         return segment.headers_as_found()
 
     # ------------------------------------------------------------ writing
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
-        """Append a batch that holds its final offsets.
-
-        Inlined for the case that only the batch must be written: each commit passes here, and this halves its cost.
-        """
+        """Append a batch that holds its final offsets."""
         room, size_bytes = self._room, len(data)
         if (
+            # Each condition sends a batch the long way: no room, a producer's state to change, other limits, a check
+            # that is due.
             room is None
             or (segment := room.segment).size_bytes + size_bytes > room.end_bytes
             or data[ATTRIBUTES_POSITION] & TRANSACTIONAL
@@ -352,6 +336,7 @@ class SegmentLog(PartitionLog):
             if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
                 self._checked_interval = now_ms // CHECK_INTERVAL_MS
                 self._check_written()
+            # The oldest unflushed record starts the time of flush.ms.
             if end_offset == self._durable_offset:
                 self._unflushed_since_ms = now_ms
             if self.end_offset - self._durable_offset >= settings.flush_messages:
@@ -380,7 +365,6 @@ class SegmentLog(PartitionLog):
         self._save_epochs()
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Set the leader epoch of new batches and write it to disk."""
         super().begin_epoch(leader_epoch)
         if self.failure is None and self.epochs.entries != self._saved_epochs:
             self._has_written, self._room = False, None  # if the epoch can't be written now, the next batch tries again
@@ -388,6 +372,7 @@ class SegmentLog(PartitionLog):
                 self._make_folder()
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
+        # Index entries hold 32-bit offsets relative to the base offset.
         return super()._is_full(last, write, settings) or not self._segments[-1].may_reach(write.next_offset)
 
     def _roll(self, settings: TopicLogSettings) -> None:
@@ -414,7 +399,6 @@ class SegmentLog(PartitionLog):
         self._is_saved = False
 
     def _check_written(self) -> None:
-        """Check that the files exist under their names and that no other program has changed them."""
         if not self._segments[-1].is_as_written():
             loss = self._find_loss()
             if loss is not None:
@@ -426,6 +410,7 @@ class SegmentLog(PartitionLog):
             self._trouble(_lost(loss))
 
     def _find_loss(self) -> str | None:
+        # A closed file (-1) is compared by name and size only.
         descriptor = self.files.find(self._segments[-1].path) if self._segments else -1
         return find_loss(self.folder.path, self._bases, self._active_bytes, descriptor)
 
@@ -449,11 +434,7 @@ class SegmentLog(PartitionLog):
         return None
 
     def flush(self) -> None:
-        """Make all writes durable.
-
-        Raises:
-            FailedLogError: the disk has failed.
-        """
+        """Make all writes durable; FailedLogError if the disk has failed."""
         if self._is_unflushed:
             self._flush()
 
@@ -489,6 +470,7 @@ class SegmentLog(PartitionLog):
         self._note_start(offset)
         if self.epochs.trim(offset, self.end_offset):
             self._save_epochs()
+        # The last segment stays, since it is being written.
         self._drop(bisect_right(self._bases[1:], offset))
 
     retain = _watched(PartitionLog.retain)
@@ -500,14 +482,13 @@ class SegmentLog(PartitionLog):
         self._tell()
 
     def shut(self) -> bool:
-        """Write the state that the next start would otherwise derive, and close the files.
-
-        Returns:
-            True if everything could be written.
+        """Write the state that the next start would otherwise derive, and close the files. Return
+        whether that worked.
         """
         is_clean = self.failure is None
         if is_clean and self._segments and not self._is_saved:
             try:
+                # A recovered log is synced without a write, too: the process before may have died before its fsync.
                 if self._is_unflushed or not self._has_written:
                     self._make_durable()
                 self.folder.save_producers(self.producers, self.end_offset)
@@ -532,7 +513,7 @@ class SegmentLog(PartitionLog):
         self._trouble(FailedLogError(f"{self.folder.path}: {error}"))
 
     def _fail(self, error: FailedLogError) -> None:
-        """Fail the log: the content of its files is unknown, and they must be read again."""
+        # Its files must be read again to know what they hold. Waiting fetches are woken to fail.
         self.failure = error
         self.let_go()
         self._tell()
@@ -553,17 +534,14 @@ class SegmentLog(PartitionLog):
     def read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
         """Return the result of a function over all present batches. No file is replaced during the iteration.
 
-        Raises:
-            CorruptLogError: a batch is malformed; while iterating.
-            StorageError: a file can't be read; while iterating.
+        The iteration raises CorruptLogError for a malformed batch and StorageError for a file that can't be read.
         """
         return self._decoded(decode, self._batches_before(self.end_offset))
 
     def open_and_read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
         """Open the log and return the result of a function over all its batches, in one pass.
 
-        Raises:
-            LogStoreError: a file is corrupt, missing, unreadable, or belongs to another topic; while iterating.
+        The iteration raises LogStoreError for a file that is corrupt, missing, unreadable, or belongs to another topic.
         """
         return self._decoded(decode, self._batches_while_opening())
 
@@ -597,6 +575,5 @@ def _lost(loss: str) -> LostSegmentError:
 
 
 def note_epoch(batch: Batch, epochs: list[tuple[int, int]]) -> None:
-    """Add the leader epoch of a batch if it is newer than the known ones."""
     if batch.leader_epoch > (epochs[-1][0] if epochs else NO_LEADER_EPOCH):
         epochs.append((batch.leader_epoch, batch.base_offset))

@@ -46,7 +46,7 @@ READ_PLACES_MAX = 16
 """Most positions that are remembered for consumers, so that they continue without a look at the index."""
 
 CHECK_INTERVAL_MS = 100
-"""Interval in which appends check that the file still exists; a check costs as much as a ``write``."""
+"""Interval in which appends check that the file still exists. A check costs as much as a ``write``."""
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
@@ -106,11 +106,7 @@ class FileSegment(Segment):
     def found(
         cls, folder: Path, base_offset: int, next_offset: int, size_bytes: int, files: OpenFiles, memory: LogMemory
     ) -> FileSegment:
-        """Return a closed segment whose file was found.
-
-        Raises:
-            OSError: its index of aborted transactions can't be read.
-        """
+        """Return a closed segment whose file was found."""
         segment = cls(folder, base_offset, files, memory)
         segment.next_offset, segment.size_bytes = next_offset, size_bytes
         segment._offsets = segment._times = None
@@ -124,13 +120,11 @@ class FileSegment(Segment):
     def resumed(cls, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> FileSegment:
         """Return a segment that continues to be written, with the indexes of its shutdown.
 
-        Raises:
-            OSError: a file is missing or can't be read.
-            ValueError: the indexes do not belong to this file.
-            TopicLogError: the file does not hold batches where it should.
+        OSError, ValueError and TopicLogError mean that its files are missing or do not fit together.
         """
         size_bytes = os.path.getsize(segment_path(folder, base_offset))
         found = cls.found(folder, base_offset, OFFSETS_END, size_bytes, files, memory)
+        # Both must fit the file before their bytes are copied into memory.
         indexes = found._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY), found._open_index(_TIME_SUFFIX, TIME_ENTRY)
         if None in indexes:
             raise ValueError(f"{found.path} has no indexes")
@@ -144,6 +138,7 @@ class FileSegment(Segment):
             segment._largest_ms, segment._largest_offset = times[-1]
             segment._indexed_ms = segment._largest_ms
         segment._offsets, segment._times, segment.aborted = offsets, times, found.aborted
+        # Only batches behind the last index entry are read: at most an index interval and one batch.
         position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
         segment._index_due_bytes = position + INDEX_INTERVAL_BYTES
         for batch in found.headers(position):
@@ -155,6 +150,7 @@ class FileSegment(Segment):
 
     @property
     def max_timestamp_ms(self) -> int:
+        # The last entry of the time index holds the largest timestamp, so sealed segments need not be read.
         if self._largest_ms == _NOT_KNOWN_MS:
             _, times = self._indexes()
             self._largest_ms, self._largest_offset = times[-1] if len(times) else (NO_TIMESTAMP, 0)
@@ -163,15 +159,12 @@ class FileSegment(Segment):
     # ------------------------------------------------------------ writing
 
     def create(self) -> None:
-        """Create the file.
-
-        Raises:
-            OSError: it can't be created.
-        """
+        # Appends open it without O_CREAT, so that a deleted file is noticed.
         self._files.writing(self.path, creates=True)
 
     def may_reach(self, next_offset: int) -> bool:
         """Return whether an offset fits into the indexes, which are relative to the base offset."""
+        # As Kafka's LogSegment.canConvertToRelativeOffset.
         return next_offset - self.base_offset <= RELATIVE_OFFSETS_END
 
     def append(
@@ -215,7 +208,7 @@ class FileSegment(Segment):
         self.next_offset = next_offset
 
     def _take_back(self, reason: str) -> NoReturn:
-        """Truncate the file to the start of a batch that could not be written completely."""
+        """Truncate the file to the start of a batch that could not be written completely, and raise."""
         # The write may have failed because the file could not be opened: then there is nothing to truncate.
         descriptor = self._files.find(self.path)
         try:
@@ -262,20 +255,11 @@ class FileSegment(Segment):
             raise FailedLogError(f"an aborted transaction can't be noted: {error}") from error
 
     def forget_saved_indexes(self) -> None:
-        """Delete the offset and time indexes in files that an earlier process left, because they are outdated.
-
-        Raises:
-            OSError: they can't be deleted.
-        """
         for suffix in (_OFFSET_SUFFIX, _TIME_SUFFIX):
             Path(self._beside(suffix)).unlink(missing_ok=True)
 
     def seal(self) -> None:
-        """Write the indexes to files, because no more batches come.
-
-        Raises:
-            OSError: they can't be written; they stay in memory.
-        """
+        """Write the indexes to files, because no more batches come. After an OSError they stay in memory."""
         if isinstance(self._offsets, MemoryEntries) and isinstance(self._times, MemoryEntries):
             self._note_largest()
             for suffix, entries in ((_OFFSET_SUFFIX, self._offsets), (_TIME_SUFFIX, self._times)):
@@ -300,14 +284,10 @@ class FileSegment(Segment):
         return status.st_nlink > 0 and status.st_size == self.size_bytes
 
     def flush(self) -> None:
-        """Make all writes durable.
-
-        Raises:
-            OSError: the disk has failed.
-        """
         os.fsync(self._files.writing(self.path))
 
     def let_go(self) -> None:
+        # The descriptors of all its files belong to a cache that outlives the log.
         for path in (self.path, *map(self._beside, INDEX_SUFFIXES)):
             self._files.close(path)
         self._give_memory_back()
@@ -322,11 +302,6 @@ class FileSegment(Segment):
         self._taken_bytes = 0
 
     def release(self) -> None:
-        """Delete its files.
-
-        Raises:
-            FailedLogError: they can't be deleted.
-        """
         self.let_go()
         self._is_released = True
         try:
@@ -341,6 +316,7 @@ class FileSegment(Segment):
 
     def _indexes(self) -> tuple[Entries, Entries]:
         """Return the offset and time indexes, from files or rebuilt."""
+        # A missing or malformed index is no error: the batches hold everything that it does.
         if not self.has_indexes:
             return self._rebuild_indexes()
         assert self._offsets is not None
@@ -349,7 +325,7 @@ class FileSegment(Segment):
 
     @property
     def has_indexes(self) -> bool:
-        """Return whether its indexes exist, in memory or in files of this segment."""
+        """True if its indexes exist, in memory or in files that belong to this segment."""
         if self._offsets is None or self._times is None:
             self._offsets = self._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY)
             self._times = self._open_index(_TIME_SUFFIX, TIME_ENTRY)
@@ -393,11 +369,6 @@ class FileSegment(Segment):
         return offsets, times
 
     def scan(self, size_bytes: int) -> Iterator[Batch]:
-        """Add the batches of the file to the state and yield each.
-
-        Raises:
-            FailedLogError: the file can't be read.
-        """
         for batch in self.headers(0, size_bytes):
             self.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
             yield batch
@@ -407,7 +378,7 @@ class FileSegment(Segment):
     def headers(
         self, position: int = 0, end: int | None = None, chunk_bytes: int = HEADERS_CHUNK_BYTES
     ) -> Iterator[Batch]:
-        """Yield the batches between two positions, without their records."""
+        """Yield the batches between two positions, without their records. A corrupt one raises FailedLogError."""
         end = self.size_bytes if end is None else end
         try:
             yield from read_headers(self._read_at, self.base_offset, position, end, chunk_bytes)
@@ -415,12 +386,7 @@ class FileSegment(Segment):
             raise FailedLogError(f"{self.path}: {error}") from error
 
     def headers_as_found(self) -> Iterator[Batch]:
-        """Yield all batches of a file that is being opened.
-
-        Raises:
-            InvalidBatchError: it is corrupt.
-            FailedLogError: it can't be read.
-        """
+        """Yield all batches of a file that is being opened. A corrupt one raises InvalidBatchError."""
         return read_headers(self._read_at, self.base_offset, 0, self.size_bytes)
 
     def _read_at(self, position: int, size: int) -> bytes:
@@ -444,6 +410,7 @@ class FileSegment(Segment):
 
     def _floor(self, offset: int) -> int:
         """Return the nearest known position of a batch that does not end after an offset."""
+        # A fetch at the end of the log needs neither index nor scan.
         if offset >= self._last_offset:
             return self._last_position
         # Consumers read on where the last fetch ended. These positions spare them the index and a scan of up to 4 KiB
@@ -478,8 +445,7 @@ class FileSegment(Segment):
         return None
 
     def _next_place(self, position: int, ahead_bytes: int) -> Place | None:
-        """Return the end of the batch at a position, for a consumer that reads batch by batch, or None to use its
-        header.
+        """Return the end of the batch at a position from its header alone, or None if that is not possible.
 
         Inlined, because each Fetch that continues passes here: :meth:`headers` would cost a tenth more.
         """
@@ -500,6 +466,7 @@ class FileSegment(Segment):
         """Remember the end of a batch that was read, for the next fetch."""
         places = self._read_places
         if next_offset not in places:
+            # The oldest entry goes, since consumers that read on add newer ones.
             if len(places) == READ_PLACES_MAX:
                 del places[next(iter(places))]
             places[next_offset] = end_position
@@ -516,6 +483,7 @@ class FileSegment(Segment):
 
     def first_offset_at(self, position: int) -> int:
         offsets, _ = self._indexes()
+        # The scan starts at the last indexed batch up to the position.
         number = bisect_right(offsets, position, key=itemgetter(1))
         for batch in self.headers(offsets[number - 1][1] if number else 0):
             if batch.position >= position:
@@ -536,13 +504,12 @@ class FileSegment(Segment):
 
 
 class Room:
-    """Room for appends without a check, a roll or a flush.
+    """Room for appends without a check, a roll or a flush, as long as the settings are the same object.
 
     Attributes:
-        settings: the settings for which this was computed.
         checked_ms: the beginning of the interval in which the file was checked.
         until_ms: the time of the next check of the file.
-        end_ms: only batches before this time fit.
+        end_ms: only batches before this time fit: then the segment is too old.
         end_bytes: the largest size of the segment. A record has at least one byte, so its offset fits, too.
     """
 
@@ -559,7 +526,6 @@ class Room:
         self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)
 
     def goes_on(self, now_ms: int) -> bool:
-        """Return, after a check of the file, whether it has room for a batch of this time."""
         if now_ms >= self.end_ms or not self.segment.is_as_written():
             return False
         self._was_checked(now_ms)

@@ -38,16 +38,13 @@ class LogFolder(NamedTuple):
     topic_id: UUID
 
     def open(self) -> list[int]:
-        """Finish segment swaps that a crash interrupted.
-
-        Returns:
-            The base offsets of its segments, in order; none without a folder.
+        """Finish segment swaps that a crash interrupted; return the base offsets of its segments, in order.
 
         Raises:
             FailedLogError: the folder belongs to another topic.
             LogStoreError: a swap can't be finished.
-            OSError: it can't be read.
         """
+        # A topic that was deleted and created again by a broker has the same folder and another id.
         found = read_topic_id(self.path)
         if found is not None and found != self.topic_id:
             ids = f"topic id {topic_id_text(found)}, and not to {topic_id_text(self.topic_id)}"
@@ -56,21 +53,13 @@ class LogFolder(NamedTuple):
         return list_segments(self.path)
 
     def create(self) -> None:
-        """Create the folder and its metadata file if they are missing.
-
-        Raises:
-            OSError: they can't be written.
-        """
+        # Before the first write: a broker that is started after a kill has to check these logs.
         forget_clean_shutdown(self.path.parent)
         self.path.mkdir(exist_ok=True)
         write_partition_metadata(self.path, self.topic_id)
 
     def leader_epochs(self) -> list[tuple[int, int]]:
-        """Return the leader epochs with their start offsets, oldest first; none without a file.
-
-        Raises:
-            OSError: the file can't be read.
-        """
+        """Return the leader epochs with their start offsets, oldest first; none without a well-formed file."""
         try:
             return read_leader_epochs(self.path)
         except ValueError:  # Kafka writes no such file; the batches hold the epochs, too
@@ -82,29 +71,20 @@ class LogFolder(NamedTuple):
             (self.path / f"{base_offset:020d}{suffix}").unlink(missing_ok=True)
 
     def blank_indexes(self, base_offset: int) -> None:
-        """Empty the indexes of the segment that is being written.
-
-        A broker accepts incomplete indexes and rebuilds them after a kill. It logs a missing one as an error if the
-        segment was flushed (``LogLoader`` of Kafka 4.4).
-
-        Raises:
-            OSError: they can't be emptied.
-        """
+        """Empty the indexes of the segment that is being written."""
         for suffix in INDEX_SUFFIXES:
+            # A broker rebuilds an incomplete index after a kill. It logs a missing one of a flushed segment as an error
+            # (LogLoader of Kafka 4.4).
             with contextlib.suppress(FileNotFoundError):
                 os.truncate(self.path / f"{base_offset:020d}{suffix}", 0)
 
     # ------------------------------------------------------------ producers
 
     def load_producers(self, producers: ProducerStates, end_offset: int) -> int:
-        """Restore the newest intact producer snapshot up to an offset.
-
-        Returns:
-            The offset of the snapshot, or 0 without one.
-
-        Raises:
-            OSError: the folder can't be read.
+        """Restore the newest intact producer snapshot up to an offset; return the offset of the snapshot, or 0 without
+        one.
         """
+        # Later ones may cover batches that recovery has truncated.
         offsets = [offset for offset in self._snapshots() if offset <= end_offset]
         for offset in reversed(offsets):
             try:
@@ -117,17 +97,12 @@ class LogFolder(NamedTuple):
         return 0
 
     def save_producers(self, producers: ProducerStates, offset: int) -> None:
-        """Write a producer snapshot and delete old ones.
-
-        Raises:
-            OSError: it can't be written.
-        """
+        """Write a producer snapshot and delete old ones."""
         write_snapshot(self.path, offset, producers.entries())
         for old in self._snapshots()[:-SNAPSHOTS_KEPT]:
             snapshot_path(self.path, old).unlink(missing_ok=True)
 
     def forget_snapshots_behind(self, offset: int) -> None:
-        """Delete the snapshots after an offset."""
         for snapshot in self._snapshots():
             if snapshot > offset:
                 snapshot_path(self.path, snapshot).unlink(missing_ok=True)

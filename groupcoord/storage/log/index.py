@@ -28,9 +28,7 @@ Entry = tuple[int, int]
 class AbortedTransaction(NamedTuple):
     """Aborted transaction, which read-committed consumers skip.
 
-    Attributes:
-        last_stable_offset: the last stable offset right after the marker; grows from one aborted transaction to the
-            next.
+    ``last_stable_offset`` is that right after the marker, so it grows from one entry to the next.
     """
 
     producer_id: int
@@ -68,6 +66,7 @@ class FileEntries:
 
     def __getitem__(self, index: int) -> Entry:
         size = self._layout.size
+        # Negative indexes count from the end, as in a list.
         position = size * (index % self._count)
         first, second = self._layout.unpack(os.pread(self._files.reading(self._path), size, position))
         return first, second
@@ -94,20 +93,15 @@ class AbortedEntries:
         )
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Append an aborted transaction.
-
-        Raises:
-            OSError: it can't be written.
-        """
         entry = _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
         written = os.write(self._files.writing(self._path, creates=True), entry)
+        # The count, and so the position of the next entry, must follow the file.
         if written != len(entry):
             raise OSError(0, "only a part could be written", self._path)
         self._count += 1
 
 
 def aborted_count(size_bytes: int) -> int:
-    """Return the number of aborted transactions in a file of this size."""
     return size_bytes // _ABORTED_ENTRY.size
 
 
@@ -126,24 +120,21 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The epoch of appended records."""
         return self._entries[-1][0]
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
-        """All epochs with their start offsets, oldest first."""
         return tuple(self._entries)
 
     def begin(self, epoch: int, offset: int) -> None:
         """Begin a newer epoch at an offset. It replaces an epoch without records."""
+        # An epoch without records is replaced.
         self._entries = [entry for entry in self._entries if entry[1] < offset]
         self._entries.append((epoch, offset))
 
     def trim(self, start_offset: int, end_offset: int) -> bool:
-        """Remove epochs without records between two offsets, except the latest epoch.
-
-        Returns:
-            Whether anything has changed.
+        """Remove epochs without records between two offsets, except the latest epoch; return whether anything has
+        changed.
         """
         before, latest = self._entries, self.latest
         first = max(bisect_right(before, start_offset, key=itemgetter(1)) - 1, 0)
@@ -154,18 +145,15 @@ class LeaderEpochs:
         return kept != before
 
     def end_of(self, epoch: int, end_offset: int) -> EpochEnd | None:
-        """Return the last epoch up to the given one and the end of its records, or None if no such epoch is known.
-
-        An epoch before the first one ends where the first begins, as in Kafka.
-        """
+        """Return the last epoch up to the given one and the end of its records, or None if no such epoch is known."""
         if epoch == self.latest:
             return EpochEnd(epoch, end_offset)
+        # An epoch before the first one ends where the first begins, as in Kafka.
         following = bisect_right(self._entries, epoch, key=itemgetter(0))
         if epoch == NO_LEADER_EPOCH or following == len(self._entries):
             return None
         return EpochEnd(self._entries[following - 1][0] if following else epoch, self._entries[following][1])
 
     def at(self, offset: int) -> int:
-        """Return the epoch of the record at an offset, or -1 if it is unknown."""
         number = bisect_right(self._entries, offset, key=itemgetter(1))
         return self._entries[number - 1][0] if number else NO_LEADER_EPOCH

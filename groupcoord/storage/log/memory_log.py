@@ -82,13 +82,11 @@ class PartitionLog:
     Attributes:
         start_offset: the first offset that can be read.
         end_offset: the offset of the next record, which is the high watermark.
-        epochs: the leader epochs of its records.
-        leader_epoch: the newest of them, which new batches get.
+        leader_epoch: the newest leader epoch, which new batches get.
         memory: the account of the memory that it uses.
         watchers: callbacks for changes. A watcher removes itself.
         is_closed: True if the topic was deleted.
         failure: why the log can't be used any more, or None.
-        compaction: the compaction in progress, or None.
     """
 
     compaction: Compaction | None = None
@@ -115,19 +113,17 @@ class PartitionLog:
     ) -> Appended:
         """Append a producer's batch. A duplicate is not written again.
 
-        Args:
-            batch: the batch.
-            settings: the settings of the topic.
-            now_ms: the time.
-            is_checked: whether :func:`check_produced` has accepted it already.
+        With ``is_checked``, :func:`check_produced` has accepted it already.
 
         Raises:
-            RefusedBatchError: the errors of :func:`check_produced` and :meth:`ProducerStates.check`, POLICY_VIOLATION
-                without free memory, KAFKA_STORAGE_ERROR for a disk error.
+            RefusedBatchError: the errors of :func:`check_produced` and :meth:`ProducerStates.check`,
+                RECORD_LIST_TOO_LARGE beyond ``segment.bytes``, POLICY_VIOLATION without free memory,
+                KAFKA_STORAGE_ERROR for a disk error.
             FailedLogError: it is unknown whether the batch was written.
         """
         if not is_checked:
             check_produced(batch, settings, now_ms)
+        # Kafka refuses what no segment can hold after it has validated the batch.
         if len(batch.data) > settings.segment_bytes:
             reason = f"a batch of {len(batch.data)} bytes is larger than segment.bytes ({settings.segment_bytes})"
             raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason, tells_start=False)
@@ -186,10 +182,7 @@ class PartitionLog:
         return ErrorCode.NONE
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
-        """Append a batch that already holds the end offset of the log and its leader epoch.
-
-        Returns:
-            The offset of the first record.
+        """Append a batch that already holds the end offset of the log and its leader epoch; return its offset.
 
         Raises:
             RefusedBatchError: there is no room or a disk error; nothing has changed.
@@ -212,7 +205,6 @@ class PartitionLog:
         return offset
 
     def _note_transaction(self, batch: Batch) -> None:
-        """Update the transaction state of the producer of a written batch."""
         aborted = replay(batch, self.producers)
         if aborted is not None:
             try:
@@ -222,12 +214,7 @@ class PartitionLog:
                 raise
 
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
-        """Write a batch and reserve memory for its producer, if it has one.
-
-        Raises:
-            RefusedBatchError: there is no room; nothing has changed.
-            FailedLogError: it is unknown whether the batch was written.
-        """
+        """Write a batch and reserve memory for its producer, if it has one."""
         producer_id, is_marker = write.producer_id, write.is_marker
         # Memory for the producer is reserved before the write, because nothing may fail after it.
         is_newcomer = producer_id > NO_PRODUCER_ID and self.producers.reserve(producer_id, is_marker=is_marker)
@@ -246,7 +233,6 @@ class PartitionLog:
         self.end_offset = write.next_offset
 
     def _segment_for(self, write: Write, settings: TopicLogSettings) -> Segment:
-        """Return the segment for a batch: the last one, or a new one."""
         last = self._segments[-1] if self._segments else None
         if last is None or self._is_full(last, write, settings):
             self._roll(settings)
@@ -266,12 +252,6 @@ class PartitionLog:
         return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
 
     def _roll(self, settings: TopicLogSettings) -> None:
-        """Begin a new segment.
-
-        Raises:
-            RefusedBatchError: it can't be created.
-            FailedLogError: earlier writes can't be made durable.
-        """
         self._begin(MemorySegment(self.end_offset, self.memory))
 
     def _begin(self, segment: Segment) -> None:
@@ -291,29 +271,22 @@ class PartitionLog:
     # ------------------------------------------------------------ leaders
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Set the leader epoch of new batches, if it is newer.
-
-        Watchers are called, because waiting fetches may have to move to another node.
-        """
+        """Set the leader epoch of new batches, if it is newer."""
+        # Watchers are called, too: fetches that wait here may have to move to another node.
         if leader_epoch > self.leader_epoch:
             self.epochs.begin(leader_epoch, self.end_offset)
             self.leader_epoch = leader_epoch
             self._tell()
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd | None:
-        """Return the last leader epoch up to the given one and the end offset of its records, or None without one."""
         return self.epochs.end_of(leader_epoch, self.end_offset)
 
     # ------------------------------------------------------------ the start, and the end
 
     def delete_before(self, offset: int) -> int:
-        """Raise the start offset of the log, to its end at most.
+        """Raise the start offset of the log to an offset that is at most its end, and return the start offset.
 
-        Returns:
-            The start offset.
-
-        Raises:
-            FailedLogError: it can't be stored.
+        A TopicLogError means that a file can't be written or deleted.
         """
         if offset > self.start_offset:
             self._start_at(offset)
@@ -323,16 +296,13 @@ class PartitionLog:
     def _start_at(self, offset: int) -> None:
         self.start_offset = offset
         self.epochs.trim(offset, self.end_offset)
+        # In memory the last segment may go, too: the log itself keeps its end offset.
         self._drop(bisect_right([segment.next_offset for segment in self._segments], offset))
 
     def retain(self, settings: TopicLogSettings, now_ms: int) -> int:
-        """Delete the oldest segments that retention does not keep.
+        """Delete the oldest segments that retention does not keep; return their size in bytes.
 
-        Returns:
-            The number of bytes deleted.
-
-        Raises:
-            TopicLogError: a file can't be deleted or written.
+        A TopicLogError means that a file can't be written or deleted.
         """
         if not settings.is_deleted:
             return 0
@@ -342,9 +312,11 @@ class PartitionLog:
         count = 0
         # An empty last group stays: it is being written.
         deletable = len(groups) if sizes and sizes[-1] else len(groups) - 1
+        # Kafka deletes a segment only if what is left still has retention.bytes.
         while settings.retention_bytes >= 0 and count < deletable and excess_bytes >= sizes[count]:
             excess_bytes -= sizes[count]
             count += 1
+        # By age the first young segment ends the search, even if later ones are old.
         for number in range(count, deletable) if settings.retention_ms >= 0 else ():
             if not sizes[number]:
                 continue  # emptied by compaction: deleted together with the next group
@@ -358,6 +330,7 @@ class PartitionLog:
         # The last group goes, too: a new segment first, so that the log keeps its end offset.
         if count == len(groups):
             self._roll(settings)
+        # DeleteRecords may have moved the start beyond these segments.
         self._start_at(max(groups[count - 1][-1].next_offset, self.start_offset))
         self._tell()
         return sum(sizes[:count])
@@ -372,7 +345,6 @@ class PartitionLog:
         return groups
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace consecutive segments by the one that compaction has made of them."""
         first = self._segments.index(old[0])
         self._segments[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
@@ -383,7 +355,6 @@ class PartitionLog:
         return self._segments
 
     def _interrupt(self) -> None:
-        """Stop the compaction in progress, because segments are deleted."""
         if self.compaction is not None:
             self.compaction.give_up()
             self.compaction = None
@@ -396,7 +367,6 @@ class PartitionLog:
         del self._segments[:count], self._bases[:count]
 
     def close(self) -> None:
-        """Free all segments, because the topic was deleted."""
         self.is_closed = True
         self._drop(len(self._segments))
         self.producers.clear()
@@ -406,21 +376,10 @@ class PartitionLog:
         """Check that the files are as they were left; fail the log if not."""
 
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
-        """Make writes durable that are older than ``flush.ms``.
-
-        Returns:
-            When the next flush is due, or None if nothing waits for one.
-
-        Raises:
-            FailedLogError: the disk has failed.
-        """
+        """Make writes durable that are older than ``flush.ms``; return when the next flush is due, or None."""
 
     def shut(self) -> bool:
-        """Prepare the log for the end of the process.
-
-        Returns:
-            True if the log can be opened again without a check.
-        """
+        """Prepare the log for the end of the process. Return whether it can be opened again without a check."""
         return True
 
     # ------------------------------------------------------------ reading
@@ -428,6 +387,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Start of the oldest open transaction, or the high watermark if none is open."""
+        # A transaction may have begun before the start that DeleteRecords has raised.
         first_open = self.producers.first_open_offset()
         return self.end_offset if first_open is None else max(first_open, self.start_offset)
 
@@ -442,9 +402,6 @@ class PartitionLog:
             bytes_max: the most bytes to read.
             takes_first: whether to read the first batch even if it is larger.
             lists_aborted: whether to return aborted transactions.
-
-        Raises:
-            FailedLogError: the files can't be read.
         """
         found = self._find(offset, bytes_max) if offset < end_offset else None
         if found is None:
@@ -477,11 +434,7 @@ class PartitionLog:
         return ReadBatches(tuple(parts), size_bytes, aborted)
 
     def readable_bytes(self, offset: int, end_offset: int) -> int:
-        """Return the number of bytes from the batch that holds an offset up to another offset.
-
-        Raises:
-            FailedLogError: the files can't be read.
-        """
+        """Return the number of bytes from the batch that holds an offset up to another offset."""
         found = self._find(offset) if offset < end_offset else None
         if found is None:
             return 0
@@ -490,7 +443,6 @@ class PartitionLog:
         return max(ends - place.position, 0)
 
     def _find(self, offset: int, ahead_bytes: int = 0) -> tuple[int, Place] | None:
-        """Return the segment and position of the batch that holds an offset, or None at the end of the log."""
         if offset >= self.end_offset:
             return None
         for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
@@ -512,6 +464,7 @@ class PartitionLog:
         found = []
         for segment in self._segments[number:]:
             aborted = segment.aborted
+            # Entries are in the order of their markers, which is that of last_offset.
             for place in range(bisect_left(aborted, offset, key=attrgetter("last_offset")), len(aborted)):
                 transaction = aborted[place]
                 if transaction.first_offset < end_offset:
@@ -528,14 +481,11 @@ class PartitionLog:
         """Return the first batch beyond an offset with a timestamp of at least ``timestamp_ms``, or None.
 
         :func:`~groupcoord.storage.log.batches.first_since` finds the record in the batch.
-
-        Raises:
-            FailedLogError: the files can't be read.
         """
         for segment in self._segments:
             if segment.next_offset > offset and segment.max_timestamp_ms >= timestamp_ms:
                 for data in segment.batches_since(timestamp_ms, offset):
-                    # The first batch may end before the offset, since the search begins at an index entry.
+                    # The first batch may end before the offset, which lies in a gap then.
                     if Batch(data, 0, 0).next_offset > offset:
                         return bytes(data)
         return None
@@ -552,15 +502,7 @@ class PartitionLog:
 
 
 def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:
-    """Apply a batch of the log to the state of its producer.
-
-    Returns:
-        The transaction that it aborts, or None.
-
-    Raises:
-        RefusedBatchError: POLICY_VIOLATION, there is no memory for the producer.
-        CorruptBatchError: a control batch is malformed.
-    """
+    """Apply a batch of the log to the state of its producer; return the transaction that it aborts, or None."""
     producer_id = batch.producer_id
     if producer_id <= NO_PRODUCER_ID:
         return None

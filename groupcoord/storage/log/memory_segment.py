@@ -81,14 +81,7 @@ class Segment(ABC):
     def append(
         self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """Append a batch.
-
-        Args:
-            pieces: the batch, with its offsets.
-            size_bytes: its size.
-            next_offset: the offset after its last record.
-            max_timestamp_ms: the largest timestamp of its records.
-            is_marker: whether it is a transaction marker, which may use the reserve.
+        """Append a batch. A marker (``is_marker``) may use the reserve of memory.
 
         Raises:
             RefusedBatchError: there is no room; nothing has changed.
@@ -97,11 +90,7 @@ class Segment(ABC):
 
     @abstractmethod
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Add the aborted transaction of the marker that was appended last.
-
-        Raises:
-            FailedLogError: it can't be written.
-        """
+        """Add the aborted transaction of the marker that was appended last."""
 
     @abstractmethod
     def release(self) -> None:
@@ -131,7 +120,7 @@ class Segment(ABC):
 
     @abstractmethod
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        """Yield the batches beyond an offset with a timestamp of at least ``timestamp_ms``."""
+        """Yield the batches that may hold a record beyond an offset with a timestamp of at least ``timestamp_ms``."""
 
 
 SEGMENT_BYTES = 1_048_576
@@ -151,10 +140,7 @@ _UNPACK_LAST_OFFSET_DELTA = Struct(">i").unpack_from
 
 
 class MemorySegment(Segment):
-    """Batches in one buffer, which readers get views of.
-
-    Views stay valid: a full buffer is replaced by a larger one, and written bytes never change.
-    """
+    """Batches in one buffer, which readers get views of."""
 
     __slots__ = (
         "_base_offsets",
@@ -182,6 +168,7 @@ class MemorySegment(Segment):
     # ------------------------------------------------------------ writing
 
     def has_room(self, size_bytes: int) -> bool:
+        # A batch larger than a segment fills one alone.
         if not self._positions:
             return True
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
@@ -197,6 +184,7 @@ class MemorySegment(Segment):
         base_offset: int | None = None,
     ) -> None:
         """Append a batch. A batch of a compacted log may begin after a gap, at ``base_offset``."""
+        # The only step that may fail comes first.
         self._reserve(size_bytes, is_marker=is_marker)
         end = self.size_bytes
         for piece in pieces:
@@ -216,6 +204,7 @@ class MemorySegment(Segment):
             return
         larger = max(needed, min(2 * capacity, SEGMENT_BYTES), FIRST_BYTES)
         self._memory.take(larger - capacity + BATCH_OVERHEAD_BYTES, is_marker=is_marker)
+        # Copied instead of extended: readers hold views of the old buffer, whose bytes never change.
         buffer = bytearray(larger)
         buffer[: self.size_bytes] = memoryview(self._buffer)[: self.size_bytes]
         self._buffer = buffer
@@ -224,7 +213,7 @@ class MemorySegment(Segment):
         self.aborted.append(transaction)
 
     def release(self) -> None:
-        """Free its memory; views stay valid."""
+        # Views that responses still hold stay valid, but count no more.
         self._memory.give_back(len(self._buffer) + BATCH_OVERHEAD_BYTES * len(self._positions))
 
     # ------------------------------------------------------------ reading
@@ -267,6 +256,7 @@ class MemorySegment(Segment):
         return self._max_timestamps_ms[0] if self._max_timestamps_ms else NO_TIMESTAMP
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
+        # The first of them may end before the offset, since compaction leaves gaps.
         for number in range(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._positions)):
             if self._max_timestamps_ms[number] >= timestamp_ms:
                 yield self.view(self._positions[number], self._end_of(number))

@@ -43,8 +43,8 @@ class LastRecord(NamedTuple):
     """Part of the log that must stay for a remembered producer.
 
     Attributes:
-        data_offset: the offset of its last record, or None if its last batch was a marker.
-        producer_epoch: the epoch of its last batch.
+        data_offset: the offset of its last record, or None if it has no batch since its last change of epoch.
+        producer_epoch: the epoch of its last batch or marker.
     """
 
     data_offset: int | None
@@ -62,8 +62,6 @@ class RememberedBatch(NamedTuple):
 
 @define
 class _Producer:
-    """State of one producer."""
-
     producer_epoch: int = NO_EPOCH
     coordinator_epoch: int = -1
     last_timestamp_ms: int = -1
@@ -132,8 +130,7 @@ class ProducerStates:
         return next((known for known in producer.batches if known[:2] == sequences), None)
 
     def check(self, batch: ProducedBatch) -> None:
-        """Check the epoch and the sequence number of a batch, and that a transactional batch belongs to its
-        transaction.
+        """Check the epoch and the sequence number of a batch, and that a batch in an open transaction is transactional.
 
         Raises:
             RefusedBatchError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
@@ -156,12 +153,11 @@ class ProducerStates:
             raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, reason)
 
     def has_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether a producer has an open transaction in this log with this epoch."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.first_offset is not None and producer.producer_epoch == producer_epoch
 
     def first_open_offset(self) -> int | None:
-        """Return the start of the oldest open transaction, or None."""
+        # Ended transactions are removed here, once they have reached the top: most end out of order.
         queue = self._open
         while queue:
             first_offset, producer_id = queue[0]
@@ -214,11 +210,6 @@ class ProducerStates:
                 yield ProducerEntry(producer_id, producer.producer_epoch, *unsent, *behind)
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Load the entries of a snapshot.
-
-        Raises:
-            RefusedBatchError: POLICY_VIOLATION, there is no memory left.
-        """
         for entry in entries:
             self.reserve(entry.producer_id)
             producer = self._producers[entry.producer_id]
@@ -239,13 +230,10 @@ class ProducerStates:
     # ------------------------------------------------------------ changes
 
     def reserve(self, producer_id: int, *, is_marker: bool = False) -> bool:
-        """Reserve memory for a producer before an append.
-
-        Returns:
-            True if the producer is new.
+        """Reserve memory for a producer before an append; return whether it is new.
 
         Raises:
-            RefusedBatchError: POLICY_VIOLATION, there is no memory left.
+            RefusedBatchError: POLICY_VIOLATION, there is no memory left, or too many producers have a transaction open.
         """
         if producer_id in self._producers:
             return False
@@ -272,6 +260,7 @@ class ProducerStates:
     def appended(self, batch: Batch, base_offset: int, timestamp_ms: int) -> None:
         """Apply an appended batch to the state of its producer, which was reserved."""
         producer = self._producers[batch.producer_id]
+        # The order is that of forgetting: who wrote longest ago comes first.
         self._producers.move_to_end(batch.producer_id)
         if producer.producer_epoch != batch.producer_epoch:
             producer.producer_epoch = batch.producer_epoch
@@ -285,20 +274,18 @@ class ProducerStates:
             heapq.heappush(self._open, (base_offset, batch.producer_id))
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> ErrorCode:
-        """Return INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for an outdated marker, otherwise NONE."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return ErrorCode.NONE
+        # The epoch of the producer comes before the coordinator's, as in ProducerAppendInfo.
         if producer_epoch < producer.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         is_fenced = coordinator_epoch < producer.coordinator_epoch
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE
 
     def ended(self, marker: TransactionMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
-        """Apply a marker to the state of its producer, which was reserved.
-
-        Returns:
-            The transaction that it aborts, or None.
+        """Apply a marker to the state of its producer, which was reserved; return the transaction that it aborts, or
+        None.
         """
         producer_id = marker.producer_id
         producer = self._producers[producer_id]
@@ -309,6 +296,7 @@ class ProducerStates:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
         first_offset, producer.first_offset = producer.first_offset, None
+        # Only aborted transactions need an index entry: consumers skip them.
         if first_offset is None or marker.committed:
             return None
         # Computed after this transaction is closed: the index entry holds the last stable offset behind its marker.
@@ -316,7 +304,6 @@ class ProducerStates:
         return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_open is None else first_open)
 
     def clear(self) -> None:
-        """Remove all producers, because the log was deleted."""
         self._memory.give_back(PRODUCER_BYTES * len(self._producers))
         self._producers.clear()
         self._open.clear()
@@ -329,7 +316,7 @@ _NAME = re.compile(r"([0-9]{20})\.snapshot")
 
 
 class BadSnapshotError(ValueError):
-    """A file is not a producer snapshot of a known version."""
+    """A file is not an intact producer snapshot of a known version."""
 
 
 def snapshot_path(folder: Path, offset: int) -> Path:
@@ -337,16 +324,10 @@ def snapshot_path(folder: Path, offset: int) -> Path:
 
 
 def list_snapshots(names: Iterable[str]) -> list[int]:
-    """Return the offsets of the snapshots among file names, in order."""
     return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
 def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) -> None:
-    """Write the producer state at an offset.
-
-    Raises:
-        OSError: it can't be written.
-    """
     packed = [_ENTRY.pack(*entry) for entry in entries]
     covered = _COUNT.pack(len(packed)) + b"".join(packed)
     # Not synced: a snapshot with a wrong checksum is ignored, and more batches are replayed instead.
@@ -354,12 +335,7 @@ def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) 
 
 
 def read_snapshot(folder: Path, offset: int) -> Iterator[ProducerEntry]:
-    """Yield the entries of a snapshot.
-
-    Raises:
-        BadSnapshotError: it is incomplete.
-        OSError: it can't be read.
-    """
+    """Return the entries of a snapshot. A damaged one raises BadSnapshotError."""
     data = read_file(snapshot_path(folder, offset))
     try:
         version, crc = _HEADER.unpack_from(data)

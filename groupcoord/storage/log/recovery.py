@@ -1,11 +1,8 @@
 """Recovery of a log: truncation of torn tails, completion of interrupted swaps, detection of lost segments.
 
-A write that a crash interrupts leaves a torn tail, which is truncated when the log is opened.
-
 Compaction replaces segments with Kafka's steps and file names. ``N.log.cleaned`` is being written and is ignored by a
 load. ``N.log.swap`` is complete and durable, and replaces all segments whose base offset lies in it. Then these are
-deleted and it becomes ``N.log``. Opening a partition finishes what a crash interrupted. Source: Kafka's
-``LocalLog.replaceSegments`` and ``LogLoader``.
+deleted and it becomes ``N.log``. Source: Kafka's ``LocalLog.replaceSegments`` and ``LogLoader``.
 """
 
 from __future__ import annotations
@@ -33,11 +30,10 @@ DISK_SECTOR_BYTES = 512
 
 
 def _recover_segment(path: Path, base_offset: int, end_offset: int) -> int:
-    """Truncate the torn tail of a segment after a crash; return the size of the file in bytes.
+    """Truncate the torn tail of a segment, left by a write that a crash interrupted; return the size of the file.
 
     Raises:
         CorruptLogError: a batch is malformed and an intact one follows it, or the file is not a segment.
-        OSError: the file can't be read or truncated.
     """
     size = 0
     try:
@@ -68,7 +64,6 @@ def recover_log(folder: Path, segments: Sequence[int]) -> int:
 
     Raises:
         CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
-        OSError: a file can't be read or truncated.
     """
     sizes = []
     # Only the last segment that holds a batch can have been written when the power failed. A roll may have created
@@ -81,10 +76,8 @@ def recover_log(folder: Path, segments: Sequence[int]) -> int:
 
 
 def _holds_batch(path: Path, position: int) -> bool:
-    """Return whether an intact batch starts at or after ``position``, so that there is no torn tail.
-
-    An intact batch with decreasing offsets counts, too, because no interrupted write leaves one.
-    """
+    """Return whether an intact batch starts at or after ``position``, so that there is no torn tail."""
+    # A batch with decreasing offsets counts as intact, because no interrupted write leaves one.
     with open(path, "rb", buffering=0, opener=open_file) as file:
         descriptor = file.fileno()
         size_bytes = os.fstat(descriptor).st_size
@@ -92,13 +85,12 @@ def _holds_batch(path: Path, position: int) -> bool:
 
 
 def _may_be_torn(path: Path, base_offset: int) -> bool:
-    """Return whether a file without an intact batch may be a partial first write.
-
-    A killed process leaves the beginning of the batch; a power failure may leave zeros for what was not on the disk.
-    Any other file belongs to another program, or its beginning was overwritten.
+    """Return whether a file without an intact batch may be a partial first write. If not, it belongs to another
+    program.
     """
     with open(path, "rb", opener=open_file) as file:
         head = file.read(DISK_SECTOR_BYTES)
+    # A killed process leaves the beginning of the batch, a power failure maybe zeros for what was not on the disk.
     if not any(head):
         return True
     # A torn write may end within the first field, so the check works with any number of its bytes.
@@ -118,17 +110,11 @@ _UNFINISHED_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)\.(cl
 
 
 def swap_path(folder: Path, base_offset: int) -> Path:
-    """Return the path of the swap file that replaces segments from ``base_offset`` on."""
     return segment_path(folder, base_offset).with_suffix(f".log{SWAP_SUFFIX}")
 
 
 def finish_swaps(folder: Path) -> None:
-    """Finish or undo the swaps that a crash interrupted, also a broker's. Other files stay.
-
-    Raises:
-        CorruptLogError: a swap file is incomplete.
-        OSError: a file can't be read, renamed or deleted.
-    """
+    """Finish or undo the swaps that a crash interrupted, also a broker's. Other files stay."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -140,12 +126,14 @@ def finish_swaps(folder: Path) -> None:
     for match in matches:
         kind, state = match[2], match[3]
         is_undone = state == "cleaned" or (first_cleaned is not None and int(match[1]) >= first_cleaned)
+        # Swapped index files are not used: the indexes are rebuilt from the segment.
         if kind == "log" and not is_undone:
             swaps.append(int(match[1]))
         else:
             (folder / match[0]).unlink()
     for base_offset in swaps:
         swap = swap_path(folder, base_offset)
+        # Read completely: after this the replaced segments are deleted.
         end_offset = base_offset
         try:
             for batch in read_batches(swap, base_offset=base_offset):
@@ -160,21 +148,18 @@ def finish_swaps(folder: Path) -> None:
 
 
 def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
-    """Delete segments and rename the swap file, which holds their records and is durable.
+    """Delete segments and rename the swap file, which holds their records, is durable and named after the first.
 
-    Args:
-        folder: the folder of the partition.
-        replaced: the base offsets of the segments; the swap file is named after the first.
-
-    Raises:
-        OSError: a file can't be renamed or deleted; opening the partition again finishes the swap.
+    After an OSError opening the partition again finishes the swap.
     """
     for base_offset in replaced:
         path = segment_path(folder, base_offset)
         if base_offset != replaced[0]:
             path.unlink(missing_ok=True)
+        # The first segment's indexes belong to its old contents, too.
         for suffix in INDEX_SUFFIXES:
             path.with_suffix(suffix).unlink(missing_ok=True)
+    # Last, so that a crash before finds the swap file and starts over.
     swap_path(folder, replaced[0]).replace(segment_path(folder, replaced[0]))
 
 
@@ -190,18 +175,9 @@ NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
 
 
 def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:
-    """Compare the files of a log partition with what was left there.
+    """Compare the files of a log partition with what was left there; return what is wrong, or None.
 
-    Disk errors are ignored here; they show when a file is read or written.
-
-    Args:
-        folder: the folder of the partition.
-        segments: the base offsets of its segments.
-        size_bytes: the size of the last segment.
-        descriptor: the descriptor of the last segment, or -1 if it is not open.
-
-    Returns:
-        What is wrong, with the path of the file, or None.
+    ``size_bytes`` and ``descriptor`` (-1 if it is not open) are those of the last segment.
     """
     if not segments:
         return None
@@ -214,6 +190,7 @@ def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor
         written = found if descriptor < 0 else os.fstat(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return f"{path} was deleted or moved away"
+    # A disk error shows when a file is read or written.
     except OSError:
         return None
     if not os.path.samestat(found, written):

@@ -27,7 +27,6 @@ from groupcoord.records.codec import KEY_STARTS, decode_control, decode_record
 from groupcoord.records.commit_batch import FoundCommit, read_commits
 from groupcoord.records.salvage import ReadAt
 
-# : Kafka's ``offsets.load.buffer.size``.
 CHUNK_BYTES = 5_242_880
 
 HEADERS_CHUNK_BYTES = 16_384
@@ -97,15 +96,12 @@ def read_batches(
                 # The file itself ends inside of the batch.
                 if start + len(chunk) == end or error.position + error.size_bytes > end:
                     raise TruncatedBatchError(error.position, error.size_bytes, end - error.position) from None
+                # Bounded by the file: the size was compared with its end above.
                 wanted = max(chunk_bytes, error.size_bytes)
 
 
 def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
-    """Return the offset after a batch.
-
-    Raises:
-        CorruptBatchError: its offsets are invalid.
-    """
+    """Return the offset after a batch, after a check of its offsets."""
     # The CRC does not cover the base offset, so a wrong one must be found by its neighbours.
     if batch.base_offset < next_offset:
         raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
@@ -120,14 +116,8 @@ def read_headers(
 ) -> Iterator[Batch]:
     """Yield the batches of a segment file without reading what follows their headers.
 
-    Control batches and batches of formats v0 and v1 are read as a whole.
-
-    Args:
-        read_at: reads bytes at a position of the file.
-        base_offset: the base offset of the segment.
-        position: where the first batch begins.
-        end: where the last one ends.
-        chunk_bytes: how much to read at a time, at least a header.
+    Control batches and batches of formats v0 and v1 are read as a whole. ``read_at`` reads bytes at a position of the
+    file; ``chunk_bytes`` is how much to read at a time, at least a header.
 
     Raises:
         InvalidBatchError: there is no batch, or its offsets are invalid.
@@ -148,6 +138,7 @@ def read_headers(
         if chunk[at + MAGIC_POSITION] == MAGIC_V2 and len(chunk) >= at + BATCH_HEADER_BYTES:
             batch = Batch(chunk, at, position)
         if batch is None or (batch.is_control and at + size > len(chunk)):
+            # Markers are parsed by their readers, and old formats have other headers.
             (batch,) = iter_batches(read_at(position, size), base_position=position, check_crc=False)
         next_offset = _checked_end(batch, next_offset, end_offset)
         yield batch
@@ -180,7 +171,7 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
     """Yield the records of ``batches`` in order.
 
     Raises:
-        CorruptBatchError: the records of a batch are malformed, or offsets decrease.
+        CorruptBatchError: the records of a batch are malformed, or their offsets do not increase.
     """
     for batch in batches:
         records = records_of(batch)
@@ -197,7 +188,7 @@ def records_of(batch: Batch) -> list[EncodedRecord]:
     """Return the records of a batch without decoding their keys and values.
 
     Raises:
-        CorruptBatchError: they are malformed, or offsets decrease.
+        CorruptBatchError: they are malformed, or their offsets do not increase.
     """
     records = list(batch.records())
     offsets = [offset for offset, _, _, _ in records]
@@ -216,8 +207,8 @@ _Run = dict[tuple[tuple[str, str], tuple[int, ...]], FoundCommit]
 def last_records(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits]:
     """Yield the records of ``batches`` in order, without those that a later record of the same run replaces.
 
-    A run consists of commits or of records of consumer groups. Any other batch ends it: the other kind of run, a
-    tombstone of an offset, a classic group, a part of a transaction.
+    A run consists of commits, or of records of consumer, share and streams groups. Any other batch ends it: the other
+    kind of run, a tombstone of an offset, a classic group, a part of a transaction.
 
     Raises:
         CorruptBatchError: the records of a batch are malformed.
@@ -263,14 +254,13 @@ class _CommitRun:
 
     @property
     def is_long(self) -> bool:
-        """Return whether the run has too many keys, which is checked from time to time."""
+        """True if the run has too many keys, which is counted from time to time."""
         if self._uncounted <= RUN_KEYS_MAX:
             return False
         self._uncounted = 0
         return sum(len(indexes) for _, indexes in self.last) > RUN_KEYS_MAX
 
     def end(self) -> Iterator[LoadedCommits]:
-        """Decode the remaining commits and begin another run."""
         last, self.last = self.last, {}
         self._uncounted = 0
         for commit in last.values():
@@ -284,7 +274,7 @@ class _GroupRun:
         self.last: dict[bytes, EncodedRecord] = {}
 
     def take(self, batch: Batch) -> bool:
-        """Add the records of a batch if it holds nothing else."""
+        # Records of a transaction count from its marker on, which may lie beyond the run.
         if batch.magic != MAGIC_V2 or batch.is_control or batch.producer_id >= 0:
             return False
         records = records_of(batch)
@@ -298,11 +288,9 @@ class _GroupRun:
 
     @property
     def is_long(self) -> bool:
-        """Return whether the run has too many keys."""
         return len(self.last) > RUN_KEYS_MAX
 
     def end(self) -> Iterator[LogRecord]:
-        """Decode the remaining records and begin another run."""
         last, self.last = self.last, {}
         for key, (offset, timestamp_ms, _, value) in last.items():
             yield LogRecord(decode_record(key, value), timestamp_ms, offset, (key, value))

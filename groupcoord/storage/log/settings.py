@@ -25,17 +25,15 @@ class TopicLogSettings:
             contains ``compact``).
         timestamp_before_max_ms: how far the first timestamp of a batch may lie in the past.
         timestamp_after_max_ms: how far the largest timestamp of a batch may lie in the future.
-        segment_ms: the age of its first batch at which a segment is closed.
         retention_ms: older records are deleted; negative: none.
         retention_bytes: the part of a log that is kept at least; negative: all.
         is_deleted: whether records are deleted by age or size (``cleanup.policy`` contains ``delete``).
         flush_messages: the number of unflushed records at which a log is flushed.
         flush_ms: the age of unflushed records at which a log is flushed.
-        min_cleanable_ratio: the dirty part of a log above which it is compacted.
         delete_retention_ms: how long tombstones and markers stay after they were first compacted.
-        max_compaction_lag_ms: older records are compacted whatever the dirty part is.
+        max_compaction_lag_ms: older records are compacted even if the dirty part is small.
         dedupe_buffer_bytes: memory for the keys of one compaction pass.
-        roll_ms: the age of its first batch at which a segment is closed so that it can be compacted.
+        roll_ms: the age of its first batch at which a segment is closed, for retention or for compaction.
     """
 
     max_message_bytes: int = 1_048_588
@@ -60,6 +58,7 @@ class TopicLogSettings:
 
     @roll_ms.default
     def _roll_ms(self) -> int:
+        # Only closed segments are compacted, as Kafka's LogConfig.maxSegmentMs.
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
 
@@ -80,14 +79,7 @@ MARKERS_RESERVE = 1 / 16
 
 
 class LogMemory:
-    """Account of the memory that batches and producers use; refuses to exceed its limit.
-
-    >>> memory = LogMemory(2_000)
-    >>> memory.take(1_500)
-    >>> memory.take(1_500)
-    Traceback (most recent call last): groupcoord.storage.errors.RefusedBatchError: topics hold 1500 bytes of at most
-    2000 (records.memory.max.bytes)
-    """
+    """Account of the memory that batches and producers use; refuses to exceed its limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -97,12 +89,13 @@ class LogMemory:
         """Reserve memory for a log.
 
         Raises:
-            RefusedBatchError: POLICY_VIOLATION, the limit is reached. Clients give up at once on this error; after
-                KAFKA_STORAGE_ERROR they would retry until their delivery timeout.
+            RefusedBatchError: POLICY_VIOLATION, the limit is reached.
         """
         limit = self.bytes_max * (1 + MARKERS_RESERVE) if is_marker else self.bytes_max
         if self.used_bytes + size_bytes > limit:
             reason = f"topics hold {self.used_bytes} bytes of at most {self.bytes_max} (records.memory.max.bytes)"
+            # Clients give up at once on this error. After KAFKA_STORAGE_ERROR they would retry until their delivery
+            # timeout.
             raise RefusedBatchError(ErrorCode.POLICY_VIOLATION, reason)
         self.used_bytes += size_bytes
 

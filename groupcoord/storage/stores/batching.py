@@ -83,6 +83,7 @@ class BatchingLogStore:
         while self._write_some():
             pass
         with self._changed:
+            # A load makes memory agree with the log again.
             self._failed.discard(partition)
         return self._store.read(partition)
 
@@ -155,7 +156,6 @@ class BatchingLogStore:
             return False
 
     def _look(self) -> None:
-        """Look at the owner's row if that was requested, and deliver the result."""
         with self._changed:
             coordinator = self._coordinator if self._wants_look else None
             if coordinator is None:
@@ -194,26 +194,27 @@ class BatchingLogStore:
             return True
 
     def _take_waiting(self) -> list[tuple[Ticket, Sequence[LogRecord]]]:
-        """Take waiting appends. Those to a log partition that must be loaded again fail."""
         appends: list[tuple[Ticket, Sequence[LogRecord]]] = []
         count = 0
         with self._changed:
             while self._waiting:
                 ticket, records = self._waiting[0]
+                # A single append may exceed the limit, so the first is always taken.
                 if appends and count + len(records) > self._transaction_records_max:
                     break
                 self._waiting.popleft()
+                # Dropped without an answer: the coordinator has unloaded this log partition with its tickets.
                 if ticket.partition not in self._failed:
                     appends.append((ticket, records))
                     count += len(records)
         return appends
 
     def _tell(self) -> None:
-        """Deliver the answers of appends to the coordinator, in order."""
         while True:
             with self._changed:
                 if not self._answers or self._coordinator is None:
                     return
+                # Delivered without the lock, because the coordinator may append or read in turn.
                 ticket, outcome = self._answers.popleft()
                 coordinator = self._coordinator
             if isinstance(outcome, LogStoreError):

@@ -47,7 +47,6 @@ from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 NEVER = INT64_MAX
 COMPACTION_BUDGET = 500
 CHECKED_AT_ONCE = 10
-"""Partitions that one call of :meth:`SegmentLogStore.find_failed` checks."""
 DESCRIPTORS_MAX = 1_024
 """Most files that are open at a time; each append and each read uses one."""
 DEFAULT_COMPACTION = CompactionSettings()
@@ -95,6 +94,7 @@ class SegmentLogStore:
             is_compacted=True,
             is_deleted=False,
             segment_bytes=segment_bytes,
+            # Segments roll by size only; a broker also rolls them after seven days.
             segment_ms=NEVER,
             flush_messages=flush_interval_messages,
             flush_ms=flush_interval_ms,
@@ -351,7 +351,6 @@ class SegmentLogStore:
             self._forget(partition)
 
     def _open(self, partition: int) -> SegmentLog:
-        """Open a log partition. Nothing is created before the first append."""
         log = self._unopened(partition)
         try:
             # This store writes no mark of a clean shutdown, so it checks the end of each log.
@@ -362,7 +361,6 @@ class SegmentLogStore:
         return log
 
     def _open_and_read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
-        """Open a log partition and yield its records in one pass over the files."""
         log = self._unopened(partition)
         yield from log.open_and_read_all(last_records)
         self._opened(partition, log)
@@ -390,7 +388,9 @@ class SegmentLogStore:
             log.let_go()
 
     def _forget(self, partition: int) -> None:
-        """Close a partition and remember what it must hold when it is opened again."""
+        """Close a partition and remember what it must hold when it is opened again, or acknowledged
+        commits are lost.
+        """
         log = self._logs.pop(partition)
         # Opening it again must find all this, or acknowledged commits are lost.
         self._acknowledged[partition] = log.acknowledged

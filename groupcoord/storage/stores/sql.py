@@ -179,7 +179,7 @@ class SqlLogStore(ABC):
         return outcomes
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the records of a log partition in order, as of one moment.
+        """Yield the records of a log partition in order, as of one moment.
 
         Raises:
             OwnershipLostError: another process has taken over.
@@ -361,12 +361,14 @@ class SqlLogStore(ABC):
         """Insert rows at the end of a log partition; return the offset of the first."""
         base_offset = self._end_offsets.get(partition)
         if base_offset is None:
+            # Compaction never deletes the last record, so the maximum marks the end.
             query = f"SELECT coalesce(max(log_offset) + 1, 0) FROM {self.name} WHERE log_partition = ?"
             (base_offset,) = connection.execute(self._words(query), (partition,)).fetchone()
         assert base_offset is not None
         placed = [(partition, offset, *row) for offset, row in enumerate(rows, base_offset)]
         query = f"INSERT INTO {self.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         connection.cursor().executemany(self._words(query), placed)
+        # Kept until a transaction fails: only the owner writes.
         self._end_offsets[partition] = base_offset + len(rows)
         self._dirty[partition] = self._dirty.get(partition, 0) + len(rows)
         return base_offset
@@ -398,11 +400,7 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _transaction(self) -> Iterator[DatabaseConnection]:
-        """Begin a transaction of the owner and commit it.
-
-        Raises:
-            LogStoreError: it was rolled back, or its outcome is unknown.
-        """
+        """Begin a transaction of the owner and commit it. A LogStoreError means that it was rolled back, or that this is unknown."""
         connection = self._begin()
         try:
             # The row is locked until the commit, so no take-over can come between this check and the last write.
@@ -448,10 +446,9 @@ class SqlLogStore(ABC):
             self._discard_connection()
 
     def _own_connection(self) -> DatabaseConnection:
-        """Return the connection for writing. After a reconnection the log is taken over again, or
-        an error is raised.
-        """
+        """Return the connection for writing. After a reconnection the log is taken over again."""
         if self._connection is None:
+            # A closed store fails in _become_owner, with its own message.
             is_known = self._epoch is not None or self._is_closed
             if not is_known or self._become_owner(lambda owner: owner.epoch == self._epoch) is None:
                 self._refuse_owner(None)
@@ -459,13 +456,7 @@ class SqlLogStore(ABC):
         return self._connection
 
     def _become_owner(self, may: Callable[[Owner], bool]) -> Owner | None:
-        """Connect and increment the epoch if ``may`` accepts the current owner.
-
-        The increment waits for the open transaction of a lost connection, which blocks the epoch.
-
-        Returns:
-            The previous owner, or None if it was not accepted.
-        """
+        """Connect and increment the epoch if ``may`` accepts the current owner; return the previous owner, or None."""
         with self._lock:
             if self._is_closed:
                 raise StorageError(f"the log {self.name} was closed")
@@ -476,6 +467,7 @@ class SqlLogStore(ABC):
                 connection.execute(self.begin)
                 if self._epoch is None:
                     self._make_tables(connection)
+                # Waits for the open transaction of a lost connection, which blocks the epoch.
                 owner = self._read_owner(connection, self.lock_owner_alone)
                 if may(owner):
                     epoch = owner.epoch + 1
@@ -522,7 +514,6 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _reader(self) -> Iterator[DatabaseConnection]:
-        """Lend a connection for reading, if this store still owns the log."""
         with self._lock:
             self._own_connection()
         with self._lent_reader() as (connection, owner):
@@ -546,6 +537,7 @@ class SqlLogStore(ABC):
             connection = connection or self._connect()
             yield connection, owner or self._read_owner(connection)
             is_sound = True
+        # The caller reads no further, which does not harm the connection.
         except GeneratorExit:
             is_sound = True
             raise

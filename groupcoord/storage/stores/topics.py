@@ -41,10 +41,8 @@ class TopicLogStore:
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         """Write records as one batch.
 
-        Raises:
-            RecordTooLargeError: a record can't be encoded; nothing was written.
-            StorageError: there is no room or a disk error; nothing was written.
-            AppendOutcomeUnknownError: it is unknown whether they were written.
+        RecordTooLargeError and StorageError mean that nothing was written, AppendOutcomeUnknownError that it is
+        unknown.
         """
         log = self._log(partition)
         try:
@@ -59,11 +57,6 @@ class TopicLogStore:
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Yield the records of a log partition in order.
-
-        Raises:
-            LogStoreError: the log can't be read; also while iterating.
-        """
         if not self._has_log(partition):
             return
         log = self._log(partition)
@@ -73,10 +66,12 @@ class TopicLogStore:
             first = offset
             for batch in iter_batches(read[: _whole_bytes(read)]):
                 for record_offset, timestamp_ms, key, value in batch.records():
+                    # DeleteRecords may have raised the start inside of a batch.
                     if record_offset >= offset:
                         found = self._decode(bytes(key or b""), None if value is None else bytes(value))
                         yield LogRecord(found, timestamp_ms, record_offset)  # type: ignore[arg-type]
                 first = batch.next_offset
+            # Without this a log that yields no whole batch would be read forever.
             if first == offset:
                 raise FailedLogError(f"log partition {partition} can't be read from offset {offset} on")
             offset = first
@@ -90,7 +85,6 @@ class TopicLogStore:
 
 
 def _whole_bytes(read: bytes) -> int:
-    """Return the size of the whole batches in what was read; the last batch may be cut."""
     position = 0
     while position + 12 <= len(read):
         end = position + 12 + int.from_bytes(read[position + 8 : position + 12], "big")
