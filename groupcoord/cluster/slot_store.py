@@ -28,7 +28,7 @@ from groupcoord.cluster.slot_writer import (
     State,
     Unknown,
 )
-from groupcoord.core.log.records import NO_PRODUCER_ID, Record
+from groupcoord.core.log.records import Record
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
     LoadedCommits,
@@ -38,9 +38,9 @@ from groupcoord.log_store import (
     RecordTooLargeError,
     Ticket,
 )
-from groupcoord.records.batches import Batch, encode_batch, iter_batches
+from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.storage.log.segment_files import all_records, last_records
+from groupcoord.storage.log.segment_files import all_records, batchable_runs, encode_records, last_records
 
 CHUNK_BYTES_MAX = 250_000
 """Size of a snapshot chunk. A chunk is made without yielding, which takes some tens of milliseconds."""
@@ -356,16 +356,8 @@ def _encoded(base_offset: int, records: Sequence[LogRecord]) -> bytes:
     Raises:
         RecordTooLargeError: the records can't be encoded.
     """
-    first = records[0]
     try:
-        return encode_batch(
-            base_offset,
-            [(*record.encoded(), record.timestamp_ms) for record in records],
-            producer_id=first.producer_id,
-            producer_epoch=first.producer_epoch,
-            is_transactional=first.producer_id != NO_PRODUCER_ID,
-            is_control=first.is_control,
-        )
+        return encode_records(base_offset, records)
     except (RecordEncodingError, StructError) as error:
         raise RecordTooLargeError(f"a record has no bytes: {error}") from error
 
@@ -374,7 +366,7 @@ def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
     """Yield chunks of batches for records whose offsets may have gaps."""
     batches: list[bytes] = []
     size = 0
-    for batch in chain.from_iterable(_batches(run, bytes_max) for run in _runs(records)):
+    for batch in chain.from_iterable(_batches(run, bytes_max) for run in batchable_runs(records, BATCH_RECORDS_MAX)):
         if batches and size + len(batch) > bytes_max:
             yield b"".join(batches)
             batches, size = [], 0
@@ -394,25 +386,6 @@ def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
     middle = len(run) // 2
     yield from _batches(run[:middle], bytes_max)
     yield from _batches(run[middle:], bytes_max)
-
-
-def _runs(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
-    """Group records that fit into one batch: consecutive offsets, the same producer, no marker."""
-    run: list[LogRecord] = []
-    for record in records:
-        # One batch has one producer, and Kafka's format has consecutive offsets unless a batch is compacted.
-        if run and (len(run) == BATCH_RECORDS_MAX or not _goes_on(run[-1], record)):
-            yield run
-            run = []
-        run.append(record)
-    if run:
-        yield run
-
-
-def _goes_on(last: LogRecord, record: LogRecord) -> bool:
-    writers = [(one.producer_id, one.producer_epoch) for one in (last, record)]
-    has_marker = last.is_control or record.is_control
-    return record.offset == last.offset + 1 and writers[0] == writers[1] and not has_marker
 
 
 def _end_offset(loaded: Loaded) -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from groupcoord.config.settings import INT64_MAX
-from groupcoord.core.log.records import NO_PRODUCER_ID
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, PositionedStore
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
@@ -393,6 +392,8 @@ class CopiedLogs:
 
     def _catch_up(self, partition: int, copy: PartitionLog) -> bool:
         """Copy new records up to a bound; return whether that was all."""
+        from groupcoord.storage.log.segment_files import batchable_runs
+
         store, end_offset = self._store, copy.end_offset
         try:
             if isinstance(store, PositionedStore):
@@ -402,8 +403,8 @@ class CopiedLogs:
             found = list(islice(records, COPIED_AT_ONCE))
         except LogStoreError as error:
             raise FailedLogError(str(error)) from error
-        for batch in _batches(found):
-            self._add(batch, copy)
+        for run in batchable_runs(_encodable(found), BATCH_RECORDS):
+            self._add(run, copy)
         if found:
             copy.end_offset = found[-1].offset + 1
         # The reader comes again: clients retry LEADER_NOT_AVAILABLE.
@@ -413,18 +414,10 @@ class CopiedLogs:
         return True
 
     def _add(self, records: list[LogRecord], copy: PartitionLog) -> None:
-        from groupcoord.records.batches import encode_batch
+        from groupcoord.storage.log.segment_files import encode_records
 
         first, newest_ms = records[0], max(record.timestamp_ms for record in records)
-        data = encode_batch(
-            first.offset,
-            [(*record.encoded(), record.timestamp_ms) for record in records],
-            leader_epoch=copy.leader_epoch,
-            producer_id=first.producer_id,
-            producer_epoch=first.producer_epoch,
-            is_transactional=first.producer_id > NO_PRODUCER_ID,
-            is_control=first.is_control,
-        )
+        data = encode_records(first.offset, records, copy.leader_epoch)
         copy.end_offset = first.offset  # compaction may have left a gap
         try:
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
@@ -448,25 +441,11 @@ class UnservedLogs:
         """Ignore the id: nothing is created here."""
 
 
-def _batches(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
-    """Group records into batches; records that can't be encoded are left out."""
+def _encodable(records: Iterable[LogRecord]) -> Iterator[LogRecord]:
+    """Leave out records that can't be encoded, which a log store in memory accepts."""
     from groupcoord.records.codec import RecordEncodingError
 
-    batch: list[LogRecord] = []
     for record in records:
-        try:
+        with suppress(RecordEncodingError):
             record.encoded()
-        except RecordEncodingError:
-            continue
-        if batch and (
-            len(batch) == BATCH_RECORDS
-            # A marker is alone in its batch, as in Kafka.
-            or record.is_control
-            or record.offset != batch[-1].offset + 1
-            or (record.producer_id, record.producer_epoch) != (batch[0].producer_id, batch[0].producer_epoch)
-        ):
-            yield batch
-            batch = []
-        batch.append(record)
-    if batch:
-        yield batch
+            yield record

@@ -143,6 +143,10 @@ def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: Off
     fetched = world.fetch(isolation_level=1)
     assert (fetched.last_stable_offset, fetched.high_watermark, fetched.aborted_transactions) == (4, 4, ((7, 1),))
     assert world.fetch().aborted_transactions is None
+    for offset in (8, 9):  # the marker is alone in its batch, also if the same producer goes on at once
+        world.commit_in_transaction(offset)
+        world.end_transaction(committed=True)
+    assert offsets_in(world.fetch())[-2:] == [(4, 8), (6, 9)]
 
 
 def test_producers_are_described(world: OffsetsTopic) -> None:

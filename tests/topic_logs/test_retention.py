@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from tests.topic_logs.disk import MEMORY_BYTES, Disk
 MINUTE_MS = 60_000
 SEGMENTS_OF_TWO = evolve(TopicLogSettings(), segment_bytes=2_200, retention_ms=-1)
 """Two of the batches below fit into a segment."""
-
-Open = Callable[[], PartitionLog]
 
 
 @pytest.fixture(params=["memory", "disk"])

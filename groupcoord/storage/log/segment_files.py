@@ -1,4 +1,4 @@
-"""Reads of segment files in bounded chunks, and of the records that a load needs.
+"""Records in segment files: reads in bounded chunks, batches of records, and the records that a load needs.
 
 The reads take no lock and change nothing, so tools may use them on any segment file, also on a broker's.
 """
@@ -6,12 +6,12 @@ The reads take no lock and change nothing, so tools may use them on any segment 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import ge
 from pathlib import Path
 
 from groupcoord.config.files import open_file
-from groupcoord.core.log.records import CommitRecords
+from groupcoord.core.log.records import NO_PRODUCER_ID, CommitRecords
 from groupcoord.log_store import LoadedCommits, LogRecord
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
@@ -21,6 +21,7 @@ from groupcoord.records.batches import (
     Batch,
     CorruptBatchError,
     TruncatedBatchError,
+    encode_batch,
     iter_batches,
 )
 from groupcoord.records.codec import KEY_STARTS, decode_control, decode_record
@@ -195,6 +196,41 @@ def records_of(batch: Batch) -> list[EncodedRecord]:
     if any(map(ge, offsets, offsets[1:])):
         raise CorruptBatchError(batch.position, "the offsets of its records go back")
     return records
+
+
+def encode_records(base_offset: int, records: Sequence[LogRecord], leader_epoch: int = 0) -> bytes:
+    """Return records with consecutive offsets, which have one producer or are one marker, as a batch.
+
+    Raises:
+        RecordEncodingError: a record can't be encoded.
+        struct.error: a number does not fit its field.
+    """
+    first = records[0]
+    return encode_batch(
+        base_offset,
+        [(*record.encoded(), record.timestamp_ms) for record in records],
+        leader_epoch=leader_epoch,
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        is_transactional=first.producer_id != NO_PRODUCER_ID,
+        is_control=first.is_control,
+    )
+
+
+def batchable_runs(records: Iterable[LogRecord], records_max: int) -> Iterator[list[LogRecord]]:
+    """Group records that fit into one batch: consecutive offsets, the same producer, a marker alone."""
+    run: list[LogRecord] = []
+    for record in records:
+        if run:
+            last = run[-1]
+            is_next = record.offset == last.offset + 1 and not (last.is_control or record.is_control)
+            has_same_producer = (record.producer_id, record.producer_epoch) == (last.producer_id, last.producer_epoch)
+            if len(run) == records_max or not is_next or not has_same_producer:
+                yield run
+                run = []
+        run.append(record)
+    if run:
+        yield run
 
 
 RUN_KEYS_MAX = 50_000

@@ -30,7 +30,6 @@ from groupcoord.log_store import (
     StorageError,
     Ticket,
 )
-from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
 from groupcoord.storage.compaction.cleaner import Cleaner, CleanerCheckpoint, Logs
@@ -41,7 +40,7 @@ from groupcoord.storage.files import OpenFiles, find_topic_id, list_partitions, 
 from groupcoord.storage.log.file_log import SegmentLog
 from groupcoord.storage.log.folder import LogFolder
 from groupcoord.storage.log.recovery import NOTHING_ACKNOWLEDGED, Acknowledged
-from groupcoord.storage.log.segment_files import all_records, last_records
+from groupcoord.storage.log.segment_files import all_records, encode_records, last_records
 from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 
 NEVER = INT64_MAX
@@ -408,17 +407,7 @@ class SegmentLogStore:
     def _encode(self, log: SegmentLog, records: Sequence[LogRecord]) -> bytes:
         if not records:
             raise StoreContractError("an append needs at least one record")
-        first = records[0]
-        producer_id = first.producer_id
-        batch = encode_batch(
-            log.end_offset,
-            [(*record.encoded(), record.timestamp_ms) for record in records],
-            leader_epoch=log.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=first.producer_epoch,
-            is_transactional=producer_id >= 0,
-            is_control=first.is_control,
-        )
+        batch = encode_records(log.end_offset, records, log.leader_epoch)
         if len(batch) > self._batch_bytes_max:
             raise _too_large(log, f"a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed")
         return batch

@@ -400,7 +400,7 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _transaction(self) -> Iterator[DatabaseConnection]:
-        """Begin a transaction of the owner and commit it. A LogStoreError means that it was rolled back, or that this is unknown."""
+        """Begin a transaction of the owner and commit it. After an error it is rolled back, or its outcome unknown."""
         connection = self._begin()
         try:
             # The row is locked until the commit, so no take-over can come between this check and the last write.

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from groupcoord.errors import RecordTooLargeError
 from groupcoord.log_store import LogRecord, Ticket
-from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.storage.errors import FailedLogError, TopicLogError
+from groupcoord.storage.log.segment_files import encode_records
 from groupcoord.storage.log.settings import TopicLogSettings
 
 if TYPE_CHECKING:
@@ -46,10 +47,9 @@ class TopicLogStore:
         """
         log = self._log(partition)
         try:
-            encoded = [(*record.encoded(), record.timestamp_ms) for record in records]
+            batch = encode_records(log.end_offset, records, log.leader_epoch)
         except RecordEncodingError as error:
             raise RecordTooLargeError(str(error)) from error
-        batch = encode_batch(log.end_offset, encoded, leader_epoch=log.leader_epoch)
         now_ms = max(record.timestamp_ms for record in records)
         base_offset = log.append_encoded(batch, len(records), now_ms, self._settings())
         for offset, record in enumerate(records, base_offset):
