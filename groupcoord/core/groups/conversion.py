@@ -27,7 +27,7 @@ from groupcoord.errors import ErrorCode
 
 @define(eq=False)
 class WhenConverted(Continuation):
-    """Conversion or end of a group. ``MODERN_CLASS`` is the class of the type that is not classic.
+    """Conversion of a group in flight. ``MODERN_CLASS`` is the class of the type that is not classic.
 
     Attributes:
         group: the group before.
@@ -79,7 +79,7 @@ class Conversion(Generic[GroupT]):
         self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
 
     def begin(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
-        """Write a conversion; requests for the group wait, also those that waited before."""
+        """Append a conversion; requests for the group wait, also those that waited before."""
         group = written.group
         writing = Writing(group, [], [])
         if isinstance(group, ModernGroup):
@@ -96,6 +96,7 @@ class Conversion(Generic[GroupT]):
         # The old group ends before the new one is built from its records, as in a load.
         self.end(written, now_ms)
         records = self._context.writer.hard.groups.get(written.group.group_id)
+        # The log decides: without records the group has ended.
         if records and CLASSIC_GROUP_KEY in records:
             revived = self._classic.bring_to_life(written.group.group_id, now_ms)
             self.go_on_as_classic_group(written, revived, now_ms)
@@ -108,6 +109,7 @@ class Conversion(Generic[GroupT]):
         context, group = self._context, written.group
         if isinstance(group, ModernGroup):
             context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
+        # Timers of the old group must not fire in the new one.
         context.disarm(group)
         context.groups.pop(group.group_id, None)
         group.end(now_ms)
@@ -129,4 +131,5 @@ class Conversion(Generic[GroupT]):
         if written.joiner is not None:
             self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
         if isinstance(written.group, ModernGroup):
+            # A downgrade may be the removal of a silent member.
             self._timers.retry_fencing(written.group, now_ms)  # type: ignore[arg-type]

@@ -29,10 +29,9 @@ BEFORE_ALL_APPENDS = -1
 class Group(Protocol):
     """Interface of a group of any type: commits, retention, administration, checks.
 
-    :class:`~groupcoord.core.groups.group_types.GroupKind` has the handlers of a type.
+    :class:`~groupcoord.core.handler_context.GroupKind` has the handlers of a type.
 
     Attributes:
-        group_id: its id.
         first_append: readers see the group when the append with this number or a later one is durable.
     """
 
@@ -75,10 +74,10 @@ class Group(Protocol):
         """Return the group as ListGroups shows it."""
 
     def tombstones(self) -> list[Record]:
-        """Return the records without which the log knows nothing of the group but its offsets."""
+        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
 
     def end(self, now_ms: int) -> None:
-        """Mark the group as gone; no request waits in it."""
+        """Mark the group as gone, after its waiting requests were taken."""
 
     # ------------------------------------------------------------ what waits in it
 
@@ -109,18 +108,10 @@ class Group(Protocol):
         """Return the size limit."""
 
     def check(self) -> None:
-        """Check the group's invariants.
-
-        Raises:
-            InvariantError: one does not hold.
-        """
+        """Check the group's invariants; raise InvariantError if one does not hold."""
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
-        """Check that the log has everything that members have received.
-
-        Raises:
-            InvariantError: it does not.
-        """
+        """Check that the log has everything that members have received; raise InvariantError if not."""
 
 
 @define(eq=False)
@@ -129,7 +120,6 @@ class Deletion:
 
     Attributes:
         group_ids: groups that can be deleted so far.
-        token: of the request.
         results: the results of other groups.
         awaited: number of groups with external state to delete.
         finish: is called when external state is deleted.
@@ -143,8 +133,9 @@ class Deletion:
     is_refused: bool = False
 
     def go_on(self, group_id: str, error_code: ErrorCode) -> None:
-        """Go on after the external state of a group was deleted, or could not be."""
+        """Count a group whose external state was deleted, or could not be."""
         if self.is_refused:
+            # The request timed out, or the log partition was unloaded.
             return
         if error_code is not ErrorCode.NONE:
             self.group_ids.remove(group_id)
@@ -163,7 +154,7 @@ class Deletion:
 
 
 def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
-    """Return whether a join may bring this session time-out; both bounds are allowed."""
+    """Return whether a join may have this session timeout; both bounds are allowed."""
     return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
 
 
@@ -174,6 +165,7 @@ def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> 
 
 def says_more(value: tuple[Any, ...], limit: int) -> bool:
     """Return whether a tuple with all tuples in it has more values than this."""
+    # Stops early: a request may name millions of values.
     left = limit
     tuples: list[tuple[Any, ...]] = [value]
     while tuples and (left := left - sum(map(len, tuples))) >= 0:

@@ -26,14 +26,7 @@ from groupcoord.core.log.record_keys import RecordKey
 
 
 class Environments(NamedTuple):
-    """The surroundings of groups: topics, assignors and settings.
-
-    Attributes:
-        topics: the topics of the cluster, which all groups look at.
-        consumer: of consumer groups.
-        share: of share groups.
-        streams: of streams groups.
-    """
+    """Environments of all types with logged state, and the topics that they share."""
 
     topics: KnownTopics
     consumer: ConsumerGroupEnvironment
@@ -45,7 +38,6 @@ class GroupKinds:
     """Table of group types of one log partition.
 
     Attributes:
-        rows: the handlers of each type.
         create_for_commit: creates the group of a commit to an unknown group id: a classic one, as in Kafka.
     """
 
@@ -63,24 +55,19 @@ class GroupKinds:
         context.kinds.update((kind.group_class, kind) for kind in self.rows)
 
     def of_records(self, keys: Iterable[RecordKey]) -> GroupKind:
-        """Return the type of a group with records of these keys.
-
-        Types do not mix except in a damaged log; then the first row wins, as for a group with offsets only.
-        """
+        """Return the type of a group with records of these keys."""
+        # Types do not mix except in a damaged log; then the first row wins, as for a group with offsets only.
         types = {record_type for record_type, _ in keys}
         return next((kind for kind in self.rows if not types.isdisjoint(kind.record_types)), self.rows[0])
 
 
 def as_classic_group(group: Group | None) -> GroupMetadata | None:
-    """Return a classic group, or None for another one."""
     return group if isinstance(group, GroupMetadata) else None
 
 
 def as_modern_group(group: Group | None) -> ModernGroup[Any] | None:
-    """Return a group with logged state, or None for another one."""
     return group if isinstance(group, ModernGroup) else None
 
 
 def as_consumer_group(group: Group | ModernGroup[Any] | None) -> ConsumerGroup | None:
-    """Return a consumer group, or None for another one."""
     return group if isinstance(group, ConsumerGroup) else None

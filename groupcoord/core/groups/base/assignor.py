@@ -124,14 +124,7 @@ class Assignor(Protocol):
 
 
 class Subscriber(Protocol):
-    """Fields of a member's metadata record that assignments depend on.
-
-    Attributes:
-        instance_id: of a static member.
-        rack_id: the member's rack, or None.
-        subscribed_topic_names: the topics that it names, whether they exist or not.
-        subscribed_topic_regex: its regular expression; None or empty without one.
-    """
+    """Fields of a member's metadata record that assignments depend on."""
 
     @property
     def instance_id(self) -> str | None: ...
@@ -152,12 +145,9 @@ def subscription_type(
     """Return whether all members of a group subscribe to the same topics, from counts alone as in Kafka.
 
     HOMOGENEOUS if all name the same topics and use no expression, or all use the same expression and name no topic.
-
-    Args:
-        member_count: how many members there are.
-        by_name: by topic name, existing or not, the number of members that name it.
-        by_expression: by regular expression, resolved or not, the number of members that use it.
+    ``by_name`` and ``by_expression`` count the members that use each name, existing or not, and each expression.
     """
+    # Also if the expression matches exactly these names: Kafka does not resolve it here.
     if by_name and by_expression:
         return SubscriptionType.HETEROGENEOUS
     counts = (by_expression or by_name).values()
@@ -179,8 +169,8 @@ def changed_targets(
 ) -> dict[str, Partitions]:
     """Return the changed targets by member, in the order in which Kafka writes them.
 
-    A member without a target gets one even if it is empty. A static member that replaces another takes over its target:
-    ``members`` holds only the new id, and ``targets`` the old target under the new id.
+    A static member that replaces another takes over its target: ``members`` holds only the new id, and ``targets`` the
+    old target under the new id.
 
     Args:
         assignor: the assignor of the group.
@@ -195,7 +185,7 @@ def changed_targets(
         assignable: the partitions by topic that may be assigned; None: all.
 
     Raises:
-        PartitionAssignorError: the assignor finds no assignment, and nothing changes.
+        PartitionAssignorError: the assignor finds no assignment.
     """
     # Kafka copies the map of known members, and adds the newcomer last.
     known = timeline_map_order(arrivals)
@@ -206,6 +196,7 @@ def changed_targets(
     for member_id in visiting_order:
         member = members[member_id]
         key = tuple(member.subscribed_topic_names), member.subscribed_topic_regex
+        # Members of a group mostly have equal subscriptions.
         if key not in topic_ids:
             existing = [topics[name] for name in subscribed_names(*key, resolved) if name in topics]
             by_id = {topic.topic_id: topic for topic in existing}
@@ -217,6 +208,7 @@ def changed_targets(
     changed: dict[str, Partitions] = {}
     for member_id in visiting_order:
         old, new = targets.get(member_id), assignment.get(member_id, {})
+        # A member without a target gets one even if it is empty.
         if old is None or not _are_equal(old, new):
             changed[member_id] = new
     return changed

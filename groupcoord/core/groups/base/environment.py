@@ -30,7 +30,8 @@ _VERSION = b"\x00"
 
 
 def topic_hash(topic: Topic) -> int:
-    """Return a signed 64-bit hash of a topic's id, name, partitions and racks. Its cost grows with the partitions."""
+    """Return a signed 64-bit hash of a topic's id, name, partitions and racks."""
+    # The id as two little-endian halves, high half first, as Java writes them.
     parts = [_VERSION, topic.topic_id.bytes[7::-1], topic.topic_id.bytes[:7:-1], _string(topic.name)]
     parts.append(_INT.pack(topic.partition_count))
     for partition in range(topic.partition_count):
@@ -46,12 +47,14 @@ def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
     """Return a signed 64-bit hash of a group's topics; 0 without any."""
     if not topic_hashes:
         return NO_TOPICS_HASH
+    # In the order of Java strings, whatever the order of the subscription.
     names = sorted(topic_hashes, key=string_sort_key) if len(topic_hashes) > 1 else topic_hashes
     value = xxh3_64(b"".join(map(_LONG.pack, map(topic_hashes.__getitem__, names))))
     return value - (value >> 63 << 64)
 
 
 def _string(text: str) -> bytes:
+    # Java hashes UTF-16 code units, and writes their number after them.
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded + _INT.pack(len(encoded) // 2)
 
@@ -74,15 +77,13 @@ class KnownTopics:
     _hashes: dict[str, tuple[Topic, int]] = field(factory=dict)
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return a topic's id, or None."""
         return self.resolver.topic_id(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic id, or None."""
         return self.resolver.topic_name(topic_id)
 
     def existing(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the existing ones of these topics by name, if they have an id."""
+        """Return the existing ones of these topics by name."""
         found = {}
         for name in names:
             topic_id = self.resolver.topic_id(name)
@@ -92,6 +93,7 @@ class KnownTopics:
             partition_count = self.resolver.partition_count(name)
             if partition_count is not None:
                 topic = self._known.get(name)
+                # The same object as long as the topic is the same, so that its hash stays cached.
                 if topic is None or topic.topic_id != topic_id or topic.partition_count != partition_count:
                     topic = self._known[name] = Topic(name, topic_id, partition_count)
                 found[name] = topic
@@ -110,7 +112,7 @@ class KnownTopics:
 
 
 class RefusedError(Exception):
-    """A request can't be granted. Nothing of it has any effect."""
+    """Refusal of a request, none of which has any effect."""
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error_code.name)
@@ -127,11 +129,8 @@ class GroupEnvironment(Generic[SettingsT, AssignorT]):
     """Dependencies of all groups of one type of one coordinator.
 
     Attributes:
-        config: settings of the broker.
-        topics: the topics of the cluster.
         assignors: by name; the first is the default.
         settings_of: returns the settings of a group by its id; called for each heartbeat.
-        default_assignor: the assignor of a group without a selected one.
     """
 
     NOT_STATE = ("assignors", "default_assignor")

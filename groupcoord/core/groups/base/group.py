@@ -1,8 +1,4 @@
-"""Groups with logged state: durable state, soft state, offset commits, and timers of members.
-
-A member has a session timer from its first durable record on, and a revocation timer from the record on that takes
-partitions or tasks from it.
-"""
+"""Groups with logged state: durable state, soft state, offset commits, and timers of members."""
 
 from __future__ import annotations
 
@@ -31,15 +27,7 @@ from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 class SteadyHeartbeat:
     """Heartbeat that changed nothing, with its response for the next equal one.
 
-    Attributes:
-        request: the heartbeat.
-        response: its response.
-        writes: the group's number of writes.
-        settings: the settings of its members.
-        session_timeout_ms: the member's session timeout.
-        topics_version: the version of the topics.
-        until_ms: end of its validity.
-        session_timer: of the member.
+    ``writes``, ``settings`` and ``topics_version`` are those at that heartbeat; it is valid up to ``until_ms``.
     """
 
     NOT_COUNTED = ("topics_version", "writes")
@@ -55,11 +43,9 @@ class SteadyHeartbeat:
 
 
 class ModernGroup(ABC, Generic[StateT]):
-    """One group of one log partition. Each type names its class of state, and the types of its members' timers.
+    """One group of one log partition; each type names its class of state and the timers of its members.
 
     Attributes:
-        group_id: its id.
-        first_append: readers see the group when the append with this number or a later one is durable.
         state: the durable state.
         writing: the draft in flight, or None. Nothing else is written for the group meanwhile.
         writes: number of writes since the group was created or loaded.
@@ -68,23 +54,19 @@ class ModernGroup(ABC, Generic[StateT]):
         is_topics_look_due: subscribed topics may have changed, so the next heartbeat compares them.
         answers: answers of the host that wait for the write in flight.
         overdue: timers that fired during the write in flight.
-        fencing: timers that fired with a consequence in flight.
+        fencing: timers whose removal of a member is in flight.
         revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
     NOT_COUNTED = ("_environment", "_partition", "_proof", "_timers", "writes")  # "_timers": the armed ones count
 
     TYPE: ClassVar[GroupType]
-    """Type in ListGroups (KIP-848)."""
     STATE: ClassVar[type[Any]]
-    """The class of its state."""
     SESSION: ClassVar[TimerKind]
     """Timer that removes a silent member."""
     REVOCATION: ClassVar[TimerKind | None] = None
-    """Timer that removes a member that revokes too late; None for types without revocation."""
+    """Timer that removes a member that revokes too late, for types with revocation."""
     MEMBER_TIMERS: ClassVar[tuple[TimerKind, ...]]
-    """Types of timers of a member."""
-
     may_expire: ClassVar[bool] = True
 
     def __init__(self, group_id: str, partition: int, environment: GroupEnvironment[Any, Any]) -> None:
@@ -134,16 +116,17 @@ class ModernGroup(ABC, Generic[StateT]):
     def timer(self, kind: TimerKind, member_id: str) -> Timer:
         timer = self._timers.get((kind, member_id))
         if timer is None:
+            # Created at first use: most members never revoke anything.
             timer = Timer(TimerKey(kind, self._partition, self.group_id, member_id))
             self._timers[kind, member_id] = timer
         return timer
 
     def known_timer(self, kind: TimerKind, member_id: str) -> Timer | None:
-        """Return a member's timer of this type, or None if it was never used."""
+        """Return a member's timer, or None if it was never used."""
         return self._timers.get((kind, member_id))
 
     def drop_timers(self, member_id: str) -> Iterator[Timer]:
-        """Remove and return the timers of a member that is gone."""
+        """Forget the soft state of a member that is gone, and yield its timers."""
         self.revoking_epochs.pop(member_id, None)
         self.steady.pop(member_id, None)
         for kind in self.MEMBER_TIMERS:
@@ -162,6 +145,7 @@ class ModernGroup(ABC, Generic[StateT]):
 
     def uses_topic(self, topic: str) -> bool:
         """Return whether members subscribe to a topic, now or with the draft in flight."""
+        # Both count: the log may still refuse the draft.
         return self.state.has_subscribers(topic) or self.newest_state.has_subscribers(topic)
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -170,7 +154,6 @@ class ModernGroup(ABC, Generic[StateT]):
             self.is_topics_look_due = True
 
     def tombstones(self) -> list[Record]:
-        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
         return list(self.state.tombstones())
 
     def listed(self) -> ListedGroup:
@@ -208,6 +191,7 @@ class ModernGroup(ABC, Generic[StateT]):
             "a member is not newer than the target": all(epoch <= state.assignment_epoch for epoch in epochs),
             "requests wait for a write only": self.writing is not None or not (self.waiting or self.answers),
             "what is written builds on what is durable": self.writing is None or self.writing.durable is state,
+            # A silent member whose removal is in flight has no armed timer.
             "members have sessions": self.is_dead
             or bool(self.overdue)
             or all(
@@ -230,10 +214,9 @@ class ModernGroup(ABC, Generic[StateT]):
 
 
 class CommittingGroup(ModernGroup[StateT]):
-    """Group with logged state and committed offsets: of consumers or of Kafka Streams."""
+    """Group with logged state and committed offsets: a consumer or streams group."""
 
     def uses_classic_protocol(self, member: Any) -> bool:
-        """Return whether a member speaks the classic protocol, and so has a generation."""
         return False
 
     @abstractmethod
@@ -246,8 +229,9 @@ class CommittingGroup(ModernGroup[StateT]):
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return NONE if the request may commit. A commit is no sign of life: heartbeats are (KIP-848)."""
+        """Return NONE if the request may commit."""
         if request.generation_id < 0 and not self.state.members:
+            # Administrators and consumers without a group commit to an empty group.
             return ErrorCode.NONE
         member = self.state.members.get(request.member_id)
         if member is None:
@@ -255,6 +239,7 @@ class CommittingGroup(ModernGroup[StateT]):
         if not request.supports_member_epoch and not self.uses_classic_protocol(member):
             # Before version 9 the number in the request can't be an epoch (KIP-848).
             return ErrorCode.UNSUPPORTED_VERSION
+        # Renews no session: only heartbeats do in this protocol (KIP-848).
         return self._epoch_error(member, request.generation_id, topics)
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
@@ -269,10 +254,7 @@ class CommittingGroup(ModernGroup[StateT]):
         return self._epoch_error(member, request.generation_id, request.topics)
 
     def _epoch_error(self, member: Any, epoch: int, topics: tuple[TopicToCommit, ...]) -> ErrorCode:
-        """Return NONE if a member may commit with an epoch.
-
-        An epoch that is over is good for what the member has had since then (KIP-1251, Kafka 4.3).
-        """
+        # A current epoch may commit any partition, also unassigned ones.
         member_epoch = member.assignment.member_epoch
         if epoch == member_epoch:
             return NO_ERROR
@@ -282,7 +264,7 @@ class CommittingGroup(ModernGroup[StateT]):
         limit = self._environment.config.offset_metadata_max_bytes
         for topic in topics:
             held_since = self.held_since(member, topic)
-            columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that
+            columns, _ = accept_metadata(topic.columns, limit)  # larger metadata is refused anyway
             # Each partition once: a request may name few of them a million times.
             for partition in set(columns.partition_indexes):
                 since = held_since(partition)
@@ -291,7 +273,7 @@ class CommittingGroup(ModernGroup[StateT]):
         return ErrorCode.NONE
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        """Return NONE if the request may see the offsets: it names no member, or one with its epoch."""
+        # Kafka fails inside for an epoch without a member id.
         if wanted.member_id is None:
             return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
         member = self.state.members.get(wanted.member_id)
@@ -307,13 +289,13 @@ class CommittingGroup(ModernGroup[StateT]):
 
 
 FENCING_RETRY_MS = 500
-"""Delay until a timer fires again after a refused write (Kafka's ``CoordinatorTimerImpl``)."""
+"""Delay of a timer after a refused write (Kafka's ``CoordinatorTimerImpl``)."""
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
 
 
 class MemberTimers(Generic[GroupT, MemberT]):
-    """Arms and cancels the timers of members."""
+    """Timers of members: set from records, so that a live group and a loaded one have the same."""
 
     __slots__ = ("_environment", "_timers")
 
@@ -322,22 +304,22 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._timers = timers
 
     def follow(self, group: GroupT, records: Iterable[Record], now_ms: int) -> None:
-        """Set the timers that follow from records that are durable now."""
+        """Set the timers that follow from durable records."""
         assignment_record, metadata_record = group.STATE.RECORDS_OF_MEMBER[0], group.STATE.RECORDS_OF_MEMBER[-1]
         members: Mapping[str, Any] = group.state.members
         record: Any
         for record in records:
             kind = type(record)
-            # Sessions begin with the first durable record, so a refused join leaves no timer.
+            # A session begins with the first durable record, so a refused join leaves no timer.
             if kind is metadata_record:
                 member = members.get(record.member_id)
                 if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
                     self.start_session(group, member, now_ms)
             elif kind is assignment_record:
                 member = members.get(record.member_id)
-                if member is not None and not member.has_left:  # else its timers go on: it may have moved on by then
+                if member is not None and not member.has_left:  # otherwise its timers run on
                     self.follow_assignment(group, member, now_ms)
-            # Another member may have the id again in the same append.
+            # The same append may add a member of this id again.
             elif kind is GroupTombstone:
                 record_type, member_id = record.key
                 if record_type == metadata_record.RECORD_TYPE and member_id not in members:
@@ -348,27 +330,26 @@ class MemberTimers(Generic[GroupT, MemberT]):
         """Set the revocation timer of a member, for types with revocation."""
 
     def await_revocation(self, group: GroupT, member: MemberT, timeout_ms: int, now_ms: int) -> None:
-        """Start the revocation timer of a member."""
         assert group.REVOCATION is not None
         group.revoking_epochs[member.member_id] = member.member_epoch
         self._timers.arm(group.timer(group.REVOCATION, member.member_id), now_ms + timeout_ms)
 
     def end_revocation(self, group: GroupT, member_id: str) -> None:
-        """Cancel the revocation timer of a member."""
         assert group.REVOCATION is not None
         known = group.known_timer(group.REVOCATION, member_id)
         if known is not None:
             self._timers.cancel(known)
 
     def start_session(self, group: GroupT, member: MemberT, now_ms: int) -> None:
-        """A member is alive."""
+        # Read at each start: an administrator may change the group's settings meanwhile.
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def retry_fencing(self, group: GroupT, now_ms: int) -> None:
-        """Rearm the timers of members after a failed removal, unless a heartbeat has rearmed them."""
+        """Rearm the timers of members whose removal the log has refused."""
         fencing, group.fencing = group.fencing, []
         for key in fencing:
             timer = group.timer(key.kind, key.member_id)
+            # A heartbeat during the write may have rearmed it.
             if timer.deadline_ms is None and key.member_id in group.state.members:
                 self._timers.arm(timer, now_ms + FENCING_RETRY_MS)

@@ -1,7 +1,7 @@
 """Handlers of groups with logged state: one write in flight for each group.
 
-An append builds only on durable state, since the log may refuse it and accept a later one. Requests that may write wait
-for the write in flight and share the next one. Requests that only read use the durable state.
+Requests that may write wait for the write in flight and share the next one. Requests that only read use the durable
+state.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ RECORDS_PER_WRITE_MAX = 1_000
 """Waiting requests share a write up to this number of records."""
 
 STEADY_VALUES_MAX = 10_000
-"""A heartbeat with more values is not cached."""
+"""A heartbeat with more values is not cached: its sender decides how long it is."""
 
 DraftT = TypeVar("DraftT", bound=Draft[Any])
 
 
 @define(eq=False)
 class WhenDrafted(Continuation):
-    """Makes a draft the group's state."""
+    """Draft of a group in flight, which becomes the group's state."""
 
     group: Any
 
@@ -104,39 +104,36 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     remove_members: ClassVar[Callable[..., None]]
     """Writes to a draft that members are gone: (draft, member ids, cause, environment, time)."""
     steady_until_ms: ClassVar[Callable[..., int | None]]
-    """Returns until when a heartbeat without changes stays without, of the group and the environment; None: unknown."""
+    """Returns the last millisecond in which an equal heartbeat changes nothing, or None (group, environment)."""
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
-        """Return whether a request that has waited may be judged on top of a draft."""
+        """Return whether a request that has waited may be handled on top of a draft."""
         return len(draft.records) < RECORDS_PER_WRITE_MAX
 
     def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
-        """Set the timers that follow from a durable draft, which is the group's state now."""
+        """Set the timers that follow from the records of a draft, if any."""
         self._timers.follow(group, draft.records, now_ms)
 
     def hold(self, draft: DraftT, token: Token, response: Response) -> None:
         draft.held.append(Reply(token, response))
 
     def announce(self, draft: DraftT, now_ms: int) -> None:
-        """Report the events of a durable draft to observers, while the state before it is still known."""
+        """Report the events of a durable draft to observers."""
         self._context.observer.announce(draft.state.group_id, self.group_class.TYPE, draft.events, now_ms)
         if self.announces_assignments:
             self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
 
     def looked_at_topics(self, group: GroupT) -> None:
-        """Note that the group's topics were compared."""
-        # Not for the request that creates a group: Kafka makes the group of its records, which looks again.
+        # Kafka makes a new group of its records, so the request after the first one compares the topics again.
         if self._groups.get(group.group_id) is group:
             group.is_topics_look_due = False
 
     # ------------------------------------------------------------ requests that may write
 
     def repeat_heartbeat(self, request: Any, token: Token, now_ms: int) -> bool:
-        """Answer a heartbeat that equals its member's last one, if that changed nothing and nothing has changed since.
-
-        This is the most frequent request. An equal one has passed all checks already, so this comes before them.
-        """
+        """Answer a heartbeat that equals its member's last one, if nothing has changed since; return whether it did."""
         context = self._context
+        # The most frequent request. An equal one has passed all checks, so this comes before them.
         group_id = request.group_id
         group: Any = self._groups.get(group_id)
         if type(group) is not self.group_class or (context.writings and group_id in context.writings):
@@ -145,13 +142,16 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         if (
             steady is None
             or (request is not steady.request and request != steady.request)
+            # Any write of the group may have changed the response.
             or group.writes != steady.writes
             # With its removal in flight a member has to wait for the outcome.
             or (group.writing is not None and request.member_id not in group.writing.state.members)
+            # A changed topic may begin a new epoch.
             or group.is_topics_look_due
             or now_ms > steady.until_ms
             # New topics may match a regular expression.
             or self._known_topics.version != steady.topics_version
+            # Settings of a group may change at any time; equal ones are usually the same object.
             or ((settings := self._settings_of(group_id)) is not steady.settings and settings != steady.settings)
         ):
             return False
@@ -164,7 +164,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         group: Any = self._groups.get(request.group_id)
         if type(group) is self.group_class:
             self.take_or_wait(group, request, token, now_ms)
-        # Only a join creates a group. It is added with its first write, so a refused join leaves none.
+        # Only a join creates a group (KIP-848).
         elif group is None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             made = self.group_class(request.group_id, self._context.partition, self._environment)
             self.take_or_wait(made, request, token, now_ms)
@@ -193,15 +193,17 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.refuse(request, token, error)
             return
         if draft.records:
+            # Nothing may be answered that a restart would not know.
             self.hold(draft, token, response)
             return
         self.adopt(group, draft, now_ms)
         self._context.effects.reply(token, response)
         if type(request) is self.heartbeat_request:
+            # Joins and leaves with the classic protocol are never repeated.
             self._note_steady(group, request, response)
 
     def _note_steady(self, group: GroupT, request: Any, response: Any) -> None:
-        """Cache a heartbeat that changed nothing, unless the next one may change something with time."""
+        """Cache a heartbeat that changed nothing."""
         state = group.state
         # A join repeats the assignment, and a due target depends on the time.
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
@@ -226,6 +228,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         message = why_not_found(group, group_id, self.group_class.TYPE)
+        # Kafka words a missing group differently in heartbeats.
         if group is None and type(request) is self.heartbeat_request:
             message = f"{self.group_class.TYPE.capitalize()} group {group_id} not found."
         self.refuse(request, token, RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message))
@@ -239,6 +242,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Append a draft, unless it is empty."""
         if not draft.records:
             return
+        # A new group becomes known with its first write, so a refused join leaves none.
         if group.group_id not in self._context.groups:
             self._context.add_group(cast(Group, group), now_ms)
             self._context.has_modern_groups = True
@@ -250,8 +254,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Make a durable draft the group's state."""
         group: GroupT = written.group
         draft, group.writing = cast(DraftT, group.writing), None
-        self.announce(draft, now_ms)  # the states before and after are readable here only
-        draft.state.settle()  # the state before is not readable from here on
+        self.announce(draft, now_ms)  # observers compare the states before and after
+        draft.state.settle()  # from here on the state before must not be read
         group.state = draft.state
         group.writes += 1
         # The timers' consequences are durable.
@@ -275,7 +279,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.refuse(request, token, RefusedError(error_code))
 
     def _go_on(self, group: GroupT, now_ms: int) -> None:
-        """Handle what waited: as much as shares a write, the rest after it."""
+        """Handle what waited for a write."""
+        # The usual case, without a draft.
         if not (group.waiting or group.overdue or group.answers):
             return
         overdue, group.overdue = group.overdue, []
@@ -286,6 +291,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 self._context.handle(request, token, now_ms)
             return
         draft = self.draft_class(group.state)
+        # All of them build on the durable state, in one append.
         # Expired members go first: their partitions are free for the waiting requests.
         for key in overdue:
             self.fence(group, draft, key, now_ms)
@@ -303,7 +309,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self._context.handle(request, token, now_ms)
 
     def answered(self, group: GroupT, answer: Any, now_ms: int) -> None:
-        """The host has found out something for a group, which waits for its write in flight."""
+        """Apply an answer of the host, after the write in flight."""
         if group.writing is not None:
             group.answers.append(answer)
             return
@@ -314,7 +320,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # ------------------------------------------------------------ timers
 
     def _renew_waiting_session(self, group: GroupT, request: Any, now_ms: int) -> None:
-        """Renew the session of a member with a heartbeat that waits for a write."""
         if type(request) is self.heartbeat_request:
             member = group.state.members.get(request.member_id)
             if member is not None and member.member_epoch == request.member_epoch:
@@ -326,6 +331,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         if group is None or type(group) is not self.group_class:
             return
         if group.writing is not None:
+            # Its member may send a heartbeat before the log has answered.
             group.overdue.append(key)
             return
         draft = self.draft_class(group.state)
@@ -333,7 +339,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.write(group, draft, now_ms)
 
     def fence(self, group: GroupT, draft: DraftT, key: TimerKey, now_ms: int) -> None:
-        """Remove the member of an expired timer, unless the timer was rearmed or the member has a newer epoch."""
+        """Remove the member of an expired timer, unless that no longer applies."""
         # The member sent a heartbeat while the timer waited for the write in flight.
         if group.timer(key.kind, key.member_id).deadline_ms is not None:
             return
@@ -350,6 +356,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:
         if group.writing is not None or group.is_empty:
+            # The write in flight may be a rebalance; an empty group has nothing to balance.
             return False
         draft = self.draft_class(group.state)
         draft.begin_epoch(group.state.metadata_hash, Trigger(Cause.METADATA_CHANGE))
@@ -388,7 +395,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         return group
 
     def convert(self, group_id: str, now_ms: int) -> GroupT:
-        """Return the group that the log has just made one of this type."""
+        """Return a group that a durable conversion has made one of this type."""
         group = self.make_of_records(group_id)
         self.revive(group, now_ms)
         return group
@@ -400,7 +407,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # ------------------------------------------------------------ requests of the classic protocol
 
     def join_as_guest(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a JoinGroup for a group of this type. Kafka checks the session timeout first."""
+        """Handle a JoinGroup for a group of this type."""
+        # Kafka checks the session timeout before it looks at the group.
         if allows_session_timeout(self._context.config, request.session_timeout_ms):
             self.join(self._groups[request.group_id], request, token, now_ms)
         else:
@@ -412,7 +420,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Handle a JoinGroup with an allowed session timeout."""
 
     def refuse_classic_members(self) -> dict[type, Handler]:
-        """Return guest handlers for a type without classic members: all fail with UNKNOWN_MEMBER_ID."""
+        """Return guest handlers for a type without classic members."""
         reply = self._context.effects.reply
 
         def heartbeat(request: Heartbeat, token: Token, now_ms: int) -> None:

@@ -18,11 +18,7 @@ from groupcoord.errors import ErrorCode
 
 
 def find_member(state: ModernGroupState[MemberT, Any], member_id: str) -> MemberT:
-    """Return a member.
-
-    Raises:
-        RefusedError: UNKNOWN_MEMBER_ID.
-    """
+    """Return a member, or fail with UNKNOWN_MEMBER_ID."""
     member = state.members.get(member_id)
     if member is None:
         raise RefusedError(
@@ -42,6 +38,7 @@ def find_static_member(state: ModernGroupState[MemberT, Any], instance_id: str, 
         raise RefusedError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown in group {state.group_id}."
         )
+    # The client stops on this error, so two processes do not fence each other forever.
     if known_id != member_id:
         raise RefusedError(
             ErrorCode.FENCED_INSTANCE_ID,
@@ -51,27 +48,18 @@ def find_static_member(state: ModernGroupState[MemberT, Any], instance_id: str, 
 
 
 def find_sender(state: ModernGroupState[MemberT, Any], member_id: str, instance_id: str | None) -> MemberT:
-    """Return the member with these ids.
-
-    Raises:
-        RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
-    """
+    """Return the member with these ids; a static member may omit its instance id."""
     if instance_id is None:
         return find_member(state, member_id)
     return find_static_member(state, instance_id, member_id)
 
 
 def check_epoch(member: MemberT, epoch: int, lost_nothing: Callable[[MemberT], bool]) -> None:
-    """Check the epoch that a member sends.
-
-    A member that missed its last response may send the epoch before, if it owns nothing that was taken from it.
-
-    Raises:
-        RefusedError: FENCED_MEMBER_EPOCH.
-    """
+    """Check the epoch that a member sends; raise RefusedError with FENCED_MEMBER_EPOCH."""
     known_epoch, previous_epoch = member.member_epoch, member.assignment.previous_member_epoch
     if epoch in (JOIN_GROUP_MEMBER_EPOCH, known_epoch):  # a live member may join again (KAFKA-19233)
         return
+    # No coordinator has sent this epoch, unless it lost acknowledged records.
     if epoch > known_epoch:
         raise RefusedError(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -109,6 +97,7 @@ def identify(
         return member, False
     known_id = state.static_members.get(instance_id)
     if known_id is None:
+        # A dynamic member may become static by joining again under its own id.
         return state.members.get(member_id), False
     member = state.members[known_id]
     # Another instance is alive. Kafka refuses the newcomer here, unlike in classic groups, which fence the old one.
@@ -131,6 +120,7 @@ def replace_member(
 ) -> MemberT:
     """Write that a member gets another id: metadata, target and assignment stay, its epoch is 0."""
     group_id = draft.state.group_id
+    # ``raw_value`` may hold the old metadata, so it is dropped.
     replacement = evolve(
         member,
         metadata=evolve(member.metadata, member_id=member_id, raw_value=None),
@@ -139,6 +129,7 @@ def replace_member(
         ),
     )
     draft.write(
+        # Kafka's order: the old member goes before the new one comes.
         *draft.state.member_tombstones(member.member_id),
         replacement.metadata,
         target_record(group_id, member_id, target),

@@ -1,6 +1,6 @@
 """Durable state of a group as the fold of its records, drafts on top of it, and their copy-on-write mapping.
 
-A state changes only by records, in any order that a log or its compaction can leave. A live group and a loaded one
+Only records change a state, in any order that a log or its compaction can leave. A live group and a loaded one
 therefore have the same state.
 """
 
@@ -25,13 +25,9 @@ _MISSING: Any = object()
 
 
 class Overlay(MutableMapping[KeyT, ValueT]):
-    """Mapping with changes on top of another mapping, which stays as it is.
+    """Mapping with changes on top of another mapping, which must not change meanwhile.
 
-    Its order is that of a ``dict`` with the same changes. Views are snapshots. The mapping below must not change
-    meanwhile.
-
-    Attributes:
-        below: the mapping without the changes.
+    Its order is that of a ``dict`` with the same changes. Views are snapshots.
     """
 
     __slots__ = ("_changes", "_gone", "_length", "below")
@@ -46,6 +42,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         """Apply the changes to the mapping below and return it. The overlay must not be used afterwards."""
         for key in self._gone:
             del self.below[key]
+        # After the deletions: a key that was set again moves to the end, as in a dict.
         self.below.update(self._changes)
         return self.below
 
@@ -57,6 +54,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         return self.below[key]
 
     def get(self, key: KeyT, default: Any = None) -> Any:
+        # Overridden: the method of the base class raises and catches KeyError.
         value = self._changes.get(key, _MISSING)
         if value is not _MISSING:
             return value
@@ -96,7 +94,6 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         return iter(self._whole())
 
     def items(self) -> ItemsView[KeyT, ValueT]:
-        """Return all entries."""
         return self._whole().items()
 
     def values(self) -> ValuesView[ValueT]:
@@ -117,7 +114,7 @@ FIRST_EPOCH = 1
 """The epoch of a group before anything changed (Kafka 4.3)."""
 
 LEFT_MEMBER_EPOCH = -2
-"""The epoch of a static member that has left for a while."""
+"""The epoch of a static member that has left temporarily."""
 
 
 @frozen
@@ -168,15 +165,12 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     - ``RECORDS_OF_MEMBER``: classes of a member's records, in the order of their tombstones.
 
     Attributes:
-        group_id: the group.
-        epoch: the group's epoch.
-        metadata_hash: hash of the subscribed topics at that epoch.
+        metadata_hash: hash of the subscribed topics at the group's epoch.
         assignment_epoch: the epoch of the target assignment.
         assignment_timestamp_ms: time of the target assignment; 0 if unknown.
-        members: member id → member.
         static_members: instance id → member id.
         targets: member id → its target assignment.
-        shared: large mappings that belong to another state as well.
+        shared: names of large mappings that belong to another state as well.
     """
 
     NOT_COUNTED = ("shared",)
@@ -213,6 +207,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def copy(self) -> Self:
         """Return a state that can be changed without changing this one."""
         copy = type(self).__new__(type(self))
+        # Large mappings stay shared until one of both states changes them.
         copy.__dict__.update(self.__dict__)
         copy.shared = self.shared = self.LARGE
         for name in self.SMALL:
@@ -234,7 +229,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
                 setattr(self, name, mapping)
 
     def succeed(self, base: Self) -> None:
-        """Merge own changes with those of the state below, which is no longer used."""
+        """Merge the changes of this state into those of the state below, which is no longer used."""
         for name in self.LARGE:
             mapping, below = getattr(self, name), getattr(base, name)
             if type(below) is Overlay and type(mapping) is Overlay and mapping.below is below:
@@ -243,7 +238,6 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     # ------------------------------------------------------------ records
 
     def apply(self, record: Any) -> None:
-        """Apply a record of this type of group, or a tombstone."""
         if isinstance(record, GroupTombstone):
             kind, name = record.key
             self.FORGET[kind](self, name)
@@ -265,6 +259,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     def _apply_target(self, record: Any) -> None:
         self._own("targets")
+        # An empty target is a target: a member without one gets a record.
         self.targets[record.member_id] = self._target_of(record)
 
     def _forget_target(self, member_id: str) -> None:
@@ -285,6 +280,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     def _apply_assignment(self, record: Any) -> None:
         before = self.members.get(record.member_id)
+        # The metadata may follow, or be gone already (KAFKA-17306).
         metadata = self.no_metadata(record.member_id) if before is None else before.metadata
         self._put(before, self.MEMBER(metadata, self._assignment_of(record)))
 
@@ -299,7 +295,6 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         """Return a placeholder for a missing metadata record."""
 
     def _target_of(self, record: Any) -> Any:
-        """Return the target assignment of a record."""
         return dict(record.topic_partitions)
 
     @abstractmethod
@@ -311,13 +306,13 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         """Return the tombstones of all that the log may have of the group but its offsets, in Kafka's order."""
 
     def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
-        """Return the tombstones of a member's records, in Kafka's order."""
         return [GroupTombstone(self.group_id, record.key_of(member_id)) for record in self.RECORDS_OF_MEMBER]
 
     # ------------------------------------------------------------ what follows from them
 
     def _put(self, before: MemberT | None, after: MemberT | None) -> None:
         """Replace a member; None stands for no member."""
+        # Checked here as well, to save a call for each record.
         if "members" in self.shared:
             self._own("members")
         if after is not None:
@@ -353,14 +348,15 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         """Return whether a member subscribes to a topic."""
 
     def is_target_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether the target is out of date, and a new one not too soon after the last (KIP-1263)."""
+        """Return whether the target is out of date, and a new one not too early (KIP-1263)."""
         if self.assignment_epoch >= self.epoch:
             return False
+        # 0 after the last member left or from older brokers: no interval to wait for.
         last_ms = self.assignment_timestamp_ms
         return not (last_ms and interval_ms and now_ms < last_ms + interval_ms)
 
     def facts(self) -> dict[str, Any]:
-        """Return all of it as plain values that compare equal for equal states."""
+        """Return the state as plain values that compare equal for equal states."""
         return {name: value for name, value in vars(self).items() if name not in self.NO_FACTS}
 
 
@@ -377,7 +373,7 @@ StateT = TypeVar("StateT", bound=ModernGroupState[Any, Any])
 
 
 class DraftedEvent(NamedTuple):
-    """Event of a draft, which occurs when the draft is durable.
+    """Event that occurs when its draft is durable.
 
     Attributes:
         event: the class of the event; its first arguments are the group's id and the time.
@@ -389,7 +385,7 @@ class DraftedEvent(NamedTuple):
 
 
 class Draft(ABC, Generic[StateT]):
-    """Uncommitted changes on top of durable state; the first write makes a copy.
+    """Uncommitted changes on top of durable state.
 
     Requests share an append one after the other. A mark is set before each; a refused one is rolled back to it.
 
@@ -397,9 +393,8 @@ class Draft(ABC, Generic[StateT]):
         durable: the durable state.
         base: the state before the current request, with all drafted before it.
         state: the state with all records.
-        records: in the order in which they are written.
-        held: the responses that wait for them.
-        events: the events that occur when they are durable.
+        held: the responses that wait for the records.
+        events: the events that occur when the records are durable.
     """
 
     NOT_COUNTED = ("events",)
@@ -415,6 +410,7 @@ class Draft(ABC, Generic[StateT]):
 
     def mark(self) -> None:
         """Set the mark for the next request."""
+        # Otherwise each request would add a layer to the mappings.
         if self.base is not self.durable and self.state is not self.base:
             self.state.succeed(self.base)
         self.base = self.state
@@ -429,10 +425,12 @@ class Draft(ABC, Generic[StateT]):
     def write(self, *records: Record) -> None:
         """Add records or tombstones."""
         if self.state is self.base:
+            # The first record of a request; most requests write none, and copy nothing.
             self.state = self.base.copy()
         state, apply = self.state, self.state.APPLY
         for record in records:
             kind = type(record)
+            # Records are far more frequent than tombstones.
             if kind in apply:
                 apply[kind](state, record)
             else:
@@ -440,7 +438,7 @@ class Draft(ABC, Generic[StateT]):
         self.records += records
 
     def tell(self, event: Callable[..., Event], *facts: Any) -> None:
-        """Add an event that occurs when the draft is durable."""
+        """Add an event."""
         self.events.append(DraftedEvent(event, facts))
 
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:

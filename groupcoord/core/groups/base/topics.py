@@ -1,4 +1,4 @@
-"""The topics of a cluster as groups see them, and their partitions; and which of them members subscribe to."""
+"""Topics of a cluster as groups see them, their partitions, and subscribed topic names in Kafka's order."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ class Topic:
 def subscribed_names(
     names: Collection[str], regular_expression: str | None, resolved: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """Return the distinct names of the topics that a member subscribes to, in the order in which
-    Kafka walks its sets.
-    """
+    """Return the distinct topic names of a subscription, in the order in which Kafka walks its sets."""
     named = _names_in_order(names)
     matched = _names_in_order(resolved.get(regular_expression, ()) if regular_expression else ())
     # Kafka walks the larger set first, and that of the expression if both are as large.
@@ -46,6 +44,7 @@ def subscribed_names(
 
 
 def _names_in_order(names: Collection[str]) -> list[str]:
+    # Nothing to order; most members name one topic.
     if len(names) < 2:
         return list(names)
     return copied_set(string_hash, sorted(names, key=string_sort_key)).in_order()

@@ -41,15 +41,12 @@ class GroupMetadata:
     """Soft state of a classic group. Only :meth:`to` changes its state.
 
     Attributes:
-        previous_state: the state before the current one; ``Dead`` at first. A rebalance from ``Empty`` is the initial
-            one, which waits for more members even when all have joined (KIP-134).
+        previous_state: the state before the current one; ``Dead`` at first.
         state_timestamp_ms: time of the last transition; None if unknown after a load.
         pending_members: ids sent with MEMBER_ID_REQUIRED without a join yet, with their timers (KIP-394).
         pending_sync: members of the current generation that have not synced yet.
         waiting_joins: number of members with a waiting join.
         subscribed_topics: the topics of the last completed join phase; None if unknown.
-        first_append: number of the first append after the group was created: readers see the group when this or a later
-            one is durable. A loaded group is visible at once.
         new_member_added: a member joined during the current delay of the initial rebalance, which extends it.
         remaining_delay_ms: remaining extension of the initial rebalance.
     """
@@ -94,16 +91,19 @@ class GroupMetadata:
                     group_instance_id=member.group_instance_id,
                     client_id=member.client_id,
                     client_host=member.client_host,
+                    # Records of version 0 have no rebalance timeout, and mean the session timeout.
                     rebalance_timeout_ms=member.session_timeout_ms
                     if rebalance_timeout_ms == -1
                     else rebalance_timeout_ms,
                     session_timeout_ms=member.session_timeout_ms,
+                    # The record has the chosen protocol alone, so a rejoin with others is a change.
                     protocols=(JoinProtocol(record.protocol_name or "", member.subscription),),
                     session_timer=Timer(TimerKey(TimerKind.SESSION, partition, record.group_id, member.member_id)),
                     assignment=member.assignment,
                     is_new=False,
                 )
             )
+        # A damaged record may name a leader that is no member.
         if record.leader in group.members:
             group.leader = record.leader
         if group.members:
@@ -114,11 +114,7 @@ class GroupMetadata:
     # ------------------------------------------------------------ state
 
     def to(self, state: GroupState, now_ms: int) -> None:
-        """Move to another state.
-
-        Raises:
-            IllegalTransitionError: the transition table does not allow it; nothing was changed.
-        """
+        """Move to another state; raise IllegalTransitionError if the table does not allow it."""
         check_transition(self.state, state)
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
@@ -135,16 +131,13 @@ class GroupMetadata:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance time-out among the members; 0 without members."""
+        """The longest rebalance timeout among the members; 0 without members."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     # ------------------------------------------------------------ members
 
     def identify(self, member_id: str, group_instance_id: str | None) -> MemberMetadata | ErrorCode:
-        """Return the member with these ids, or the error of the request.
-
-        A known member may omit its instance id; a mismatch of ids is fenced (KIP-345).
-        """
+        """Return the member with these ids, or the error of the request."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
@@ -152,12 +145,14 @@ class GroupMetadata:
             # Kafka checks the pair of ids before membership, so a fenced client stops (KIP-345).
             if owner != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
+        # A known static member may omit its instance id (KIP-345). Pending ids are no members.
         return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def join_error(self, member_id: str, max_size: int) -> ErrorCode:
         """Return NONE if ``group.max.size`` leaves room for a join with this member id (KIP-389)."""
         member = self.members.get(member_id)
         if self.state is GroupState.EMPTY:
+            # The limit is at least 1, and pending ids do not count.
             return ErrorCode.NONE
         if self.state is GroupState.PREPARING_REBALANCE:
             # In the join phase only joined members count, in the order of their rejoin (KAFKA-9844).
@@ -179,7 +174,7 @@ class GroupMetadata:
             self.leader = member.member_id
 
     def remove(self, member: MemberMetadata) -> None:
-        """Drop a member; if it led, the member that joined first leads. Its waiting requests are the caller's."""
+        """Remove a member. Its waiting requests are left to the caller."""
         del self.members[member.member_id]
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -188,16 +183,15 @@ class GroupMetadata:
             self.waiting_joins -= 1
         self.pending_sync.pop(member.member_id, None)
         if self.leader == member.member_id:
+            # Kafka takes the first of a hash map of random ids; here the first that joined.
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: MemberMetadata, member_id: str) -> None:
-        """Change the id of a static member, which keeps everything, also leadership.
-
-        As in Kafka, the old id stays in ``pending_sync``: the member counts as not synced.
-        """
+        """Change the id of a static member, which keeps everything, also leadership."""
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
+        # As in Kafka the old id stays in ``pending_sync``: the member counts as not synced.
         member.member_id = member_id
         self.members[member_id] = member
         assert member.group_instance_id is not None
@@ -252,31 +246,32 @@ class GroupMetadata:
             # An empty list or type is refused even for the first member (KAFKA-6005).
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
+        # A member's former protocols count: alone in a group it can't change to a disjoint list.
         return protocol_type == self.protocol_type and any(
             self.supported_protocols.get(name, 0) == size for name, _ in protocols
         )
 
     def select_protocol(self) -> str | None:
-        """Return the protocol with the most votes among those that all members support, or None without one.
-
-        In a tie the first in the order of a Java ``HashMap`` wins, as in Kafka 4. Names count as often as members list
-        them, so a repeated name may become a candidate that another member does not support.
-        """
+        """Return the protocol with the most votes among those that all members support, or None without one."""
         size = len(self.members)
+        # Also members that have not rejoined vote, with their last protocols.
         candidates = {name for name, count in self.supported_protocols.items() if count == size}
         if not candidates:
             return None
         votes: Counter[str] = Counter()
         for member in self.members.values():
+            # A name that one member lists twice counts twice, so another may lack the candidate.
             vote = member.vote(candidates)
             if vote is None:
                 return None
             votes[vote] += 1
         most = max(votes.values())
+        # Kafka 4 breaks ties by the order of a Java ``HashMap``, whatever the order of joins.
         return next(name for name in hash_map_order(votes) if votes[name] == most)
 
     def elect_joined_leader(self) -> bool:
-        """Make a member with a waiting join the leader, if the leader has none; return False without such a member."""
+        """Return whether a member with a waiting join leads, after electing one if necessary."""
+        # The former leader stays, even if others joined before it.
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.parked_join is not None:
             return True
@@ -287,13 +282,12 @@ class GroupMetadata:
         return False
 
     def subscriptions(self) -> frozenset[str] | None:
-        """Return the topics that the members subscribe to under the chosen protocol; None if they cannot be known."""
+        """Return the topics that the members subscribe to under the chosen protocol; None if they can't be known."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
             return None if self.members or self.protocol_type != CONSUMER_PROTOCOL_TYPE else frozenset()
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return all members as the leader sees them, in the order of their joins."""
         return tuple(member.joined(self.protocol_name) for member in self.members.values())
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
@@ -325,12 +319,9 @@ class GroupMetadata:
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return NONE if the request may commit: as a member of this generation, or by any client while the group is
-        empty.
-
-        A successful check renews the member's session.
-        """
+        """Return NONE if the request may commit, after renewing its member's session."""
         if request.generation_id < 0:
+            # Consumers that assign partitions themselves commit with generation -1.
             if self.state is GroupState.EMPTY:
                 return ErrorCode.NONE
             if _is_anonymous(request):
@@ -348,18 +339,21 @@ class GroupMetadata:
         return NO_ERROR
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        # Producers before KIP-447 name no member, and may always commit.
         if _is_anonymous(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
             return ErrorCode.NONE
         member = self.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             return member
+        # In CompletingRebalance, too: only plain commits are refused there.
         return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE if offsets may be deleted on request; the topics of members of an unknown type can't be known."""
+        """Return NONE if offsets may be deleted on request."""
+        # The topics of members of another protocol type are unknown.
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
@@ -371,11 +365,7 @@ class GroupMetadata:
         return topic in self.subscribed_topics
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the start of an offset's retention, or None if it must not expire now (KIP-211).
-
-        The commit counts if the group never had members, or is Stable and does not use the topic; otherwise the time at
-        which the group became empty.
-        """
+        """Return the start of an offset's retention, or None if it must not expire now (KIP-211)."""
         # The group never had members: consumers that assign partitions themselves (KIP-211).
         if self.protocol_type is None:
             return commit.commit_timestamp_ms
@@ -393,6 +383,7 @@ class GroupMetadata:
 
     def described(self) -> DescribedGroup:
         """Return the group as DescribeGroups shows it: metadata and protocol in Stable only."""
+        # Assignments stay visible from the last Stable state until the next one.
         shown_protocol = self.protocol_name if self.state is GroupState.STABLE else None
         return DescribedGroup(
             self.group_id,
@@ -417,6 +408,7 @@ class GroupMetadata:
         for member in self.members.values():
             join = self.take_join(member)
             if join is not None:
+                # A refused creation answers with an empty id, an unload with the member's own.
                 member_id = member.member_id if names_members else ""
                 replies.append(Reply(join.token, JoinGroupResponse(error_code, member_id)))
             if member.parked_sync is not None:
@@ -437,10 +429,8 @@ class GroupMetadata:
         return self.members.keys()
 
     def counted_size(self) -> int:
-        """Return the number of members that count for ``group.max.size``: waiting joins or dynamic members.
-
-        A static member that did not rejoin stays in the generation without taking room.
-        """
+        """Return the number of members that count for ``group.max.size``: waiting joins or dynamic members."""
+        # A static member that did not rejoin stays in the generation without taking room.
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return self.waiting_joins
         return max(self.waiting_joins, len(self.members) - len(self.static_members))
@@ -478,6 +468,7 @@ class GroupMetadata:
             "a sync waits only while completing": self.state is GroupState.COMPLETING_REBALANCE
             or all(m.parked_sync is None for m in members),
             "the join timer runs only while preparing": is_preparing or self.join_timer.deadline_ms is None,
+            # A rebalance starts without awaiting the former generation's syncs.
             "the sync timer runs only in a generation": not self.pending_sync
             or self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE),
             "the chosen protocol is supported by all": not is_stable

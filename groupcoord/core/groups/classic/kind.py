@@ -30,7 +30,7 @@ from groupcoord.errors import ErrorCode
 
 
 class ClassicGroups(GroupKind):
-    """Handlers of classic groups; see :class:`~groupcoord.core.groups.group_types.GroupKind`."""
+    """Handlers of classic groups."""
 
     group_class = GroupMetadata
     describe_request = DescribeGroups
@@ -71,13 +71,9 @@ class ClassicGroups(GroupKind):
         return True
 
     def load(self, group_id: str, now_ms: int) -> None:
-        """Create the group of a load from its record.
-
-        A group above ``group.max.size`` rebalances, and the first to rejoin stay (KIP-389).
-        """
         group = self.bring_to_life(group_id, now_ms)
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
-        # A lowered limit shrinks a loaded group by a rebalance (KAFKA-7641).
+        # A lowered limit shrinks a loaded group by a rebalance, and the first to rejoin stay (KAFKA-7641).
         if len(group.members) > self._context.config.group_max_size:
             self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
@@ -85,6 +81,7 @@ class ClassicGroups(GroupKind):
         """Create a group from its record; all sessions start now."""
         record = self._context.writer.hard.classic_record(group_id)
         if record is None:
+            # The log has only offsets: a simple group, without a state timestamp.
             group = GroupMetadata(group_id, self._context.partition, None)
         else:
             group = GroupMetadata.from_record(record, self._context.partition)
@@ -103,6 +100,7 @@ class ClassicGroups(GroupKind):
         """Continue with a converted group."""
         for member_id, supported in protocols.items():
             member = group.members[member_id]
+            # The record has only the chosen protocol; members offered more.
             group.update(member, supported, member.rebalance_timeout_ms, member.session_timeout_ms)
         if trigger is not None:
             self.rebalance.start(group, trigger, now_ms)

@@ -188,7 +188,6 @@ class ClassicMembership:
         self._static_members = static_members
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
-        """Create an empty group."""
         group = GroupMetadata(group_id, self._context.partition, now_ms)
         self._context.add_group(group, now_ms)
         return group
@@ -245,12 +244,13 @@ class ClassicMembership:
         self._effects.reply(token, JoinGroupResponse(error_code, member_id))
 
     def _forget(self, group: GroupMetadata, member_id: str, now_ms: int) -> None:
-        """Drop a member or an id without room for it. The join phase is not looked at again, as in Kafka 4."""
+        """Remove a member or a pending id without room for it."""
         timer = group.pending_members.pop(member_id, None)
         if timer is not None:
             self._timers.cancel(timer)
         member = group.members.get(member_id)
         if member is not None:
+            # As in Kafka 4 this does not complete the join phase; its timer or the next event does.
             self._rebalance.remove_member(group, member, Cause.GROUP_FULL, now_ms)
 
     def _join_new(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
@@ -284,9 +284,11 @@ class ClassicMembership:
         )
         member.parked_join = Parked(token, request.supports_skip_assignment)
         if not group.members:
+            # Any type is accepted, even another one than the group had before.
             group.protocol_type = request.protocol_type
         group.add(member)
         if group.is_initial_rebalance:
+            # Pending ids and replaced static members do not extend the initial rebalance.
             group.new_member_added = True
         # No session before the generation is formed: clients with a waiting join send no heartbeats (KAFKA-7610).
         self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -296,6 +298,7 @@ class ClassicMembership:
     def _rejoin(
         self, group: GroupMetadata, member: MemberMetadata, request: JoinGroup, token: Token, now_ms: int
     ) -> None:
+        # Names, metadata and order: a new order of preference is a change.
         is_unchanged = member.protocols == request.protocols
         is_leader = group.leader == member.member_id
         if is_unchanged and (
@@ -329,6 +332,7 @@ class ClassicMembership:
         # A stale generation is an error of its own, not a rebalance: clients react differently (KAFKA-2557).
         elif request.generation_id != group.generation_id:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))
+        # Clients before version 5 send neither, which is not checked (KIP-559).
         elif _differs(request.protocol_type, group.protocol_type) or _differs(
             request.protocol_name, group.protocol_name
         ):
@@ -339,16 +343,19 @@ class ClassicMembership:
             # A waiting sync counts: the sync timer removes only members without one (KAFKA-12890).
             self._rebalance.synced(group, member)
             if group.state is GroupState.STABLE:
+                # Kafka 4 renews no session here.
                 self._effects.reply(token, self._rebalance.synced_response(group, member))
             else:
                 self._park_sync(group, member, request, token)
 
     def _park_sync(self, group: GroupMetadata, member: MemberMetadata, request: SyncGroup, token: Token) -> None:
         if member.parked_sync is not None:
+            # Kafka never answers a sync that another one of the member replaces.
             self._effects.reply(member.parked_sync.token, None)
         # Followers wait until the leader's assignments are durable (KAFKA-2017).
         member.parked_sync = Parked(token)
         if group.leader == member.member_id:
+            # Ids that are no members are ignored; members without an assignment get an empty one.
             assignments = dict(request.assignments)
             written = WhenAssigned(group, group.generation_id, assignments)
             self._context.writer.begin([group.to_record(assignments)], written)
@@ -356,7 +363,7 @@ class ClassicMembership:
     # ------------------------------------------------------------ Heartbeat
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
-        """Renew the member's session; the response states whether a rebalance is in progress."""
+        """Renew the member's session; the response reports a join phase."""
         group = self._groups.get(request.group_id or "")
         if group is None:
             error_code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -376,7 +383,7 @@ class ClassicMembership:
     # ------------------------------------------------------------ LeaveGroup
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
-        """Remove members; each entry has its own result, and one rebalance follows for all of them."""
+        """Remove members; each entry has its own result."""
         if not request.group_id:
             self._effects.reply(token, LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID))
             return
@@ -391,6 +398,7 @@ class ClassicMembership:
         )
         response = LeaveGroupResponse(ErrorCode.NONE, left)
         emptied: Append | None = None
+        # Only a successful entry may start a rebalance.
         gone = [entry.member_id for entry in left if entry.error_code is ErrorCode.NONE]
         # One rebalance for all entries, not one for each (KIP-345).
         if group is not None and gone:
@@ -413,6 +421,7 @@ class ClassicMembership:
             # An administrator removes a static member by its instance id alone.
             member_id = group.static_members.get(instance_id, "")
         elif member_id in group.pending_members:
+            # A pending id leaves whatever instance id comes with it.
             self._timers.cancel(group.pending_members.pop(member_id))
             return ErrorCode.NONE
         member = group.identify(member_id, instance_id)

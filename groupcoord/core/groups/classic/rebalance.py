@@ -30,7 +30,7 @@ class WhenGroupWritten(Continuation):
 
 @define(eq=False)
 class WhenAssigned(WhenGroupWritten):
-    """The leader's assignments are durable: hand them out, if the generation still waits for them."""
+    """Record with the leader's assignments in flight."""
 
     generation_id: int
     assignments: dict[str, bytes]
@@ -57,7 +57,7 @@ class FormerMember:
 
 @define(eq=False)
 class WhenReplaced(WhenGroupWritten):
-    """New id of a static member in flight: then its join is answered, or the replacement is undone (KIP-345)."""
+    """Record with the new id of a static member in flight (KIP-345)."""
 
     former: FormerMember
     new_member_id: str
@@ -97,10 +97,7 @@ class Rebalance:
         return self.complete_if_joined(group, now_ms)
 
     def start(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
-        """Move to PreparingRebalance and wait for joins.
-
-        From Empty it waits for company (KIP-134); else until all have joined or the longest rebalance time-out is over.
-        """
+        """Move to PreparingRebalance and wait for joins; return the record of a group that became Empty, if it did."""
         self._observer.rebalance_started(group, trigger, now_ms)
         if group.state is GroupState.COMPLETING_REBALANCE:
             # Before the state changes: syncs that wait belong to the generation that ends here.
@@ -110,6 +107,7 @@ class Rebalance:
         group.to(GroupState.PREPARING_REBALANCE, now_ms)
         if group.is_initial_rebalance:
             delay_ms = max(self._config.group_initial_rebalance_delay_ms, 0)
+            # From Empty it waits for more members, even when all have joined (KIP-134).
             group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             self._timers.arm(group.join_timer, now_ms + delay_ms)
             return None
@@ -125,7 +123,7 @@ class Rebalance:
         return None
 
     def on_join_timer(self, key: TimerKey, now_ms: int) -> None:
-        """The time to join is over; the initial rebalance is extended while newcomers keep arriving."""
+        """Complete the join phase, or extend the initial one."""
         group = self._groups[key.group_id]
         # Each newcomer extends the initial delay, up to the longest rebalance time-out (KIP-134, KAFKA-4925).
         if group.is_initial_rebalance and group.new_member_added and group.remaining_delay_ms:
@@ -137,15 +135,13 @@ class Rebalance:
             self.complete_join(group, now_ms)
 
     def complete_join(self, group: GroupMetadata, now_ms: int) -> Append | None:
-        """Form the next generation from the joined members, or make the group Empty.
-
-        Dynamic members without a join are removed; static ones keep their old protocols (KIP-345). If only such static
-        members are left, no one can lead, and the phase is repeated.
-        """
+        """Form the next generation from the joined members, or make the group Empty."""
         self._timers.cancel(group.join_timer)
         # A static member's absence is a restart until its session ends (KAFKA-8220).
+        # Dynamic members without a join are out; static ones stay with their old protocols.
         for member in [m for m in group.members.values() if not m.is_static and m.parked_join is None]:
             self.remove_member(group, member, Cause.REBALANCE_TIMEOUT, now_ms)
+        # Only static members that did not rejoin are left: none can lead, so the phase is repeated.
         if not group.elect_joined_leader() and group.members:
             group.remaining_delay_ms = 0  # Kafka no longer extends the initial rebalance for newcomers
             # At least a millisecond, or the timer would repeat forever at one moment.
@@ -170,6 +166,7 @@ class Rebalance:
 
     def _fall_empty(self, group: GroupMetadata, now_ms: int) -> Append:
         group.protocol_name = None
+        # The protocol type stays: it decides how the offsets of the empty group expire (KIP-211).
         group.subscribed_topics = group.subscriptions()
         group.to(GroupState.EMPTY, now_ms)
         append = self._writer.begin([group.to_record({})], WhenGroupWritten(group))
@@ -178,6 +175,7 @@ class Rebalance:
 
     def _answer_joins(self, group: GroupMetadata, now_ms: int) -> None:
         for member_id, member in group.members.items():
+            # Also static members that did not rejoin have to sync, or are removed.
             member.is_new = False
             group.pending_sync[member_id] = None
             join = group.take_join(member)
@@ -186,7 +184,7 @@ class Rebalance:
             self.renew_session(member, now_ms)  # replaces the time-out of a new member's join (KAFKA-9752)
 
     def joined_response(self, group: GroupMetadata, member: MemberMetadata) -> JoinGroupResponse:
-        """Return a member's answer for the current generation; only the leader sees the members."""
+        """Return a member's response for the current generation; only the leader sees the members."""
         return JoinGroupResponse(
             ErrorCode.NONE,
             member.member_id,
@@ -204,7 +202,7 @@ class Rebalance:
         return SyncGroupResponse(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
     def assign(self, written: WhenAssigned, now_ms: int) -> None:
-        """The leader's assignments are durable: hand them out, unless the group has moved on meanwhile."""
+        """Hand out durable assignments, unless the group has left their generation."""
         group = written.group
         # Not before this: a new coordinator could have another leader's assignments in its log (KAFKA-2017).
         if not self._still_waits(written):
@@ -231,7 +229,7 @@ class Rebalance:
         return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == written.generation_id
 
     def reset_assignments(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
-        """Clear all assignments and refuse the waiting syncs."""
+        """Clear all assignments and fail the waiting syncs."""
         for member in group.members.values():
             member.assignment = b""
             if member.parked_sync is not None:
@@ -240,18 +238,16 @@ class Rebalance:
                 self.renew_session(member, now_ms)
 
     def clear_pending_sync(self, group: GroupMetadata) -> None:
-        """Stop waiting for syncs."""
         group.pending_sync.clear()
         self._timers.cancel(group.sync_timer)
 
     def synced(self, group: GroupMetadata, member: MemberMetadata) -> None:
-        """Note a member's sync."""
         group.pending_sync.pop(member.member_id, None)
         if not group.pending_sync:
             self._timers.cancel(group.sync_timer)
 
     def on_sync_timer(self, key: TimerKey, now_ms: int) -> None:
-        """The time to sync is over: members that did not are removed, the leader and static members included."""
+        """Remove the members that have not synced in time."""
         group = self._groups[key.group_id]
         late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
         # Kafka removes late members, also static ones and the leader, and rebalances (KAFKA-12890).
@@ -262,7 +258,6 @@ class Rebalance:
     # ------------------------------------------------------------ sessions
 
     def renew_session(self, member: MemberMetadata, now_ms: int) -> None:
-        """Restart the session timer of a member."""
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
 
     def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
@@ -271,6 +266,7 @@ class Rebalance:
         # A pending id that expires may complete the join phase like a member (KAFKA-7909).
         if group.pending_members.pop(member_id, None) is None:
             member = group.members[member_id]
+            # Clients send no heartbeats while a request of theirs waits; its response starts the session.
             if member.keeps_session:
                 if group.state is GroupState.STABLE:
                     # A replaced static member waits for the log, whose answer starts no session.
@@ -286,10 +282,7 @@ class Rebalance:
             self.complete_join(group, now_ms)
 
     def remove_member(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
-        """Remove a member that left, expired or joined too late.
-
-        Its waiting join fails with UNKNOWN_MEMBER_ID; its waiting sync is never answered, as in Kafka.
-        """
+        """Remove a member, and release its waiting requests."""
         # A timer left behind would start a rebalance later, without a member (KAFKA-7196).
         self._timers.cancel(member.session_timer)
         group.remove(member)
@@ -297,4 +290,5 @@ class Rebalance:
         if member.parked_join is not None:
             self._effects.reply(member.parked_join.token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
         if member.parked_sync is not None:
+            # Kafka never answers the waiting sync of a member that is gone.
             self._effects.reply(member.parked_sync.token, None)

@@ -15,13 +15,13 @@ from groupcoord.errors import IllegalTransitionError
 
 @plain_members
 class GroupState(Enum):
-    """States by Kafka's names, with their responses and exits."""
+    """States by Kafka's names, with their responses and exits. Each but Dead may also end by an unload (Dead)."""
 
     EMPTY = "Empty"
     """No members; perhaps offsets, and pending ids that have not joined yet.
 
     Responses: a join starts the initial rebalance; sync and heartbeat fail with UNKNOWN_MEMBER_ID; commits without a
-    member succeed. Exits: the first member joins (PreparingRebalance); deletion or expiry (Dead).
+    generation succeed. Exits: the first member joins (PreparingRebalance); deletion or expiry (Dead).
     """
 
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -42,7 +42,7 @@ class GroupState(Enum):
     """Generation with durable assignments.
 
     Responses: sync returns the assignment; heartbeat NONE; commits of this generation succeed. Exits: a member joins,
-    changes, leaves or expires, or the leader rejoins (PreparingRebalance).
+    changes, leaves, expires or never syncs, or the leader rejoins (PreparingRebalance).
     """
 
     DEAD = "Dead"
@@ -56,21 +56,16 @@ LEGAL_TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.DEAD: frozenset(),
 }
-"""From each state, the states that a group may move to."""
 
 
 def check_transition(current: GroupState, target: GroupState) -> None:
-    """Refuse a move that the table does not have.
-
-    Raises:
-        IllegalTransitionError: the table does not lead from ``current`` to ``target``.
-    """
+    """Raise IllegalTransitionError for a move that the table does not have."""
     if target not in LEGAL_TRANSITIONS[current]:
         raise IllegalTransitionError(f"a group cannot move from {current.value} to {target.value}")
 
 
 class Parked(NamedTuple):
-    """A request that waits for its answer. ``supports_skip_assignment`` matters to joins only (KIP-814)."""
+    """A request that waits for its response. ``supports_skip_assignment`` matters to joins only (KIP-814)."""
 
     token: Token
     supports_skip_assignment: bool = False
@@ -81,9 +76,9 @@ class MemberMetadata:
 
     Attributes:
         protocols: in the member's order of preference.
-        parked_join, parked_sync: its waiting requests; at most one of each.
         is_new: no generation with this member is complete yet; its first join may wait for five minutes.
         session_timer: removes the member when it fires.
+        parked_join, parked_sync: its waiting requests; at most one of each.
     """
 
     __slots__ = (
@@ -130,7 +125,6 @@ class MemberMetadata:
 
     @property
     def is_static(self) -> bool:
-        """True for a member with an instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
@@ -146,7 +140,7 @@ class MemberMetadata:
         return b""
 
     def vote(self, candidates: set[str]) -> str | None:
-        """Return the member's first choice among ``candidates``, or None if it supports none of them."""
+        """Return the member's first choice among the candidates, or None if it supports none of them."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
     def joined(self, protocol_name: str | None) -> JoinedMember:
@@ -165,7 +159,6 @@ class MemberMetadata:
         )
 
     def to_record(self, protocol_name: str | None, assignment: bytes) -> MemberRecord:
-        """Return the member's part of the group's record."""
         return MemberRecord(
             self.member_id,
             self.group_instance_id,
