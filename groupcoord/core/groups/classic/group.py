@@ -103,7 +103,7 @@ class GroupMetadata:
                     is_new=False,
                 )
             )
-        # A damaged record may name a leader that is no member.
+        # An empty group has no leader; a damaged record may name one that is no member.
         if record.leader in group.members:
             group.leader = record.leader
         if group.members:
@@ -383,7 +383,7 @@ class GroupMetadata:
 
     def described(self) -> DescribedGroup:
         """Return the group as DescribeGroups shows it: metadata and protocol in Stable only."""
-        # Assignments stay visible from the last Stable state until the next one.
+        # In other states administrators see assignments, but no metadata.
         shown_protocol = self.protocol_name if self.state is GroupState.STABLE else None
         return DescribedGroup(
             self.group_id,

@@ -49,12 +49,10 @@ class AssignmentDraft:
         return HashTable(uuid_hash, self._assigned).in_order() if self._assigned else []
 
     def drop_topic(self, topic_id: UUID) -> None:
-        """Remove all partitions of a topic."""
         self._copied().discard(topic_id)
         del self._partitions[topic_id]
 
     def remove(self, topic_id: UUID, partition: int) -> None:
-        """Remove a partition."""
         topics, partitions = self._copied(), self._partitions[topic_id]
         partitions.discard(partition)
         if not partitions:
@@ -62,12 +60,9 @@ class AssignmentDraft:
             del self._partitions[topic_id]
 
     def add(self, topic_id: UUID, added: Sequence[int], buckets: int = DEFAULT_BUCKETS) -> None:
-        """Give the member partitions of a topic.
+        """Give the member some partitions of a topic, in their order.
 
-        Args:
-            topic_id: the topic.
-            added: the numbers of at least one partition, in their order.
-            buckets: initial buckets of the set of the topic's partitions, if the member has none of them.
+        ``buckets`` are those of the new set of the topic's partitions, if the member has none of them.
         """
         topics = self._copied() if self._topics is None else self._topics
         for _ in added[:2]:  # Java makes room with each call, so the second partition may double the table
@@ -79,7 +74,6 @@ class AssignmentDraft:
             partitions.put(partition)
 
     def result(self) -> Partitions:
-        """Return the assignment."""
         if self._topics is None:
             return self._assigned
         return {topic_id: tuple(self._partitions[topic_id].in_order()) for topic_id in self._topics.in_order()}
@@ -114,6 +108,7 @@ class RangeAssignor:
         )
         wanted = {member_id: group.members[member_id].topic_ids for member_id in members}
         if group.subscription_type is SubscriptionType.HOMOGENEOUS:
+            # Kafka reads the topics of the first member alone.
             wanted = dict.fromkeys(members, wanted[members[0]])
         subscribers: dict[UUID, int] = {}
         for topic_ids in wanted.values():
@@ -207,7 +202,6 @@ class HeterogeneousAssignment:
                     self._owners[topic_id][partition] = member
 
     def _assign_rest(self, topic_id: UUID) -> None:
-        """Assign the free partitions of a topic to the subscribers with the fewest."""
         unassigned = [number for number, owner in enumerate(self._owners[topic_id]) if owner == NOBODY]
         if unassigned:
             levels = _Levels(self._loads, self._subscribers[topic_id])
@@ -220,6 +214,7 @@ class HeterogeneousAssignment:
         for _ in range(PASSES_MAX):
             for topic_id in topics:
                 if topic_id == last_changed:
+                    # A whole round since the last change.
                     return
                 if self._balance_topic(topic_id) or last_changed is None:
                     last_changed = topic_id
@@ -228,6 +223,7 @@ class HeterogeneousAssignment:
         """Move partitions of a topic from members with most to members with least; return whether any moved."""
         loads = [self._loads[member] for member in self._subscribers[topic_id]]
         if max(loads) - min(loads) <= 1:
+            # No move could help.
             return False
         owned: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic_id]):
@@ -254,6 +250,7 @@ class HeterogeneousAssignment:
         if owners[partition] != NOBODY:
             self._drafts[owners[partition]].remove(topic_id, partition)
             self._loads[owners[partition]] -= 1
+        # Kafka makes a new set with room for the average share.
         share = -(-len(owners) // len(self._subscribers[topic_id]))
         self._drafts[taker].add(topic_id, (partition,), buckets_of_copy(share))
         self._loads[taker] += 1
@@ -264,9 +261,6 @@ class _Levels:
     """Subscribers of a topic by load: those at the lowest level take in turn, those at the highest give in turn.
 
     When all at a level had their turn, their loads have changed by one, and the next level joins them.
-
-    Attributes:
-        are_balanced: the highest and the lowest level differ by at most one.
     """
 
     def __init__(self, loads: list[int], subscribers: list[int]) -> None:
@@ -283,7 +277,6 @@ class _Levels:
         return self._high_level - self._low_level <= 1
 
     def next_least_loaded(self) -> int:
-        """Return the member that takes next."""
         if self._next_taker == self._low_end:
             self._low_level += 1
             while self._low_end < len(self._members) and self._load_at(self._low_end) == self._low_level:
@@ -344,8 +337,7 @@ class UniformAssignor:
 class _HomogeneousAssignment:
     """Assignment of a group in which all members subscribe to the same topics.
 
-    Members keep partitions up to their quota; the rest goes in turn to those below it. Source:
-    ``UniformHomogeneousAssignmentBuilder`` of Kafka's group coordinator.
+    Source: ``UniformHomogeneousAssignmentBuilder`` of Kafka's group coordinator.
     """
 
     def __init__(self, group: GroupSpec) -> None:
@@ -358,11 +350,6 @@ class _HomogeneousAssignment:
         self._unassigned: list[tuple[UUID, int]] = []
 
     def build(self) -> GroupAssignment:
-        """Return the assignment.
-
-        Raises:
-            PartitionAssignorError: a topic does not exist, or the quotas are too small.
-        """
         if not self._topics:
             return {}
         partition_count = self._find_unassigned()
@@ -390,10 +377,7 @@ class _HomogeneousAssignment:
         return total
 
     def _keep_assigned(self, quota: int, larger_shares: int) -> None:
-        """Keep the partitions of members up to their quota.
-
-        Larger quotas go to the first members that can use them, and in any case to the last members.
-        """
+        """Keep the partitions of members up to their quota."""
         members_left = len(self._group.members)
         for member_id in self._group.visiting_order:
             assigned = self._assignment[member_id] = self._group.members[member_id].assigned
@@ -404,6 +388,7 @@ class _HomogeneousAssignment:
                 room -= size
             else:
                 room = self._trim(member_id, room)
+            # Later members can use the larger share; the last ones have to take it.
             if room and has_larger_share and members_left > larger_shares:
                 room -= 1
                 has_larger_share = False
@@ -437,6 +422,7 @@ class _HomogeneousAssignment:
                 draft = self._drafts[member_id] = AssignmentDraft(self._assignment[member_id])
             for topic_id, group in groupby(islice(rest, room), key=itemgetter(0)):
                 draft.add(topic_id, [partition for _, partition in group])
+        # Possible if two members had the same partition in their former targets.
         if next(rest, None) is not None:
             raise PartitionAssignorError("more partitions are left over than the members' quotas have room for")
 

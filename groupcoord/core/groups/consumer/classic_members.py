@@ -1,7 +1,6 @@
 """Classic members of a consumer group: JoinGroup, SyncGroup and Heartbeat (KIP-848).
 
-Joins are handled like heartbeats and wait for the write in flight; syncs and heartbeats use the durable state. Source:
-``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
+Source: ``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classicGroupSyncToConsumerGroup``,
 ``classicGroupHeartbeatToConsumerGroup``) of Apache Kafka 4.4.
 """
 
@@ -57,11 +56,7 @@ P = TypeVar("P")
 
 
 def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGroupEnvironment) -> None:
-    """Check whether a client may join with the classic protocol.
-
-    Raises:
-        RefusedError: the policy or the protocols don't allow it, or the group is full.
-    """
+    """Check whether a client may join with the classic protocol."""
     # Kafka's order: policy, size, protocols, then the member id.
     if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
@@ -90,11 +85,7 @@ def join(
     ends_group: bool,
     now_ms: int,
 ) -> tuple[JoinGroupResponse, Step]:
-    """Handle a join that passed :func:`check_join`.
-
-    Raises:
-        RefusedError: the ids do not match, or the subscription can't be read.
-    """
+    """Handle a join that passed :func:`check_join`."""
     member = _resolve(draft, request, member_id)
     try:
         # The coordinator assigns, so the first protocol stands for all.
@@ -121,6 +112,7 @@ def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> Consum
     if instance_id is None:
         return state.members.get(member_id) or new_member(state, member_id)
     if request.member_id:
+        # A known member id must be the instance's; without one the client has restarted.
         return find_static_member(state, instance_id, member_id)
     known_id = state.static_members.get(instance_id)
     return (
@@ -138,6 +130,7 @@ def _update(
         client_id=request.client_id,
         client_host=request.client_host,
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        # Classic members subscribe to the names that they matched themselves.
         subscribed_topic_regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic_member_metadata=ClassicMemberMetadata(
@@ -154,6 +147,7 @@ def owned_partitions(
     owned: dict[UUID, set[int]] = {}
     for topic, partition in partitions:
         topic_id = environment.topics.topic_id(topic)
+        # Partitions of deleted topics are lost anyway.
         if topic_id is not None and topic_id.int:
             owned.setdefault(topic_id, set()).add(partition)
     return owned
@@ -161,23 +155,14 @@ def owned_partitions(
 
 @frozen
 class Judgement:
-    """Result of a sync or heartbeat of a classic member.
-
-    Attributes:
-        error_code: NONE on success.
-        must_rejoin: the member has to rejoin within its rebalance timeout.
-    """
+    """Error of a sync or heartbeat of a classic member, and whether it has to rejoin within its rebalance timeout."""
 
     error_code: ErrorCode
     must_rejoin: bool = False
 
 
 def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Return the member that speaks.
-
-    Raises:
-        RefusedError: UNKNOWN_MEMBER_ID, also for members of the consumer protocol, or FENCED_INSTANCE_ID.
-    """
+    """Return the sender of a request, or fail with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = find_sender(state, member_id, instance_id)
     # A member that was upgraded has to use its heartbeat (KIP-848).
     if not member.uses_classic_protocol:
@@ -186,7 +171,7 @@ def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> C
 
 
 def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heartbeat) -> Judgement:
-    """Return whether a member may continue: not with partitions to revoke or to fetch."""
+    """Return whether a member may continue."""
     assignment = member.assignment
     if request.generation_id != assignment.member_epoch:
         return Judgement(ErrorCode.ILLEGAL_GENERATION)
@@ -201,6 +186,7 @@ def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heart
 
 def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
     held = set(member.partitions())
+    # A partition of its target that another member still holds.
     return any(
         (topic_id, partition) not in held and (topic_id, partition) in state.owner_epochs
         for topic_id, partitions in state.targets.get(member.member_id, {}).items()
@@ -232,7 +218,6 @@ def in_hash_order(partitions: Mapping[UUID, P]) -> list[tuple[UUID, P]]:
 
 
 def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> SyncGroupResponse:
-    """Return a member's assignment, in the version of its subscription."""
     metadata = member.metadata.classic_member_metadata
     assert metadata is not None
     protocol = metadata.supported_protocols[0]
@@ -242,6 +227,7 @@ def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> Syn
         if (name := environment.topics.topic_name(topic_id)) is not None
         for partition in sorted(epochs)
     )
+    # In the version of the subscription, which the client can read.
     version = int.from_bytes(protocol.metadata[:2], "big")
     return SyncGroupResponse(
         ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol.name, encode_assignment(Assignment(partitions), version)
@@ -249,7 +235,7 @@ def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> Syn
 
 
 class ClassicRequests:
-    """Answers classic members of the consumer groups of one log partition."""
+    """Handlers of syncs and heartbeats of classic members, which use the durable state at once."""
 
     __slots__ = ("_context", "_environment", "_groups", "_timers")
 
@@ -260,7 +246,6 @@ class ClassicRequests:
         self._timers = timers
 
     def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
-        """Return a member's assignment."""
         group, effects = self._groups[request.group_id], self._context.effects
         member = self._identified(group, request, token)
         if member is None:
@@ -275,12 +260,12 @@ class ClassicRequests:
         effects.reply(token, synced(member, self._environment))
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
-        """Renew a member's session, or make it rejoin."""
         group = self._groups[request.group_id]
         member = self._identified(group, request, token)
         if member is None:
             return
         judgement = judge_heartbeat(group.state, member, request)
+        # A member that has to rejoin is alive; one of another generation may be a zombie.
         if judgement.error_code is not ErrorCode.ILLEGAL_GENERATION:
             self._timers.start_session(group, member, now_ms)
         if judgement.must_rejoin:

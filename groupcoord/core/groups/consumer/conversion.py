@@ -56,11 +56,7 @@ from groupcoord.errors import ErrorCode
 
 
 def check_upgrade(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> None:
-    """Check that a classic group may become a consumer group.
-
-    Raises:
-        RefusedError: GROUP_ID_NOT_FOUND.
-    """
+    """Check that a classic group may become a consumer group, or fail with GROUP_ID_NOT_FOUND."""
     if not environment.config.group_consumer_migration_policy.allows_upgrade:
         problem = "group.consumer.migration.policy does not allow to convert it"
     elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -75,15 +71,14 @@ def check_upgrade(group: GroupMetadata, environment: ConsumerGroupEnvironment) -
 def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> list[ConsumerGroupRecord]:
     """Return the records of the consumer group that a classic group with members becomes.
 
-    Members keep their partitions; the generation becomes the epoch of all.
-
     Raises:
-        RefusedError: GROUP_ID_NOT_FOUND if subscriptions or assignments can't be read, UNKNOWN_SERVER_ERROR without a
-            chosen protocol or with a partition of two members.
+        RefusedError: GROUP_ID_NOT_FOUND if subscriptions or assignments can't be read; UNKNOWN_SERVER_ERROR if a member
+            lacks the chosen protocol, or two have one partition.
     """
     # Before its first generation a group has no subscriptions to convert. Kafka fails inside.
     if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    # The generation becomes the epoch of the group, its target and all members.
     epoch, members = group.generation_id, _upgraded_members(group, environment)
     group_id, state = group.group_id, ConsumerState(group.group_id)
     for metadata, _ in members:
@@ -230,6 +225,7 @@ def _vote(members: list[ConsumerMember]) -> str:
     for names in lists:
         vote = next(name for name in names if name in candidates)
         votes[vote] = votes.get(vote, 0) + 1
+    # The first of a tie in the order of a Java ``HashMap``.
     return max(hash_map_order(votes), key=votes.__getitem__)
 
 
@@ -261,7 +257,7 @@ def _downgraded_member(
 
 @define(eq=False)
 class WhenConsumerGroupConverted(WhenConverted):
-    """Conversion between a consumer group and a classic one, or deletion.
+    """Conversion between a consumer group and a classic one.
 
     Attributes:
         downgrade: continuation of the classic group; None without one.
@@ -275,7 +271,7 @@ class WhenConsumerGroupConverted(WhenConverted):
 
 
 class ConsumerConversion(Conversion[ConsumerGroup]):
-    """Lets classic groups and consumer groups of one log partition change into each other."""
+    """Converts groups of one log partition between classic and consumer groups."""
 
     WHEN_CONVERTED = WhenConsumerGroupConverted
 
@@ -304,6 +300,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
                 context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
                 draft.write(*upgraded(group, environment))
             draft.mark()
+            # The upgraded members are the state that the join builds on.
             response, step = handle_heartbeat(
                 draft, request, member_id, environment, topics_changed=True, now_ms=now_ms
             )
@@ -317,12 +314,10 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         self.begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
 
     def _is_written(self, group: GroupMetadata) -> bool:
-        """Return whether a record of a classic group is in flight."""
         in_flight = self._context.writer.in_flight
         return any(isinstance(e.continuation, WhenGroupWritten) and e.continuation.concerns(group) for e in in_flight)
 
     def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
-        """Convert a consumer group to a classic one, by its draft."""
         written = WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade)
         self.begin(written, draft.records, draft.held)
 
@@ -348,4 +343,5 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
     def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
         """Report a converted group with members as loaded."""
         if group.members:
+            # Observers know members by joins and loads only.
             self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)

@@ -31,20 +31,12 @@ from groupcoord.errors import ErrorCode
 
 @define(eq=False)
 class ConsumerGroupEnvironment(GroupEnvironment[ConsumerGroupSettings, Assignor]):
-    """Dependencies of all consumer groups of one coordinator.
-
-    Attributes:
-        regexes: resolves regular expressions.
-    """
+    """Dependencies of all consumer groups of one coordinator."""
 
     regexes: RegexResolver
 
     def check_regex(self, regex: str) -> None:
-        """Check that an expression can be matched.
-
-        Raises:
-            RefusedError: INVALID_REGULAR_EXPRESSION.
-        """
+        """Check that an expression can be matched, or fail with INVALID_REGULAR_EXPRESSION."""
         problem = self.regexes.problem(regex)
         if problem is not None:
             raise RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
@@ -98,13 +90,12 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         return member.uses_classic_protocol
 
     def held_since(self, member: ConsumerMember, topic: TopicToCommit) -> Callable[[int], int | None]:
-        """Return a function from a partition of a topic to the epoch since which a member has it, or None."""
         assigned = member.assignment.assigned.get(topic.topic_id, {})
         pending = member.assignment.pending_revocation.get(topic.topic_id, {})
+        # A member may commit what it has to revoke until it has revoked it.
         return lambda partition: assigned.get(partition, pending.get(partition))
 
     def described(self) -> DescribedConsumerGroup:
-        """Return the group as ConsumerGroupDescribe shows it."""
         state = self.state
         return DescribedConsumerGroup(
             self.group_id,
@@ -163,11 +154,12 @@ def consumer_groups(groups: dict[str, Group]) -> dict[str, ConsumerGroup]:
 
 
 class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
-    """Arms and cancels the timers of members of consumer groups."""
+    """Timers of members of consumer groups."""
 
     __slots__ = ()
 
     def follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        # Classic members revoke by rejoining, within the timeout of their join timer.
         if member.metadata.classic_member_metadata is None:
             self._time_revocation(group, member, now_ms)
 
@@ -178,23 +170,22 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self.end_revocation(group, member.metadata.member_id)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
-        """Set the timers of a group from its records: all sessions start now.
-
-        Revocation timers restart, also for classic members, which have none otherwise
-        (``GroupMetadataManager.onLoaded``).
-        """
+        """Set the timers of a group from its records: all sessions start now."""
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         for member_id, member in group.state.members.items():
+            # A load uses the group's timeout for classic members, too; a conversion uses their own.
             if uses_own_timeouts:
                 self.start_session(group, member, now_ms)
             else:
                 self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
+            # Also for classic members, which have no revocation timer otherwise (``GroupMetadataManager.onLoaded``).
             self._time_revocation(group, member, now_ms)
 
     def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         classic = member.metadata.classic_member_metadata
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         if classic is not None:
+            # A classic member has chosen its session timeout itself.
             timeout_ms = classic.session_timeout_ms
         self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
@@ -214,6 +205,5 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self._timers.arm(sync_timer, now_ms + member.metadata.rebalance_timeout_ms)
 
     def synced(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        """A member of the classic protocol has synced."""
         self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
         self.start_session(group, member, now_ms)

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: join, subscription by name or regular expression, assignment and revocation (KIP-848).
 
-Pure functions of a group's state, in Kafka's order of steps. Sources: ``GroupMetadataManager``
+Functions of a draft, without timers and responses, in Kafka's order of steps. Sources: ``GroupMetadataManager``
 (``consumerGroupHeartbeat``, ``getOrMaybeSubscribe…ConsumerMember``, ``maybeUpdateRegularExpressions``) of Apache Kafka
 4.4; KIP-345 for static members.
 """
@@ -66,19 +66,17 @@ class RegexChange(Enum):
 
 
 def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
-    """Apply a member's new expression; write the tombstone of the old one's topics if no other member uses it.
-
-    Raises:
-        RefusedError: INVALID_REGULAR_EXPRESSION, for an expression that is new to the group.
-    """
+    """Apply a member's new expression, or fail with INVALID_REGULAR_EXPRESSION."""
     if old == new:
         return RegexChange.NONE
     stored = draft.base
     # Kafka checks an expression once per group, when it is new.
     if new and new not in stored.regex_subscribers:
         environment.check_regex(new)
+    # No other member uses the old expression.
     if old and stored.regex_subscribers.get(old) == 1:
         draft.write(GroupTombstone(stored.group_id, ConsumerGroupRegularExpressionRecord.key_of(old)))
+    # Topics of an unresolved expression count as none, so the assignment does not change yet.
     if not new or (new in stored.regex_subscribers and new in stored.resolved):
         return RegexChange.CHANGED_AND_RESOLVED
     return RegexChange.CHANGED
@@ -92,8 +90,10 @@ def needs_resolution(
         return False
     refreshed_ms, version = _last_resolution(stored)
     if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:
+        # Matching walks all topics of the cluster, so Kafka does it at most every ten seconds.
         return False
     return (
+        # Of the stored state: a tombstone of this heartbeat counts only with the next one.
         (bool(regex) and regex not in stored.regex_subscribers)
         or len(state.regex_subscribers) != len(stored.resolved)
         or version < environment.topics.version
@@ -112,14 +112,12 @@ def next_resolution_ms(state: ConsumerState, environment: ConsumerGroupEnvironme
 
 
 def _last_resolution(state: ConsumerState) -> tuple[int, int]:
-    """Return the time and topics version of the last resolution of a group's expressions.
-
-    All are resolved together, but after a refused change the old one may differ. Kafka reads the first of a hash map
-    (``ConsumerGroup.lastResolvedRegularExpressionRefreshTimeMs``).
-    """
+    """Return the time and topics version of the last resolution of a group's expressions."""
+    # Usually all are resolved together; after a refused write an old one may differ.
     moments = {(record.timestamp_ms, record.version) for record in state.resolved.values()}
     if len(moments) <= 1:
         return moments.pop() if moments else (NEVER_MS, 0)
+    # Kafka reads the first of a hash map (``lastResolvedRegularExpressionRefreshTimeMs``).
     first = state.resolved[timeline_map_order(sorted(state.resolved))[0]]
     return first.timestamp_ms, first.version
 
@@ -131,7 +129,6 @@ def question(
     principal: Principal,
     now_ms: int,
 ) -> ResolveRegexes:
-    """Return the host query for a group's expressions."""
     regexes = tuple(sorted(state.regex_subscribers))
     return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics.version, now_ms)
 
@@ -149,6 +146,7 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
         has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))
         draft.write(ConsumerGroupRegularExpressionRecord(group_id, regex, topics, question.version, question.asked_ms))
     metadata_hash = environment.topics.metadata_hash(draft.state.subscribed_topics())
+    # The matched topics may have grown since.
     if not has_changed and metadata_hash == stored.metadata_hash:
         return False
     draft.begin_epoch(metadata_hash, Trigger(Cause.REGEX_CHANGE if has_changed else Cause.TOPIC_CHANGE))
@@ -156,19 +154,14 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
 
 
 def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
-    """Return the sender of a heartbeat, or a new member without records.
-
-    A static member that returns under another id replaces the old one, which is written to the draft.
-
-    Raises:
-        RefusedError: the ids or the epoch are wrong.
-    """
+    """Return the sender of a heartbeat, or a new member without records, or fail with an error of its ids or epoch."""
     member, takes_place = modern_identity.identify(
         draft.state,
         member_id,
         request.member_epoch,
         request.instance_id,
         lost_nothing=lambda member: _is_assigned(member, request.topic_partitions),
+        # A classic member that restarts with the new protocol sends no leave first.
         may_be_replaced=lambda member: member.has_left or member.uses_classic_protocol,
     )
     if member is None:
@@ -178,13 +171,13 @@ def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member
 
 def _is_assigned(member: ConsumerMember, owned: tuple[TopicPartitions, ...] | None) -> bool:
     assigned = member.assignment.assigned
+    # A client that reports no partitions has not proved that it lost none.
     return owned is not None and all(
         partition in assigned.get(topic_id, ()) for topic_id, partitions in owned for partition in partitions
     )
 
 
 def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
-    """Return a member without records."""
     metadata = ConsumerGroupMemberMetadataRecord(
         state.group_id, member_id, None, None, "", "", subscribed_topic_regex=""
     )
@@ -200,19 +193,12 @@ def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str)
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> ConsumerGroupTargetAssignmentMemberRecord:
-    """Return the record of a target assignment."""
     topics = tuple([TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items()])
     return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
 
 
 class Step(NamedTuple):
-    """Result of a member's request.
-
-    Attributes:
-        member: the member with the draft's records.
-        looked_at_topics: the subscribed topics were compared with the group's.
-        wants_resolution: regular expressions have to be resolved.
-    """
+    """Result of a member's request: the member with the draft's records, and what the group has to do next."""
 
     member: ConsumerMember
     looked_at_topics: bool
@@ -228,11 +214,7 @@ def handle_heartbeat(
     topics_changed: bool,
     now_ms: int,
 ) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
-    """Handle a heartbeat of a member that joins or stays.
-
-    Raises:
-        RefusedError: the draft has to be rolled back.
-    """
+    """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     # Kafka's order: the group's size before member id and epoch, then the metadata.
     check_capacity(draft.state, request.instance_id, member_id, environment)
     member = resolve_member(draft, request, member_id)
@@ -240,6 +222,7 @@ def handle_heartbeat(
     owned = _by_topic(request.topic_partitions)
     step = move_on(draft, member, updated, owned, environment, topics_changed=topics_changed, now_ms=now_ms)
     assignment = step.member.assignment
+    # Otherwise the member has the assignment already.
     shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned
     response = ConsumerGroupHeartbeatResponse(
         ErrorCode.NONE,
@@ -267,12 +250,10 @@ def move_on(
 
     A heartbeat and a join with the classic protocol share these steps. With ``ends_group`` the group becomes a classic
     one, which rebalances by itself, so no target is computed (KAFKA-17317).
-
-    Raises:
-        RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
     """
     member_id = metadata.member_id
     is_new = member_id not in draft.state.members
+    # Nearly all heartbeats: comparing objects spares comparing fields.
     says_the_same = metadata is member.metadata
     updated = member if says_the_same else ConsumerMember(metadata, member.assignment)
     if is_new or not (says_the_same or metadata == member.metadata):
@@ -286,6 +267,7 @@ def move_on(
     regex_change = change_regex(draft, member.metadata.subscribed_topic_regex or "", regex, environment)
     wants_resolution = needs_resolution(draft.base, draft.state, regex, environment, now_ms)
     assignor = (
+        # The vote includes this member's change; in a tie Kafka reads another map here than below.
         preferred_assignor_after(draft.base.votes, member.metadata.server_assignor, metadata.server_assignor)
         or environment.default_assignor
     )
@@ -323,6 +305,7 @@ def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Tr
     """Return why a member's request makes the group's epoch grow."""
     if is_new:
         return Trigger(Cause.JOIN, member.metadata.member_id)
+    # A replacing member is in the draft, but not in the state before the request.
     is_known = member.metadata.member_id in draft.base.members
     return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.metadata.member_id)
 
@@ -330,11 +313,8 @@ def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Tr
 def check_capacity(
     state: ConsumerState, instance_id: str | None, member_id: str, environment: ConsumerGroupEnvironment
 ) -> None:
-    """Check that a new member has room. A returning static member always has (Kafka 4.4).
-
-    Raises:
-        RefusedError: GROUP_MAX_SIZE_REACHED.
-    """
+    """Check that a new member has room, or fail with GROUP_MAX_SIZE_REACHED."""
+    # A returning static member always has room (Kafka 4.4).
     if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
         return
     max_size = environment.config.group_consumer_max_size
@@ -361,7 +341,7 @@ def _update(
         and metadata.classic_member_metadata is None
         and metadata.raw_value is None
     ):
-        return metadata  # nearly always
+        return metadata
     return ConsumerGroupMemberMetadataRecord(
         metadata.group_id,
         metadata.member_id,
@@ -369,6 +349,7 @@ def _update(
         metadata.rack_id if request.rack_id is None else request.rack_id,
         request.client_id,
         request.client_host,
+        # Sorted, so that an equal subscription in another order is no change.
         metadata.subscribed_topic_names if names is None else tuple(sorted(set(names))),
         metadata.subscribed_topic_regex if regex is None else regex,
         metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
@@ -377,7 +358,7 @@ def _update(
 
 
 def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, reason: Trigger | None) -> None:
-    """Begin a new epoch if the hash of the subscribed topics has changed."""
+    """Begin a new epoch if there is a reason or the hash of the subscribed topics has changed."""
     state = draft.state
     metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
@@ -388,10 +369,8 @@ def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, 
 
 
 def _targets_so_far(draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:
-    """Return the targets that Kafka compares a new target with; an equal one gets no record.
-
-    A replacement of a static member without a target is written an empty one, but counts as without.
-    """
+    """Return the targets that Kafka compares a new target with; an equal one gets no record."""
+    # A replacement of a member without target has an empty one by now; for Kafka it has none.
     replaced_id, targets = draft.base.static_members.get(metadata.instance_id or ""), draft.state.targets
     if replaced_id is None or replaced_id in draft.base.targets or metadata.member_id not in targets:
         return targets
@@ -406,12 +385,9 @@ def _assign_target(
     environment: ConsumerGroupEnvironment,
     now_ms: int,
 ) -> None:
-    """Compute and write the target assignment.
-
-    Raises:
-        RefusedError: the assignor failed.
-    """
+    """Compute and write the target assignment, or fail if the assignor does."""
     state = draft.state
+    # A static member under a new id counts as newcomer, too.
     newcomer_id = None if asker.member_id in draft.base.members else asker.member_id
     members = {member_id: member.metadata for member_id, member in state.members.items()}
     try:
@@ -437,11 +413,8 @@ def _assign_target(
 def _target_of(
     draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool
 ) -> Partitions:
-    """Return a member's target assignment.
-
-    Kafka finds the target of a static member by instance id. A member that begins to use a new one has an empty target
-    until the next assignment (``ConsumerGroup.targetAssignment``).
-    """
+    """Return a member's target assignment (``ConsumerGroup.targetAssignment``)."""
+    # Kafka finds targets by instance id: a member that just became static has an empty one.
     is_known = metadata.instance_id is None or metadata.instance_id in draft.base.static_members
     return draft.state.targets.get(metadata.member_id, {}) if is_known or has_new_target else {}
 
@@ -456,6 +429,7 @@ def _reconcile(
     subscription_changed: bool,
 ) -> MemberAssignment:
     state = draft.state
+    # Settled members stay as they are until the target or their subscription changes.
     if not subscription_changed and state.is_settled(member):
         return member.assignment
     names = state.topics_of(member)
@@ -480,6 +454,7 @@ def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset
         return None
     partitions: dict[UUID, frozenset[int]] = {}
     for topic_id, indexes in owned:
+        # A request may name a topic twice.
         partitions[topic_id] = partitions.get(topic_id, frozenset()).union(indexes)
     return partitions
 

@@ -70,12 +70,9 @@ from groupcoord.errors import ErrorCode
 def leave(
     draft: ConsumerDraft, request: ConsumerGroupHeartbeat, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> ConsumerGroupHeartbeatResponse:
-    """Handle the heartbeat of a member that leaves; a static member may leave temporarily.
-
-    Raises:
-        RefusedError: the ids do not match a member.
-    """
+    """Handle the heartbeat of a member that leaves; a static member may leave temporarily."""
     state = draft.state
+    # A leave has no epoch to check.
     member = find_sender(state, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         # A static member that leaves for a while keeps its partitions; Kafka resets their epochs to 0.
@@ -100,6 +97,7 @@ def remove_members(
     if can_downgrade(state, member_ids, environment):
         downgrade(draft, environment, trigger, now_ms, gone=member_ids)
         return
+    # Expressions that only these members used lose their topics.
     regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
     for member_id in member_ids:
         draft.write(*state.member_tombstones(member_id))
@@ -113,11 +111,12 @@ def remove_members(
     )
     draft.begin_epoch(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
     if not state.members:
+        # An empty group's target is current, so descriptions show no pending assignment (KAFKA-20442).
         draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
 
 
 def steady_until_ms(group: ConsumerGroup, environment: ConsumerGroupEnvironment) -> int | None:
-    """Return when expressions are matched again, before which a heartbeat changes nothing; None if unknown."""
+    """Return the last moment before expressions are matched again; None during a query for them."""
     return None if group.is_resolving else next_resolution_ms(group.state, environment)
 
 
@@ -168,8 +167,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             super().meet_no_group(request, token, now_ms)
 
     def join(self, group: ConsumerGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a join with the classic protocol. An empty group ends, and the member begins a classic one."""
+        """Handle a join with the classic protocol."""
         if not group.is_empty:
+            # An empty group becomes a classic one for the joining member.
             self.take_or_wait(group, request, token, now_ms)
         elif request.member_id:
             # Kafka also removes the group, but from memory alone: a restart brings it back.
@@ -182,10 +182,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
-        """Return whether a waiting request may continue in a draft.
-
-        A join to an empty group ends it, as does a downgrade; then the request has to wait.
-        """
+        # Both end the group: the request has to wait for the classic one.
         is_its_end = draft.downgrade is not None or (isinstance(request, JoinGroup) and not draft.state.members)
         return not is_its_end and super().shares_write(draft, request)
 
@@ -194,6 +191,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     ) -> ConsumerGroupHeartbeatResponse:
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             return leave(draft, request, self._environment, now_ms)
+        # Only version 0 of the request may omit the id (KIP-1082).
         member_id = request.member_id or self._context.new_uuid()
         topics_changed = group.is_topics_look_due
         response, step = handle_heartbeat(
@@ -213,6 +211,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             if request.group_instance_id is None and request.requires_known_member_id:
                 return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         state, environment = draft.state, self._environment
+        # Replacing the last member of the consumer protocol by a classic one ends the group.
         replaced = state.members.get(state.static_members.get(request.group_instance_id or "", ""))
         ends_group = (
             replaced is not None
@@ -260,6 +259,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         """Apply the effects of a member's request apart from its records."""
         if step.looked_at_topics:
             self.looked_at_topics(group)
+        # At most one query for a group.
         if step.wants_resolution and not group.is_resolving:
             group.is_resolving = True
             self._context.effects.questions.append(
@@ -278,9 +278,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             super().write(group, draft, now_ms)
 
     def adopt(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
-        """Set the timers of a durable draft; members that joined with the classic protocol have to sync next."""
         super().adopt(group, draft, now_ms)
         if draft.joined:
+            # Members that joined with the classic protocol have to sync next.
             for member_id in draft.joined:
                 self._member_timers.await_sync(group, member_id, now_ms)
             draft.joined = []
@@ -288,22 +288,19 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ topics and regular expressions
 
     def found_out(self, resolved: ResolvedRegexes, now_ms: int) -> None:
-        """Apply resolved expressions.
-
-        As in Kafka they are lost during a conversion; if that fails, the next heartbeat queries again.
-        """
+        """Apply resolved expressions."""
         group = self._context.groups.get(resolved.question.group_id)
         if not isinstance(group, ConsumerGroup):
             return
         group.is_resolving = False
         if group.group_id in self._context.writings:
+            # Lost during a conversion, as in Kafka; if that fails, the next heartbeat queries again.
             return
         self.answered(group, resolved, now_ms)
 
     def _take_resolution(
         self, group: ConsumerGroup, draft: ConsumerDraft, answer: ResolvedRegexes, now_ms: int
     ) -> None:
-        """Write the topics that expressions match."""
         if draft.downgrade is None and take_resolution(draft, answer, self._environment):
             group.is_topics_look_due = False
 
@@ -318,7 +315,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         return group
 
     def revive(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Start every member's session, with the group's session timeout for classic members too, as in Kafka."""
+        # With the group's session timeout for classic members too, as in Kafka.
         self._member_timers.revive(group, now_ms, uses_own_timeouts=False)
 
     def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
@@ -328,8 +325,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
 
 
 def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMember | ErrorCode:
-    """Return the member of a LeaveGroup entry, or its error."""
     try:
+        # Administrators name a static member by its instance alone.
         if not entry.member_id and entry.group_instance_id is not None:
             return find_member(state, state.static_members.get(entry.group_instance_id, ""))
         if entry.group_instance_id is None:

@@ -38,7 +38,6 @@ class MemberState(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> MemberState:
-        """Return the state that a record means by a number."""
         return _KNOWN_STATES.get(number, MemberState.UNKNOWN)
 
 
@@ -50,12 +49,9 @@ _KNOWN_STATES = {state.value: state for state in MemberState if state is not Mem
 class MemberAssignment:
     """Assignment of a member: the value of its ConsumerGroupCurrentMemberAssignment record (type 8).
 
-    Equality ignores the order of partitions.
-
     Attributes:
         member_epoch: the epoch of the target assignment that it has reached or is on the way to.
         previous_member_epoch: its epoch before the last change, which a repeated request may have; -1 before the first.
-        state: the reconciliation state.
         assigned: the partitions that it may consume.
         pending_revocation: the partitions that it has to revoke, which no other member gets before.
     """
@@ -69,7 +65,6 @@ class MemberAssignment:
     pending_revocation: PartitionEpochs = field(factory=dict)
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
-        """Return the assigned partitions as in responses."""
         return tuple([TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items()])
 
 
@@ -117,6 +112,7 @@ class _Reconciliation(NamedTuple):
     def may_have(self, revoked: PartitionEpochs) -> bool:
         """Return whether the member may still own some of these partitions."""
         if self.owned is None:
+            # A heartbeat without partitions confirms nothing.
             return True
         return any(
             partition in revoked[topic_id]
@@ -132,6 +128,7 @@ class _Reconciliation(NamedTuple):
         added: dict[UUID, list[int]] = {}
         is_waiting = False
         for topic_id in {**self.target, **self.current.assigned}:
+            # The target may be older than the subscription, or name deleted topics.
             wanted = dict.fromkeys(self.target.get(topic_id, ()) if topic_id in self.subscribed else ())
             had = self.current.assigned.get(topic_id, {})
             kept_here = {partition: epoch for partition, epoch in had.items() if partition in wanted}
@@ -148,16 +145,15 @@ class _Reconciliation(NamedTuple):
             # Nothing is added before the member confirms the revocation; until then it keeps its epoch.
             return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         for topic_id, partitions in added.items():
+            # New partitions get the epoch from which commits may come (KIP-1251).
             kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, self.target_epoch))
         state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
         return self._moved(self.target_epoch, state, kept, {})
 
     def without_unsubscribed(self) -> MemberAssignment:
-        """Return the assignment without topics that the member no longer subscribes to.
-
-        They are revoked at once, at the same epoch, before the next target assignment (Kafka 4.2).
-        """
+        """Return the assignment without topics that the member no longer subscribes to (Kafka 4.2)."""
         current = self.current
+        # At the same epoch, before the next target: the member must not fetch these any longer.
         kept = {topic_id: had for topic_id, had in current.assigned.items() if topic_id in self.subscribed}
         is_new = current.previous_member_epoch == NO_MEMBER_EPOCH
         if len(kept) == len(current.assigned) and (

@@ -1,9 +1,7 @@
 """Records of a consumer group (KIP-848) as values: types 3 to 8 and 16.
 
-The last record with a key counts. Fields have the names of Kafka's schemas ``ConsumerGroup…Key/Value``. All are
-immutable and hashable.
-
-``raw_value`` holds the original bytes of a value that has unknown tagged fields.
+Fields have the names of Kafka's schemas ``ConsumerGroup…Key/Value``. ``raw_value`` holds the original bytes of a value
+that has unknown tagged fields.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ class AssignedTopicPartitions(NamedTuple):
     Attributes:
         topic_id: the topic.
         partitions: their numbers.
-        assignment_epochs: for each of them the member's epoch when it got it (Kafka 4.3). Empty if older brokers wrote
-            the record; None, which the schema allows, means as much.
+        assignment_epochs: for each of them the member's epoch when it got it (Kafka 4.3); empty or None if older
+            brokers wrote the record.
     """
 
     topic_id: UUID
@@ -36,50 +34,28 @@ class AssignedTopicPartitions(NamedTuple):
 
 
 class ClassicProtocol(NamedTuple):
-    """Subscription of a classic member for one assignor.
-
-    Attributes:
-        name: the assignor's.
-        metadata: the member's subscription, in the bytes of the consumer protocol.
-    """
+    """Subscription of a classic member for one assignor: its name, and the bytes of the consumer protocol."""
 
     name: str
     metadata: bytes
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """Additional data of a member that still uses the classic protocol.
-
-    Attributes:
-        session_timeout_ms: its session timeout, which the group's settings do not change.
-        supported_protocols: the protocols of its join, in its order.
-    """
+    """Additional data of a member that still uses the classic protocol: session timeout, and protocols in its order."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition in a :class:`TopicMetadata`.
-
-    Attributes:
-        partition: its number.
-        racks: where its replicas are.
-    """
+    """One partition in a :class:`TopicMetadata`, with the racks of its replicas."""
 
     partition: int
     racks: tuple[str, ...]
 
 
 class TopicMetadata(NamedTuple):
-    """One topic in a :class:`ConsumerGroupPartitionMetadataRecord`.
-
-    Attributes:
-        topic_id: its id.
-        topic_name: its name.
-        num_partitions: its number of partitions.
-        partition_metadata: the partitions with known racks.
-    """
+    """One topic in a :class:`ConsumerGroupPartitionMetadataRecord`, with the partitions of known racks."""
 
     topic_id: UUID
     topic_name: str
@@ -120,8 +96,8 @@ class ConsumerGroupPartitionMetadataRecord:
 class ConsumerGroupMemberMetadataRecord(MemberRecord):
     """Metadata of a member (record type 5).
 
-    ``classic_member_metadata`` is None for members that use the consumer protocol. ``subscribed_topic_regex`` and
-    ``server_assignor`` are None if the member never set them.
+    ``classic_member_metadata`` is None for members of the consumer protocol, ``subscribed_topic_regex`` and
+    ``server_assignor`` if the member never set them.
     """
 
     group_id: str
@@ -143,10 +119,7 @@ class ConsumerGroupMemberMetadataRecord(MemberRecord):
 @fast_init
 @frozen
 class ConsumerGroupTargetAssignmentMetadataRecord:
-    """The epoch of the group that the target assignment was made for (record type 6).
-
-    ``assignment_timestamp_ms`` is when that was (Kafka 4.3); 0 if it is not known.
-    """
+    """Group epoch (record type 6) and time (Kafka 4.3; 0 if unknown) of the target assignment."""
 
     group_id: str
     assignment_epoch: int

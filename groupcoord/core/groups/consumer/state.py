@@ -1,8 +1,7 @@
 """Durable state of a consumer group (KIP-848) as the fold of its records, its drafts, and the vote for an assignor.
 
-The order of Kafka's maps decides a tied vote, and two different maps are involved. Sources: ``ConsumerGroup``
-(``preferredServerAssignor``, ``computePreferredServerAssignor``) and the ``replay`` methods of ``GroupMetadataManager``
-in Apache Kafka 4.4.
+Sources: ``ConsumerGroup`` (``preferredServerAssignor``, ``computePreferredServerAssignor``) and the ``replay`` methods
+of ``GroupMetadataManager`` in Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -34,14 +33,12 @@ from groupcoord.core.messages import JoinProtocol
 
 def preferred_assignor(votes: Mapping[str, int]) -> str | None:
     """Return the name with most votes, as in descriptions; None without votes."""
+    # A tie is decided by the order of Kafka's TimelineHashMap of votes.
     return _first_of_most(timeline_map_order(sorted(votes)), votes) if votes else None
 
 
 def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new_vote: str | None) -> str | None:
-    """Return the name with most votes after one member's change, or None without votes.
-
-    Target assignments use this. For tied votes it may differ from :func:`preferred_assignor`.
-    """
+    """Return the name with most votes after one member's change, for target assignments; None without votes."""
     if not votes and new_vote is None:
         return None
     after = dict(votes)
@@ -71,12 +68,7 @@ Partition = tuple[UUID, int]
 @fast_init
 @frozen
 class ConsumerMember(ModernMember):
-    """A member of a consumer group.
-
-    Attributes:
-        metadata: its record of type 5.
-        assignment: the value of its record of type 8.
-    """
+    """A member of a consumer group."""
 
     NEVER_CHANGES = True
 
@@ -113,10 +105,9 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         name_subscribers: topic name → number of members that name it.
         regex_subscribers: regular expression → number of members that use it.
         votes: assignor → number of members that select it.
-        classic_member_count: number of members of the classic protocol.
         owner_epochs: partition → epoch of the member that owns it or has not released it.
-        seen_subscriptions: Kafka's subscription type, which it updates for changed members and not for changed
-            expressions; None if it is current. Not in the log.
+        seen_subscriptions: the subscription type that Kafka has cached, if another one than the current; not in the
+            log.
     """
 
     LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
@@ -144,10 +135,12 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     # ------------------------------------------------------------ records
 
     def _apply_partition_metadata(self, record: ConsumerGroupPartitionMetadataRecord) -> None:
+        # Kafka 3.7 to 4.0 wrote this record; the topics' hash has replaced it (KIP-1101).
         self.has_partition_metadata = True
 
     def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
         self.seen_subscriptions = self.last_seen_subscriptions()
+        # Kafka computes the type when members change, and keeps it when expressions do.
         self.resolved[record.regular_expression] = record
 
     def _forget_partition_metadata(self, _: str) -> None:
@@ -158,7 +151,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         self.resolved.pop(regular_expression, None)
 
     def tombstones(self, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
-        """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order."""
         regexes = self.resolved if regexes is None else regexes
         keys = [
             *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
@@ -191,6 +183,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def _count(self, member: ConsumerMember, change: int) -> None:
         super()._count(member, change)
         metadata = member.metadata
+        # A record may name a topic twice.
         for name in set(metadata.subscribed_topic_names):
             count(self.name_subscribers, name, change)
         if metadata.subscribed_topic_regex:
@@ -202,6 +195,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
 
     def _reassign(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         self.seen_subscriptions = None
+        # Only the metadata changed.
         if before is not None and after is not None and before.assignment is after.assignment:
             return
         if before is not None and (before.assignment.assigned or before.assignment.pending_revocation):
@@ -211,7 +205,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             self.owner_epochs.update(dict.fromkeys(after.partitions(), after.assignment.member_epoch))
 
     def _release(self, member: ConsumerMember) -> None:
-        """Remove a member's partitions from the owners, except those that another member has got since."""
+        """Remove a member's partitions from the owners."""
         epoch = member.assignment.member_epoch
         # A newer owner's record may come before the release by this member (KAFKA-19862).
         gone = [partition for partition in member.partitions() if self.owner_epochs.get(partition) == epoch]
@@ -238,17 +232,13 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
 
     def subscription_type(self) -> SubscriptionType:
-        """Return whether all members subscribe to the same topics."""
         return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
 
     def last_seen_subscriptions(self) -> SubscriptionType:
-        """Return the subscription type that Kafka computed last.
-
-        It includes expressions without members whose tombstone comes after the member's
-        (``ConsumerGroup.subscriptionType``).
-        """
+        """Return the subscription type that Kafka computed last (``ConsumerGroup.subscriptionType``)."""
         if self.seen_subscriptions is not None:
             return self.seen_subscriptions
+        # A member's tombstone comes before that of its expression, which Kafka still counts then.
         left_over = {
             topic
             for regex, record in self.resolved.items()
@@ -276,9 +266,9 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
 
 
 def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> PartitionEpochs:
-    """Return partitions with their assignment epochs, by default the member's epoch."""
     found = {}
     for topic_id, partitions, epochs in topics:
+        # Brokers before 4.3 wrote no assignment epochs: then the member's epoch counts.
         found[topic_id] = dict(zip(partitions, epochs or [member_epoch] * len(partitions), strict=True))
     return found
 
@@ -299,6 +289,7 @@ def assignment_record(
 
 def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ...]:
     if not partitions:
+        # The usual case of pending revocations.
         return ()
     return tuple(
         [
@@ -331,11 +322,8 @@ ConsumerState.FORGET = {
 
 @frozen
 class Downgrade:
-    """Continuation of a group as a classic one.
-
-    Attributes:
-        trigger: the cause of its rebalance; None without one.
-        protocols: the protocols of each member; the record has only the chosen one.
+    """Continuation of a group as a classic one: the trigger of its rebalance, if any, and the
+    protocols of its members.
     """
 
     trigger: Trigger | None
@@ -358,6 +346,7 @@ class ConsumerDraft(Draft[ConsumerState]):
         self.downgrade: Downgrade | None = None
 
     def roll_back(self) -> None:
+        # ``joined`` stays: a refused join has added no member.
         super().roll_back()
         self.downgrade = None
 

@@ -26,7 +26,6 @@ from groupcoord.core.timers import TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
 
 ShareGroupEnvironment = GroupEnvironment[ShareGroupSettings, Assignor]
-"""Dependencies of all share groups of one coordinator."""
 
 
 class ShareGroupState(Enum):
@@ -42,8 +41,7 @@ class ShareGroup(ModernGroup[ShareState]):
 
     Attributes:
         changes: unanswered queries to the share coordinator.
-        state_partitions_ms: time of the last write or load of the record of initialized partitions; the interval of
-            retries begins there.
+        state_partitions_ms: time of the last write or load of the record of initialized partitions.
     """
 
     TYPE = GroupType.SHARE
@@ -63,11 +61,13 @@ class ShareGroup(ModernGroup[ShareState]):
     def group_state(self) -> ShareGroupState:
         if self.is_dead:
             return ShareGroupState.DEAD
+        # Nothing is revoked with consent, so there are no states in between.
         return ShareGroupState.STABLE if self.state.members else ShareGroupState.EMPTY
 
     @property
     def is_rebalancing(self) -> bool:
         state = self.state
+        # Kafka has no such state of share groups; observers do.
         return state.epoch > state.assignment_epoch or any(
             member.member_epoch != state.assignment_epoch for member in state.members.values()
         )
@@ -94,7 +94,6 @@ class ShareGroup(ModernGroup[ShareState]):
     # ------------------------------------------------------------ administration
 
     def described(self) -> DescribedShareGroup:
-        """Return the group as ShareGroupDescribe shows it."""
         state, topics = self.state, self._environment.topics
         return DescribedShareGroup(
             self.group_id,
@@ -132,7 +131,8 @@ class ShareGroup(ModernGroup[ShareState]):
         return config.group_share_max_size
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of all requests that wait in the group, for the log or the share coordinator."""
+        """Return the tokens of all requests that wait for the log or the share coordinator."""
+        # A draft's queries join ``changes`` when it is durable.
         drafted = [] if self.writing is None else self.writing.changes  # type: ignore[attr-defined]
         waiting = [token for change in (*self.changes, *drafted) for token in change.parked_tokens()]
         return super().parked_tokens() + waiting

@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat: join, subscription, assignment, leave (KIP-932).
 
-Pure functions of a group's state, in Kafka's order of steps. Source: ``GroupMetadataManager.shareGroupHeartbeat`` of
-Apache Kafka 4.4.
+Functions of a draft, in Kafka's order of steps. Source: ``GroupMetadataManager.shareGroupHeartbeat`` of Apache Kafka
+4.4.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from groupcoord.errors import ErrorCode
 BY_POLICY_OFFSET = -1
 """Start offset of a new partition: the share coordinator's settings decide."""
 FIRST_OFFSET = 0
-"""A group reads all of a partition that its topic has got after the group has begun to read it."""
+"""Start offset of a partition that a topic has got after the group began to read it."""
 
 
 def handle_heartbeat(
@@ -49,11 +49,7 @@ def handle_heartbeat(
     written_ms: int,
     now_ms: int,
 ) -> tuple[ShareGroupHeartbeatResponse, ShareMember]:
-    """Handle a heartbeat of a member that joins or stays.
-
-    Raises:
-        RefusedError: the draft has to be rolled back.
-    """
+    """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     member = _identified(draft.state, request, environment)
     metadata = _update(member.metadata, request)
     is_new = request.member_id not in draft.state.members
@@ -63,6 +59,7 @@ def handle_heartbeat(
         draft.tell(MemberAdded, request.member_id, None, metadata.client_id, metadata.client_host)
     bumps = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
     state = draft.base
+    # Partitions were initialized since the last target: only these may be assigned.
     if state.assignment_epoch >= state.epoch and not state.is_initialized_assigned():
         bumps = True
     if bumps or topics_changed:
@@ -75,6 +72,7 @@ def handle_heartbeat(
     if assignment != member.assignment:
         draft.write(assignment_record(draft.state.group_id, request.member_id, assignment))
     _initialize(draft, environment, written_ms, now_ms)
+    # A member with an unchanged assignment is not sent it again.
     shows_assignment = (
         request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         or request.subscribed_topic_names is not None
@@ -92,13 +90,10 @@ def handle_heartbeat(
 
 
 def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: ShareGroupEnvironment) -> ShareMember:
-    """Return the sender of a heartbeat, or a new member.
-
-    Raises:
-        RefusedError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
-    """
+    """Return the sender of a heartbeat, or a new member."""
     member = state.members.get(request.member_id)
     if member is None:
+        # Kafka checks the size before the member id.
         max_size = environment.config.group_share_max_size
         if len(state.members) >= max_size:
             message = f"The share group has reached its maximum capacity of {max_size} members."
@@ -114,6 +109,7 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
 def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbeat) -> ShareGroupMemberMetadataRecord:
     """Return a member's metadata after a heartbeat; None fields are unchanged."""
     names = request.subscribed_topic_names
+    # The record keeps its order while the names are the same.
     if names is None or set(names) == set(metadata.subscribed_topic_names):
         in_order = metadata.subscribed_topic_names
     else:
@@ -129,7 +125,9 @@ def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbe
 
 
 def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reason: Trigger | None) -> bool:
-    """Begin a new epoch if the hash of the subscribed topics has changed, and return whether it has."""
+    """Begin a new epoch if there is a reason or the hash of the subscribed topics has changed; return whether one
+    began.
+    """
     metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
     if reason is None and metadata_hash == draft.state.metadata_hash:
         return False
@@ -138,11 +136,7 @@ def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reaso
 
 
 def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
-    """Compute and write the target assignment.
-
-    Raises:
-        RefusedError: the assignor failed.
-    """
+    """Compute and write the target assignment, or fail if the assignor does."""
     state = draft.state
     try:
         changed = changed_targets(
@@ -173,6 +167,7 @@ def _reconcile(
     """Return a member's new assignment: its target, at once."""
     assignment = member.assignment
     is_behind = assignment.member_epoch != state.assignment_epoch
+    # Unsubscribed topics go with the new epoch, even if the target comes later.
     if not (is_behind or has_bumped):
         return assignment
     topics = environment.topics.existing(member.metadata.subscribed_topic_names).values()
@@ -188,6 +183,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
     """Draft the initialization of partitions at the share coordinator."""
     state = draft.state
     known = state.state_partitions
+    # A restart forgets the query in flight; after the interval it is sent again.
     waits = now_ms < written_ms + environment.config.group_share_initialize_retry_interval_ms
     missing: dict[UUID, frozenset[int]] = {}
     for topic in environment.topics.existing(state.name_subscribers).values():
@@ -196,6 +192,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
             missing[topic.topic_id] = partitions
     if not missing:
         return
+    # In the append of this heartbeat, before the query.
     draft.write(known.begin(missing, environment.topics.topic_name).to_record(state.group_id))
     topics = [
         StateTopicToInitialize(
@@ -215,7 +212,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
 def remove_members(
     draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch; an empty group's target is current."""
+    """Write that members are gone, and the group's next epoch."""
     state = draft.state
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, None, cause)

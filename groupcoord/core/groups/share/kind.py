@@ -59,7 +59,7 @@ FOREVER_MS = 2**63 - 1
 
 @frozen
 class WhenTopicForgotten(Continuation):
-    """Makes each draft the state of its group, after the deletion of a topic from several groups."""
+    """Drafts of several groups in flight, after the deletion of a topic."""
 
     drafted: tuple[WhenDrafted, ...]
 
@@ -95,18 +95,14 @@ class StateChanged:
 
 
 def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> int:
-    """Return the last millisecond in which a heartbeat changes nothing: the next one retries to initialize states."""
+    """Return the last millisecond before a heartbeat retries to initialize states."""
     if not group.state.state_partitions.initializing:
         return FOREVER_MS
     return group.state_partitions_ms + environment.config.group_share_initialize_retry_interval_ms - 1
 
 
 class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
-    """Handlers of share groups.
-
-    Attributes:
-        offsets: describes the offsets of groups.
-    """
+    """Handlers of share groups."""
 
     group_class = ShareGroup
     draft_class = ShareDraft
@@ -153,7 +149,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         self, group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int
     ) -> ShareGroupHeartbeatResponse:
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
-            find_member(draft.state, request.member_id)  # raises RefusedError for unknown members
+            find_member(draft.state, request.member_id)  # no epoch is checked
             remove_members(draft, (request.member_id,), Cause.LEAVE, self._environment, now_ms)
             return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
         response, member = handle_heartbeat(
@@ -165,6 +161,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             now_ms=now_ms,
         )
         self.looked_at_topics(group)
+        # A new member's session begins when it is durable.
         if request.member_id in group.state.members:
             self._timers.start_session(group, member, now_ms)
         return response
@@ -174,6 +171,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
         """Hold a response until the draft is durable, or until the share coordinator has answered its change."""
         change = draft.changes[-1] if draft.changes else None
+        # Alterations and deletions are answered with the share coordinator's results.
         if change is not None and change.is_awaited and change.response is None:
             assert isinstance(response, AwaitedResponse)
             change.token, change.response = token, response
@@ -184,6 +182,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         super().adopt(group, draft, now_ms)
         if any(isinstance(record, ShareGroupStatePartitionMetadataRecord) for record in draft.records):
             group.state_partitions_ms = now_ms
+        # Sent when the intention is durable, as Kafka does after the append.
         changes, draft.changes = draft.changes, []
         for change in changes:
             group.changes.append(change)
@@ -220,7 +219,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self.answered(group, changed, now_ms)
 
     def _take_topic_gone(self, group: ShareGroup, draft: ShareDraft, gone: TopicGone, now_ms: int) -> None:
-        """Remove the states of a deleted topic."""
         known = draft.state.state_partitions
         left = known.without_topics((gone.topic_id,))
         if left != known:
@@ -233,6 +231,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         response = change.response
         if isinstance(change.request, InitializeShareGroupState):
             partitions = partitions_of(change.request)
+            # All or nothing: a failed partition is initialized again by a later heartbeat.
             if first_error(error_codes) is ErrorCode.NONE:
                 left = known.complete(partitions, self._environment.topics.topic_name)
             else:
@@ -245,6 +244,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
                 response = forgotten(response, error_codes)
         draft.write(left.to_record(group.group_id))
         if change.token is not None:
+            # The response waits for this write, too.
             draft.held.append(Reply(change.token, response))
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
@@ -256,6 +256,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             if not isinstance(group, ShareGroup):
                 continue
             if group.writing is not None:
+                # Its draft may begin to initialize the topic.
                 group.answers.append(gone)
                 continue
             draft = ShareDraft(group.state)
@@ -274,6 +275,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         draft = ShareDraft(group.state)
         request = draft_group_deletion(draft, self._environment.topics)
         if request is None:
+            # No record of states, so the share coordinator has none.
             return False
         draft.changes.append(StateChange(request, deletion=deletion))
         self.write(group, draft, now_ms)
@@ -291,4 +293,5 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         return self.offsets.refuse(error_code)
 
     def join(self, group: ShareGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
+        # Unlike other types, an empty share group is not converted.
         self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))

@@ -54,7 +54,7 @@ NO_LEADER_EPOCH = 0
 
 @define(eq=False)
 class OffsetsToDescribe:
-    """Request that waits for the share coordinator, with its topics and their ids."""
+    """Description that waits for the share coordinator."""
 
     token: Token
     group_id: str
@@ -77,7 +77,8 @@ class ShareOffsets:
         self.waiting: list[OffsetsToDescribe] = []
 
     def describe(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:
-        """Query the share coordinator, as in Kafka also for groups that do not exist."""
+        """Query the share coordinator."""
+        # As in Kafka also for groups that do not exist: the share coordinator may know them.
         topics, resolver = request.topics, self._environment.topics
         if topics is None:
             topics = self._initialized(request.group_id)
@@ -97,6 +98,7 @@ class ShareOffsets:
         ]
         if not asked:
             self._context.effects.reply(token, self._response(purpose, {}, {}))
+        # Kafka fails inside for an empty group id, but only with topics.
         elif not request.group_id:
             self._context.effects.replies += _refusals([purpose], ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
@@ -121,9 +123,10 @@ class ShareOffsets:
         )
 
     def answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """Complete a description, unless it was refused when the log partition was unloaded."""
+        """Complete a description."""
         purpose = answer.question.purpose
         if purpose not in self.waiting:
+            # It was refused when the log partition was unloaded.
             return
         self.waiting.remove(purpose)
         response = answer.response
@@ -163,6 +166,7 @@ def _described(index: int, summary: StateSummary | None, latest: int | None) -> 
     if summary.error_code is not ErrorCode.NONE:
         return DescribedShareOffset(index, error_code=summary.error_code, error_message=summary.error_message)
     start, count, lag = summary.start_offset, summary.delivery_complete_count, UNKNOWN_OFFSET
+    # Not clamped, as in Kafka: an altered offset beyond the end has a negative lag.
     if summary.has_lag and latest is not None:
         lag = latest - start - count
     return DescribedShareOffset(index, start, summary.leader_epoch, lag)
@@ -183,11 +187,7 @@ ErrorCodes = Mapping[tuple[UUID, int], ErrorCode]
 
 
 def check_empty(draft: ShareDraft) -> None:
-    """Check that a group has no members.
-
-    Raises:
-        RefusedError: NON_EMPTY_GROUP.
-    """
+    """Check that a group has no members, or fail with NON_EMPTY_GROUP."""
     if draft.state.members:
         raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
@@ -198,11 +198,7 @@ def check_empty(draft: ShareDraft) -> None:
 def draft_alteration(
     draft: ShareDraft, request: AlterShareGroupOffsets, topics: KnownTopics
 ) -> AlterShareGroupOffsetsResponse:
-    """Draft new start offsets of a group; return the response on success.
-
-    Raises:
-        RefusedError: NON_EMPTY_GROUP.
-    """
+    """Draft new start offsets of a group; return the response on success."""
     check_empty(draft)
     state = draft.state
     existing = topics.existing([topic.topic_name for topic in request.topics])
@@ -222,7 +218,7 @@ def draft_alteration(
             partitions[topic.topic_id] = frozenset(known)
             if known:
                 offsets.setdefault(topic.topic_id, {}).update(known)
-    if partitions:  # also of topics of which no partition is known: Kafka writes that none of theirs begins
+    if partitions:  # also without a known partition: Kafka writes the topic, empty
         draft.write(state.state_partitions.begin(partitions, topics.topic_name).to_record(state.group_id))
     if offsets:
         to_initialize = [
@@ -260,17 +256,12 @@ def altered(response: AlterShareGroupOffsetsResponse, error_codes: ErrorCodes) -
 def draft_deletion(
     draft: ShareDraft, request: DeleteShareGroupOffsets, topics: KnownTopics
 ) -> DeleteShareGroupOffsetsResponse:
-    """Draft the deletion of a group's offsets in topics; return the response on success.
-
-    A group without any initialized topic has an empty response for any topics (Kafka 4.4).
-
-    Raises:
-        RefusedError: NON_EMPTY_GROUP.
-    """
+    """Draft the deletion of a group's offsets in topics; return the response on success."""
     check_empty(draft)
     state = draft.state
     known = state.state_partitions
     if not known.is_written:
+        # Without a record of states Kafka's response is empty, whatever the topics are (Kafka 4.4).
         return DeleteShareGroupOffsetsResponse()
     existing = topics.existing([topic.topic_name for topic in request.topics])
     responses: list[ForgottenShareTopic] = []
@@ -279,7 +270,7 @@ def draft_deletion(
         topic = existing.get(name)
         if topic is not None and topic.topic_id in known.initialized:
             partitions[topic.topic_id] = known.initialized[topic.topic_id].partitions
-        elif topic is not None and topic.topic_id in known.deleting:  # it could not be done before
+        elif topic is not None and topic.topic_id in known.deleting:  # an earlier attempt has failed
             partitions[topic.topic_id] = frozenset(range(topic.partition_count))
         else:
             responses.append(ForgottenShareTopic(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -300,13 +291,11 @@ def forgotten(response: DeleteShareGroupOffsetsResponse, error_codes: ErrorCodes
 
 
 def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareGroupState | None:
-    """Draft the deletion of all share-partition states; return the request to the share coordinator, or None.
-
-    A group with deleted offsets writes that once more without a query (Kafka 4.4).
-    """
+    """Draft the deletion of all share-partition states; return the request to the share coordinator, if any."""
     known = draft.state.state_partitions
     partitions: dict[UUID, frozenset[int]] = {}
     for topic_id, name in known.deleting.items():
+        # Only of topics that still exist: the others lose their states with the topic.
         topic = topics.existing([name]).get(name)
         if topic is not None and topic.topic_id == topic_id:
             partitions[topic_id] = frozenset(range(topic.partition_count))
@@ -316,6 +305,7 @@ def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareG
     if not known.is_written:
         return None
     draft.write(_deleting(known, partitions, topics).to_record(draft.state.group_id))
+    # Maybe without topics: Kafka 4.4 writes the record of an emptied group once more.
     return _delete_request(draft.state.group_id, partitions)
 
 
@@ -338,7 +328,6 @@ def _delete_request(group_id: str, partitions: PartitionsByTopic) -> DeleteShare
 
 
 def partitions_of(request: StateRequest) -> PartitionsByTopic:
-    """Return the partitions of a query to the share coordinator."""
     return {topic_id: frozenset(entry.partition for entry in partitions) for topic_id, partitions in request.topics}
 
 
@@ -348,14 +337,13 @@ def first_error(error_codes: ErrorCodes) -> ErrorCode:
 
 
 def deleted_topics(error_codes: ErrorCodes) -> set[UUID]:
-    """Return the topics of which nothing is left."""
+    """Return the topics without an error."""
     topic_ids = {topic_id for topic_id, _ in error_codes}
     errors = _errors_of_topics(error_codes)
     return {topic_id for topic_id in topic_ids if topic_id not in errors}
 
 
 def _errors_of_topics(error_codes: ErrorCodes) -> dict[UUID, ErrorCode]:
-    """Return the first error of each topic that has one."""
     errors: dict[UUID, ErrorCode] = {}
     for (topic_id, _), error_code in error_codes.items():
         if error_code is not ErrorCode.NONE:

@@ -1,7 +1,7 @@
 """Records of a share group (KIP-932) as values: types 10 to 15.
 
-The last record with a key counts. Fields have the names of Kafka's schemas ``ShareGroup…Key/Value``. All are immutable
-and hashable; ``raw_value`` is as in :mod:`groupcoord.core.groups.consumer.records`.
+Fields have the names of Kafka's schemas ``ShareGroup…Key/Value``; ``raw_value`` is as in
+:mod:`groupcoord.core.groups.consumer.records`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class ShareGroupMemberMetadataRecord(MemberRecord):
     raw_value: bytes | None = None
 
     instance_id: ClassVar[None] = None
-    """Members of share groups have none."""
     subscribed_topic_regex: ClassVar[None] = None
-    """Nor do they subscribe by expressions."""
+    """Members of share groups have neither."""
 
     RECORD_TYPE = 10
 
@@ -57,7 +56,7 @@ class ShareGroupMemberMetadataRecord(MemberRecord):
 @fast_init
 @frozen
 class ShareGroupMetadataRecord:
-    """The epoch of a group, and the hash of the topics that it subscribed to then (record type 11)."""
+    """Epoch of a group, and the hash of its subscribed topics (record type 11)."""
 
     group_id: str
     epoch: int
@@ -70,7 +69,7 @@ class ShareGroupMetadataRecord:
 @fast_init
 @frozen
 class ShareGroupTargetAssignmentMetadataRecord:
-    """The epoch of the group that the target assignment was made for, and when; 0: not known (record type 12)."""
+    """Group epoch and time of the target assignment; 0: unknown (record type 12)."""
 
     group_id: str
     assignment_epoch: int
@@ -112,9 +111,7 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
 @fast_init
 @frozen
 class ShareGroupStatePartitionMetadataRecord:
-    """Partitions with states that are being initialized, initialized, or being deleted at the share
-    coordinator (type 15).
-    """
+    """Partitions whose states at the share coordinator are initializing, initialized or being deleted (type 15)."""
 
     group_id: str
     initializing_topics: tuple[NamedTopicPartitions, ...] = ()

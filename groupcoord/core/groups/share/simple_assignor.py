@@ -1,7 +1,7 @@
 """Kafka's assignor of share groups: partitions are spread evenly, and shared if there are more members.
 
-Assignments are kept as far as they are even. A topic without partitions left stays in a member's target, empty. The
-order of Java's hash maps decides, except that large buckets become no trees. Source: ``SimpleAssignor`` of Kafka 4.4.
+Assignments are kept as far as they are even. The order of Java's hash maps decides, except that large buckets become no
+trees. Source: ``SimpleAssignor`` of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
     for number, member_id in enumerate(members):
         assigned = group.members[member_id].assigned
         division.keep(number, _held(assigned, topic_ids))
+        # A topic without partitions left stays in the target, empty.
         assignment[member_id] = {topic_id: [] for topic_id in assigned if topic_id in topic_ids}
     held = division.divide()
     for number, member_id in enumerate(members):
@@ -62,10 +63,7 @@ def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of each topic to its subscribers.
-
-    As in Kafka, members keep partitions of topics without subscribers if other topics have some.
-    """
+    """Assign the partitions of each topic to its subscribers."""
     members = group.visiting_order
     subscribers: dict[UUID, list[int]] = {}
     for number, member_id in enumerate(members):
@@ -73,6 +71,7 @@ def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
             subscribers.setdefault(topic_id, []).append(number)
     if not subscribers:
         return {}
+    # As in Kafka, partitions of topics without subscribers stay if other topics have some.
     assignment = {member_id: {**group.members[member_id].assigned} for member_id in members}
     for topic_id, numbers in subscribers.items():
         division = _Division([*group.assignable_partitions(topic_id)], integer_hash, numbers)
@@ -87,18 +86,13 @@ def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
 
 
 class _Division(Generic[PlaceT]):
-    """Division of places among numbered members, in Java's visiting order.
-
-    Args:
-        places: the places.
-        hash_of: Java's hash code of a place.
-        members: numbers of the members that get some.
-    """
+    """Division of places among numbered members, in Java's visiting order."""
 
     def __init__(self, places: Sequence[PlaceT], hash_of: Callable[[PlaceT], int], members: Sequence[int]) -> None:
         self._places = places
         self._hash_of = hash_of
         self._sharing = ceil(len(members) / len(places)) if places else 0
+        # A double in Kafka, so that rounding gives the same counts.
         share = self._sharing * len(places) / len(members)
         self._wanted = {number: ceil(share * (index + 1)) - ceil(share * index) for index, number in enumerate(members)}
         self._holders: dict[PlaceT, HashTable[int]] = {}
@@ -113,14 +107,15 @@ class _Division(Generic[PlaceT]):
             held.put(place)
 
     def divide(self) -> Mapping[int, HashTable[PlaceT]]:
-        """Return the places of each member."""
         for member, held in self._held.items():
+            # Kafka takes the surplus in the order of a hash set.
             for place in [*held][: max(len(held) - self._wanted.get(member, 0), 0)]:
                 self._take(member, place)
         for place, holders in self._holders.items():
             for member in [*holders][: max(len(holders) - self._sharing, 0)]:
                 self._take(member, place)
         for place in self._places:
+            # Places that no member had come last into Java's map, which matters within a bucket.
             self._holders_of(place)
         self._fill()
         return self._held
@@ -136,10 +131,7 @@ class _Division(Generic[PlaceT]):
         self._holders[place].discard(member)
 
     def _fill(self) -> None:
-        """Fill places that have too few members, in turn with members that have too few places.
-
-        As in Kafka a member may be given the same place twice, without effect, if no other is left.
-        """
+        """Fill places that have too few members, in turn with members that have too few places."""
         ring = [member for member, count in sorted(self._wanted.items()) if len(self._held[member]) < count]
         turn, has_given = 0, False
         for place in self._order:
@@ -155,6 +147,7 @@ class _Division(Generic[PlaceT]):
                 if member in holders:
                     continue
                 held = self._held[member]
+                # As in Kafka ``holders`` is not updated: a member may get a place twice, without effect.
                 held.put(place)
                 missing, has_given = missing - 1, True
                 if len(held) >= self._wanted[member]:

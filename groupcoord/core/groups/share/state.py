@@ -49,18 +49,17 @@ class NamedPartitions(NamedTuple):
 
 
 PartitionsByTopic = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id."""
 
 
 @fast_init
 @frozen
 class StatePartitions:
-    """Share-partition states of a group at the share coordinator.
+    """Share-partition states of a group at the share coordinator, by topic id.
 
     Attributes:
-        initializing: topic id → partitions with a requested initialization.
-        initialized: topic id → partitions with a state.
-        deleting: topic id → name of topics with a requested deletion.
+        initializing: partitions with a requested initialization.
+        initialized: partitions with a state.
+        deleting: names of topics with a requested deletion.
         is_written: the log has a record of it, maybe an empty one.
     """
 
@@ -73,7 +72,6 @@ class StatePartitions:
 
     @classmethod
     def of(cls, record: ShareGroupStatePartitionMetadataRecord) -> StatePartitions:
-        """Return the value of a record."""
         return cls(
             _by_topic(record.initializing_topics),
             _by_topic(record.initialized_topics),
@@ -81,11 +79,11 @@ class StatePartitions:
         )
 
     def to_record(self, group_id: str) -> ShareGroupStatePartitionMetadataRecord:
-        """Return the record, in the order of Java's hash maps."""
         return ShareGroupStatePartitionMetadataRecord(
             group_id,
             _named_topics(self.initializing),
             _named_topics(self.initialized),
+            # In the order of Java's hash maps, which the bytes of the record show.
             tuple([NamedTopic(topic_id, self.deleting[topic_id]) for topic_id in HashTable(uuid_hash, self.deleting)]),
         )
 
@@ -96,6 +94,7 @@ class StatePartitions:
         return StatePartitions(
             _with(self.initializing, partitions, name_of),
             self.initialized,
+            # A topic that is read anew is no longer to be deleted.
             _other_than(partitions, self.deleting),
         )
 
@@ -110,7 +109,7 @@ class StatePartitions:
         return evolve(self, initializing=_without(self.initializing, partitions))
 
     def forgotten(self, topic_ids: Collection[UUID]) -> StatePartitions:
-        """Return the value without these deleted topics."""
+        """Return the value after the deletion of these topics' states."""
         return evolve(self, deleting=_other_than(topic_ids, self.deleting))
 
     def without_topics(self, topic_ids: Collection[UUID]) -> StatePartitions:
@@ -132,12 +131,12 @@ class StatePartitions:
         return self.deleting.get(topic_id) or name_of(topic_id) or UNKNOWN_TOPIC_NAME
 
     def knows(self, topic_id: UUID) -> bool:
-        """Return whether a topic is initialized or initializing."""
         return topic_id in self.initialized or topic_id in self.initializing
 
     def missing(self, topic_id: UUID, partition_count: int, *, counts_initializing: bool) -> frozenset[int]:
         """Return the partitions of a topic for which states are to be made."""
         missing = set(range(partition_count)) - _partitions_of(self.initialized, topic_id)
+        # After the retry interval a requested initialization counts as lost.
         return frozenset(missing - _partitions_of(self.initializing, topic_id) if counts_initializing else missing)
 
 
@@ -171,6 +170,7 @@ def _with(
 ) -> dict[UUID, NamedPartitions]:
     changed = dict(topics)
     for topic_id, more in partitions.items():
+        # Kafka writes this name if the topic was deleted meanwhile.
         name = name_of(topic_id) or UNKNOWN_TOPIC_NAME
         changed[topic_id] = NamedPartitions(name, _partitions_of(topics, topic_id) | more)
     return changed
@@ -201,7 +201,6 @@ class ShareAssignment:
     assigned: Partitions = field(factory=dict)
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
-        """Return the assignment as in records and responses."""
         return topic_partitions(self.assigned)
 
 
@@ -211,12 +210,7 @@ NEW_ASSIGNMENT = ShareAssignment()
 @fast_init
 @frozen
 class ShareMember(ModernMember):
-    """A member of a share group; there are no static ones.
-
-    Attributes:
-        metadata: its record of type 10.
-        assignment: the value of its record of type 14.
-    """
+    """A member of a share group; there are no static ones."""
 
     NEVER_CHANGES = True
 
@@ -225,11 +219,10 @@ class ShareMember(ModernMember):
 
 
 class ShareState(ModernGroupState[ShareMember, Partitions]):
-    """The facts about one share group.
+    """Durable state of one share group.
 
     Attributes:
         name_subscribers: topic name → how many members name it.
-        state_partitions: for which partitions the share coordinator has a state.
     """
 
     SMALL = ("name_subscribers",)
@@ -255,7 +248,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         self.state_partitions = NO_STATE_PARTITIONS
 
     def tombstones(self) -> list[GroupTombstone]:
-        """Return the tombstones of all that the log may have of a group, in Kafka's order."""
         keys = (
             ShareGroupTargetAssignmentMetadataRecord.key,
             ShareGroupStatePartitionMetadataRecord.key,
@@ -284,7 +276,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         return topic in self.name_subscribers
 
     def subscription_type(self) -> SubscriptionType:
-        """Return whether all members subscribe to the same topics."""
         return subscription_type(len(self.members), self.name_subscribers, {})
 
     def is_initialized_assigned(self) -> bool:
@@ -295,6 +286,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
             if name in self.name_subscribers
         }
         if not initialized or not self.members:
+            # Without members Kafka has no assignment to wait for.
             return True
         assigned: dict[UUID, set[int]] = {}
         for target in self.targets.values():
@@ -304,7 +296,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
 
 
 def topic_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    """Return partitions as records and answers name them."""
+    """Return partitions as in records and responses."""
     return tuple([TopicPartitions(topic_id, tuple(indexes)) for topic_id, indexes in partitions.items()])
 
 
@@ -341,8 +333,6 @@ ShareState.FORGET = {
 
 
 StateRequest = InitializeShareGroupState | DeleteShareGroupState
-"""Query to the share coordinator."""
-
 
 AwaitedResponse = AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse
 """Response that waits for the share coordinator."""
@@ -353,7 +343,6 @@ class StateChange:
     """Query to the share coordinator, sent after the group has written its intention.
 
     Attributes:
-        request: the query.
         is_awaited: a response waits for it.
         token: of the waiting request; None without one, or after its timeout.
         response: its response on success.
@@ -367,7 +356,6 @@ class StateChange:
     deletion: Deletion | None = None
 
     def parked_tokens(self) -> list[Token]:
-        """Return the token of the waiting request, if any."""
         token = self.token if self.deletion is None else self.deletion.token
         return [] if token is None else [token]
 
@@ -375,6 +363,7 @@ class StateChange:
         """Return the error response of the waiting request."""
         if self.deletion is not None:
             return self.deletion.refuse(error_code)
+        # At most one response: the query may still be answered.
         token, self.token = self.token, None
         if token is None or self.response is None:
             return []

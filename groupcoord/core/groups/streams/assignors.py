@@ -168,6 +168,7 @@ class _Process:
     def least_loaded(self) -> _Member:
         """Take the member with the fewest tasks; :meth:`put_back` returns it."""
         if self.by_count is None:
+            # Kafka fills the queue from a ``HashMap`` of members when it first needs it.
             members = {member.member_id: member for member in self.members}
             self.by_count = PriorityQueue(attrgetter("count"), map(members.__getitem__, hash_map_order(members)))
         return self.by_count.take()
@@ -182,8 +183,7 @@ class _Quota:
     """Quota of tasks of a member: its share of the remaining ones, rounded up.
 
     Attributes:
-        tasks: tasks of members below the quota.
-        members: number of members below the quota.
+        tasks, members: number of tasks, and of members, below the quota.
         value: the quota, which may drop for the others when a member reaches it.
     """
 
@@ -198,7 +198,8 @@ class _Quota:
         self.value = -(-self.tasks // self.members) if self.members else 0
 
     def given(self, count: int) -> None:
-        """Count a task of a member; members that exceeded the quota before are ignored."""
+        """Count a task of a member that has ``count`` tasks now."""
+        # Equality only, as in Kafka: a member beyond the quota is not noticed.
         if count == self.value:
             self.members -= 1
             self.tasks -= count
@@ -206,7 +207,7 @@ class _Quota:
 
 
 class _Assignment:
-    """Works out the assignment of one group."""
+    """Computes the assignment of one group."""
 
     def __init__(self, group: StreamsGroupSpec) -> None:
         self._group = group
@@ -218,6 +219,7 @@ class _Assignment:
         self._stateful = [task for task in self._tasks if group.subtopologies[task[0]].is_stateful]
         self._members: dict[str, _Member] = {}
         processes: dict[str, _Process] = {}
+        # The order of processes in Kafka's map, made for the number of members.
         process_ids = HashTable(string_hash, (), buckets_for(len(group.members)))
         for member_id in group.visiting_order:
             process_id = group.members[member_id].process_id
@@ -237,9 +239,11 @@ class _Assignment:
         found: dict[Task, list[tuple[bool, int, _Member]]] = {}
         for member_id in self._group.visiting_order:
             spec, member = self._group.members[member_id], self._members[member_id]
+            # Of several members that ran a task the last one counts, as in Kafka.
             self._ran.update(dict.fromkeys(walk_tasks(spec.running.active), member))
             standby = dict.fromkeys(walk_tasks(spec.running.standby))
             for task in dict.fromkeys([*standby, *walk_tasks(spec.task_offsets)]):
+                # More of the state is there with a larger offset.
                 offset = spec.task_offsets.get(task[0], {}).get(task[1], 0)
                 found.setdefault(task, []).append((task not in standby, -offset, member))
         return {
@@ -272,6 +276,7 @@ class _Assignment:
 
     def _keep_active(self, task: Task, member: _Member | None) -> bool:
         """Assign a task to a member that ran it or has its state, within the quota."""
+        # Stickiness ends at the quota, so that newcomers get tasks.
         if member is None or member.count >= self._active_quota.value:
             return False
         self._give_active(task, member)
@@ -288,6 +293,7 @@ class _Assignment:
 
     def _assign_standby(self) -> None:
         waiting: list[tuple[Task, int]] = []
+        # Copies of stateless tasks would hold nothing.
         for task in sorted(self._stateful, key=_by_partition, reverse=True):
             for given in range(self._group.standby_replicas):
                 if not self._keep_standby(task):
@@ -323,6 +329,7 @@ class _Assignment:
             process.put_back(member)
             queue.put(process)
         while passed:
+            # Taken last, put back first: the order shows in later ties.
             queue.put(passed.pop())
         return is_given
 
@@ -342,7 +349,6 @@ def _least(members: Sequence[_Member]) -> _Member | None:
 
 
 def walk_tasks(tasks: Mapping[str, Iterable[int]]) -> Iterator[Task]:
-    """Yield tasks one by one."""
     return ((name, partition) for name, partitions in tasks.items() for partition in partitions)
 
 

@@ -35,11 +35,7 @@ class StreamsGroupState(Enum):
 
 
 class StreamsGroup(CommittingGroup[StreamsState]):
-    """One streams group of one log partition.
-
-    Attributes:
-        memory: soft state.
-    """
+    """One streams group of one log partition."""
 
     TYPE = GroupType.STREAMS
     STATE = StreamsState
@@ -75,6 +71,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
         subtopology_id = self.state.readers.get(name or "")
         if subtopology_id is None:
+            # No task of the topology reads the topic.
             return lambda partition: None
         assigned, pending = member.assignment.assigned.active, member.assignment.pending_revocation.active
 
@@ -100,7 +97,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         )
 
     def _described_topology(self, last_durable: int) -> DescribedTopology | None:
-        """Return the topology: with the partitions that topics are to have, if all of them are in order."""
+        """Return the topology, with decided partition counts if all topics are in order."""
         topology, configured = self.state.topology, self.memory.described(last_durable)
         if topology is None:
             return None
@@ -139,7 +136,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         return config.group_streams_max_size
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Make the next heartbeat look at the topics, if one of these is in the topology."""
         topology = self.newest_state.topology
         if topology is not None and not set(names).isdisjoint(topology.required_topics):
             self.is_topics_look_due = True
@@ -173,7 +169,7 @@ def _described_tasks(held: HeldTasks) -> DescribedTasks:
 
 
 class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
-    """Arms and cancels the timers of streams groups."""
+    """Timers of streams groups and their members."""
 
     __slots__ = ()
 
@@ -192,6 +188,7 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     def is_delayed(self, group: StreamsGroup, *, was_empty: bool, delay_ms: int, now_ms: int) -> bool:
         """Return whether a group still waits for more members before it assigns tasks."""
         timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
+        # A timer that runs is not restarted: the delay is that of the first member.
         if was_empty and delay_ms > 0 and timer.deadline_ms is None:
             self._timers.arm(timer, now_ms + delay_ms)
         return timer.deadline_ms is not None

@@ -68,16 +68,11 @@ def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
 
 
 def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> StreamsMember:
-    """Return the sender of a heartbeat, or a new member without records.
-
-    A static member that returns replaces the old one, which is written to the draft.
-
-    Raises:
-        RefusedError: the ids or the epoch are wrong.
-    """
+    """Return the sender of a heartbeat, or a new member without records, or fail with an error of its ids or epoch."""
 
     def lost_nothing(member: StreamsMember) -> bool:
         owned = owned_tasks(request)
+        # A client that reports no tasks has not proved that it lost none.
         return owned is not None and member.assignment.assigned.has_all(owned)
 
     holder_id = draft.state.static_members.get(request.instance_id or "")
@@ -114,13 +109,7 @@ def assign_target(
     environment: StreamsGroupEnvironment,
     now_ms: int,
 ) -> Mapping[str, MemberTasks]:
-    """Compute and write the target assignment; return all of it.
-
-    It is empty while topics are missing. Running tasks count, not former targets, because state is where they run.
-
-    Raises:
-        RefusedError: the assignor failed.
-    """
+    """Compute and write the target assignment; return all of it, or fail if the assignor does."""
     state = draft.state
     newcomers = [member_id for member_id in state.members if member_id not in draft.base.members]
     # Kafka copies the map of known members, and adds the newcomer last.
@@ -128,8 +117,10 @@ def assign_target(
     visiting_order = hash_map_order([*known, *newcomers])
     assignment: Mapping[str, MemberTasks] = {}
     if configured.is_ready:
+        # While topics are missing all targets are empty.
         settings = environment.settings_of(state.group_id)
         spec = StreamsGroupSpec(
+            # Running tasks count, not former targets: state is where they run.
             {m: _member_spec(state.members[m], memory.task_offsets.get(m)) for m in visiting_order},
             {
                 name: SubtopologySpec(subtopology.task_count, subtopology.is_stateful)
@@ -156,10 +147,8 @@ def assign_target(
 
 
 def _targets_so_far(draft: StreamsDraft) -> Mapping[str, MemberTasks]:
-    """Return the targets that Kafka compares a new target with; an equal one gets no record.
-
-    A replacement of a static member without a target is written an empty one, but counts as without.
-    """
+    """Return the targets that Kafka compares a new target with; an equal one gets no record."""
+    # A replacement of a member without target has an empty one by now; for Kafka it has none.
     base, targets = draft.base, draft.state.targets
     written_empty = {
         member_id
@@ -197,7 +186,6 @@ class Step:
     Attributes:
         before: the member before, under its present id.
         member: the member with the draft's records.
-        configured: the configured topology.
         is_stale: the member has an older topology than the group.
         is_delayed: a new target is due later.
     """
@@ -230,11 +218,7 @@ def handle_heartbeat(
     begins_delay: Callable[[], bool],
     now_ms: int,
 ) -> Step:
-    """Handle a heartbeat of a member that joins or stays.
-
-    Raises:
-        RefusedError: the draft has to be rolled back.
-    """
+    """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     # Kafka's order: size, member, metadata, topology, topics, tasks, offsets, epoch, target, assignment.
     check_capacity(draft, request, environment)
     before = resolve_member(draft, memory, request)
@@ -277,12 +261,9 @@ def handle_heartbeat(
 
 
 def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment) -> None:
-    """Check that a new member has room. A returning static member always has.
-
-    Raises:
-        RefusedError: GROUP_MAX_SIZE_REACHED.
-    """
+    """Check that a new member has room, or fail with GROUP_MAX_SIZE_REACHED."""
     state = draft.state
+    # A returning static member always has room; unknown ids with an epoch fail later.
     is_known = request.member_id in state.members or request.instance_id in state.static_members
     if is_known or request.member_epoch:
         return
@@ -300,14 +281,11 @@ def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environm
 def _updated(
     metadata: StreamsGroupMemberMetadataRecord, request: StreamsGroupHeartbeat
 ) -> StreamsGroupMemberMetadataRecord:
-    """Return a member's metadata after a heartbeat; None fields are unchanged.
-
-    Raises:
-        RefusedError: a tag is named twice.
-    """
+    """Return a member's metadata after a heartbeat; None fields are unchanged."""
     tags = request.client_tags
     if tags is not None:
         tags = tuple(sorted(tags))
+        # Kafka fails inside over a tag that is named twice.
         if len(dict(tags)) < len(tags):
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     joins = request.member_epoch == 0
@@ -321,6 +299,7 @@ def _updated(
         metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         metadata.topology_epoch if request.topology is None else request.topology.epoch,
         metadata.process_id if request.process_id is None else request.process_id,
+        # A join without an endpoint clears it; other heartbeats keep it.
         request.user_endpoint if joins or request.user_endpoint is not None else metadata.user_endpoint,
         metadata.client_tags if tags is None else tags,
     )
@@ -334,16 +313,14 @@ def _write_member(
     metadata: StreamsGroupMemberMetadataRecord,
     request: StreamsGroupHeartbeat,
 ) -> bool:
-    """Write changed metadata of a member, and return whether the group's epoch increases.
-
-    Any change of a dynamic member increases it; as in Kafka the request decides whether it is dynamic.
-    """
+    """Write changed metadata of a member, and return whether the group's epoch increases."""
     is_new = before.member_id not in draft.state.members
     if metadata is before.metadata and not is_new:
         return False
     draft.write(metadata)
     if is_new:
         draft.tell(MemberAdded, metadata.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+    # Any change of a dynamic member counts; as in Kafka the request decides which it is.
     return request.instance_id is None or _facts_for_assignor(before.metadata) != _facts_for_assignor(metadata)
 
 
@@ -359,13 +336,14 @@ def _write_epoch(
     *,
     bumps: bool,
 ) -> bool:
-    """Write the group's next epoch if it begins with this heartbeat."""
+    """Write the group's next epoch if it begins with this heartbeat; return whether the logged target is to be used."""
     state = draft.state
     # The record includes topics, settings and the validated topology, so any difference begins an epoch.
     if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
         draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
         draft.write(record)
         return False
+    # The target in memory may differ from the logged one after a refused write.
     has_target = _has_target(draft.base, before)
     if (has_target and memory.uses(draft.base.targets)) or not draft.base.is_at_rest:
         return False
@@ -387,11 +365,7 @@ def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trig
 
 
 def _check_offsets(offsets: Sequence[TaskOffset] | None) -> None:
-    """Refuse offsets that name a task twice, or more tasks than a member could have.
-
-    Raises:
-        RefusedError: they do.
-    """
+    """Refuse offsets that name a task twice, or more tasks than a member could have."""
     if offsets is not None and len(offsets) > TASK_OFFSETS_MAX:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"There are offsets of more than {TASK_OFFSETS_MAX} tasks.")
     tasks = [(offset.subtopology_id, offset.partition) for offset in offsets or ()]
@@ -403,11 +377,7 @@ def _check_offsets(offsets: Sequence[TaskOffset] | None) -> None:
 
 
 def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsGroupTopologyRecord:
-    """Return the group's topology: the first one sent, which can't be replaced (Kafka 4.4).
-
-    Raises:
-        RefusedError: the member sends another or an invalid one.
-    """
+    """Return the group's topology: the first one sent, which can't be replaced (Kafka 4.4)."""
     known, brought = draft.state.topology, request.topology
     if brought is None:
         # A damaged log may lack it.
@@ -420,6 +390,7 @@ def _group_topology(draft: StreamsDraft, request: StreamsGroupHeartbeat) -> Stre
         record = StreamsGroupTopologyRecord(draft.state.group_id, brought.epoch, brought.subtopologies)
         draft.write(record)
         return record
+    # An older topology is only reported as stale.
     if brought.epoch >= known.epoch and not _is_same(known, brought):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
@@ -441,13 +412,10 @@ def _look_at_topics(
     *,
     is_look_due: bool,
 ) -> tuple[ConfiguredTopology, int]:
-    """Return the configured topology and the hash of its topics, compared with the cluster if that is due.
-
-    Raises:
-        RefusedError: the topology is invalid.
-    """
+    """Return the configured topology and the hash of its topics, compared with the cluster if that is due."""
     state = draft.state
     is_new = memory.configured is None or draft.base.topology is None
+    # Configuring walks the whole topology, so its result is kept.
     if memory.configured is not None and not (is_new or is_look_due):
         return memory.configured, state.metadata_hash
     names = topology.required_topics
@@ -464,12 +432,9 @@ def _look_at_topics(
 
 
 def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> None:
-    """Check that reported tasks exist, once all topics are there.
-
-    Raises:
-        RefusedError: INVALID_REQUEST.
-    """
+    """Check that reported tasks exist."""
     if not configured.is_ready:
+        # Without tasks there is nothing to compare with.
         return
     named = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     for subtopology_id, partitions in chain.from_iterable(tasks or () for tasks in named):
@@ -502,11 +467,7 @@ def _target(
     goes_by_log: bool,
     now_ms: int,
 ) -> tuple[MemberTasks, bool]:
-    """Return what a member is to have in the end, and whether a new target is due but has to wait.
-
-    Raises:
-        RefusedError: the assignor failed.
-    """
+    """Return a member's target, and whether a new one is due but has to wait."""
     # A group that was empty waits for more members before its first assignment.
     if is_delayed:
         return MemberTasks(), True
@@ -519,6 +480,7 @@ def _target(
     used = memory.used_target
     if goes_by_log or used is None or used.epoch != state.assignment_epoch:
         used = UsedTarget(state.assignment_epoch, dict(targets.items()))
+        # Kafka keeps it for warm-up tasks, although 4.4 assigns none.
         if settings.num_warmup_replicas > 0:
             memory.used_target = used
     return used.tasks.get(member.member_id, MemberTasks()), state.assignment_epoch < state.epoch
@@ -533,11 +495,7 @@ def _wanted(target: MemberTasks) -> HeldTasks:
 
 
 def _has_target(state: StreamsState, member: StreamsMember) -> bool:
-    """Return whether a member has its logged target assignment.
-
-    It may have another one after a refused write, or of a member that tried to replace it. Once the group is at rest,
-    the logged target is used with the next epoch.
-    """
+    """Return whether a member has its logged target assignment."""
     wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
     return (wanted.active.keys(), wanted.standby, wanted.warmup) == (has.active.keys(), has.standby, has.warmup)
 
@@ -546,6 +504,7 @@ def _reconcile(
     draft: StreamsDraft, member: StreamsMember, target: MemberTasks, request: StreamsGroupHeartbeat
 ) -> TaskAssignment:
     if draft.state.is_settled(member):
+        # Settled members stay as they are until the next target.
         return member.assignment
     result = reconcile(
         member.assignment,

@@ -1,7 +1,7 @@
 """Handlers of streams groups (KIP-1071): heartbeats, leaves, timers, loads, and conversion of empty groups.
 
-A streams group takes over no members of a classic group. Sources: ``GroupMetadataManager`` (``streamsGroupLeave``,
-``streamsGroupStaticMemberGroupLeave``, ``streamsGroupFenceMember``) of Apache Kafka 4.4.
+Sources: ``GroupMetadataManager`` (``streamsGroupLeave``, ``streamsGroupStaticMemberGroupLeave``,
+``streamsGroupFenceMember``) of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -53,14 +53,11 @@ from groupcoord.errors import ErrorCode
 def leave(
     draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment, now_ms: int
 ) -> StreamsGroupHeartbeatResponse:
-    """Handle the heartbeat of a member that leaves, for static members maybe temporarily.
-
-    Raises:
-        RefusedError: the ids do not match a member.
-    """
+    """Handle the heartbeat of a member that leaves; a static member may leave temporarily."""
     state = draft.state
     member = find_sender(state, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        # It keeps its tasks; Kafka resets their epochs to 0.
         had = member.assignment.assigned
         assigned = HeldTasks(dict.fromkeys(had.active, 0), had.standby, had.warmup)
         assignment = evolve(
@@ -75,12 +72,13 @@ def leave(
 def remove_members(
     draft: StreamsDraft, member_ids: Collection[str], cause: Cause, environment: StreamsGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch, without a look at its topics."""
+    """Write that members are gone, and the group's next epoch."""
     state = draft.state
     group_id = state.group_id
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
         draft.write(*state.member_tombstones(member_id))
+    # Unlike in consumer groups no topics are compared.
     draft.begin_epoch(state.metadata_hash, Trigger(cause, next(iter(member_ids))))
     if not draft.state.members:
         draft.write(StreamsGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
@@ -111,8 +109,9 @@ class StreamsConversion(Conversion[StreamsGroup]):
 
 
 def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -> int | None:
-    """Return until when a heartbeat changes nothing: forever, or None while topics are missing."""
+    """Return forever, or None while topics are missing."""
     configured = group.memory.configured
+    # A heartbeat asks for missing topics again and again.
     return NEVER_MS if configured is not None and configured.is_ready else None
 
 
@@ -148,6 +147,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     def meet_no_group(self, request: StreamsGroupHeartbeat, token: Token, now_ms: int) -> None:
         group = self._context.groups.get(request.group_id)
         joins = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        # Unlike consumer groups, streams groups take over no members.
         if isinstance(group, GroupMetadata) and group.is_empty and joins:
             self._upgrade(group, request, token, now_ms)
         else:
@@ -166,8 +166,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         self.conversion.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a join with the classic protocol. An empty group ends, and the member begins a classic one."""
+        """Handle a join with the classic protocol."""
         if not group.is_empty:
+            # An empty group becomes a classic one for the joining member.
             error_code, member_id = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
         elif request.member_id:
             error_code, member_id = ErrorCode.UNKNOWN_MEMBER_ID, request.member_id
@@ -183,6 +184,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         is_made_by_this = known is not group
         # Kafka builds the new group from its records, so the first heartbeat's soft state is lost.
         memory = StreamsMemory() if is_made_by_this else group.memory
+        # Remembered even if the leave fails, as in Kafka.
         if request.shutdown_application and request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             self._ask_for_shutdown(group, memory, request)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
@@ -203,6 +205,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
                 now_ms=now_ms,
             )
         finally:
+            # Also after a refusal: Kafka keeps the topology that it has configured.
             memory.note_findings(findings, writer.next_number, writer.last_durable)
         member_id = step.member.member_id
         if request.shutdown_application:
@@ -216,6 +219,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         shows_tasks = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or step.has_changed_tasks
         assigned = step.member.assignment.assigned
         endpoints = None
+        # Endpoints are sent until the member reports the present epoch.
         if memory.endpoint_epoch != request.endpoint_information_epoch:
             try:
                 endpoints = memory.endpoints.partitions(draft.state.members, step.configured, self._environment.topics)
@@ -242,7 +246,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         )
 
     def _ask_for_shutdown(self, group: StreamsGroup, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> None:
-        """A member wants all of the application to stop."""
         if memory.shutdown_by is None:
             memory.shutdown_by = request.member_id
             group.steady.clear()
@@ -301,11 +304,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     # ------------------------------------------------------------ writes and timers
 
     def write(self, group: StreamsGroup, draft: StreamsDraft, now_ms: int) -> None:
-        """Append a draft; a group without records is discarded.
-
-        Task offsets of leaving members are forgotten before the write, for any outcome, and also if the member
-        returns with it. So is a shutdown request, with the last member.
-        """
+        """Append a draft, after forgetting the soft state of members that leave with it."""
+        # Before the write, for any outcome, and even if the member returns with it.
         gone = gone_members(draft.records)
         for member_id in gone:
             group.memory.task_offsets.pop(member_id, None)
@@ -313,6 +313,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             group.memory.shutdown_by = None
         super().write(group, draft, now_ms)
         if self._groups.get(group.group_id) is not group:
+            # A group without records was not created, and loses its delay.
             self._member_timers.take_delay(group)
 
     def append_refused(self) -> None:
@@ -326,6 +327,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             super().fence(group, draft, key, now_ms)
             return
         configured = group.memory.configured
+        # After a load or a first heartbeat there is no topology in memory, and Kafka does nothing.
         if configured is not None and draft.state.assignment_epoch < draft.state.epoch:
             draft.mark()
             try:

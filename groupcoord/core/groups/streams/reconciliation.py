@@ -33,7 +33,6 @@ class TaskState(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> TaskState:
-        """Return the state that a record means by a number."""
         return _KNOWN_STATES.get(number, TaskState.UNKNOWN)
 
 
@@ -84,7 +83,6 @@ class TaskAssignment:
     Attributes:
         member_epoch: the epoch of the target assignment that it has reached or is on the way to.
         previous_member_epoch: its epoch before the last change, which a repeated request may have.
-        state: the reconciliation state.
         assigned: the tasks that it may run.
         pending_revocation: the tasks that it has to revoke, which no other member gets before.
     """
@@ -121,8 +119,9 @@ def reconcile(
         case TaskState.UNREVOKED_TASKS:
             if owned is None or owned.shares(current.pending_revocation):
                 return current
-            # Revoked tasks count for one epoch, the next ones to revoke for another.
+            # Unlike in consumer groups the epoch grows if the member has to revoke again.
             return step.next_assignment(current.member_epoch + 1)
+        # Only a member without tasks can be moved on safely.
         case TaskState.UNKNOWN if owned is None or owned:
             return ErrorCode.FENCED_MEMBER_EPOCH
         case TaskState.UNKNOWN:
@@ -158,11 +157,13 @@ class _Reconciliation:
         # Within the member roles change at once.
         kept_standby = (had.standby & wanted.standby) | (free_standby & (had.active.keys() | had.warmup))
         kept_warmup = (had.warmup & wanted.warmup) | (free_warmup & had.standby)
+        # A copy that becomes active stays until the active task is free.
         revoked_standby = had.standby - wanted.standby - free_warmup - wanted.active.keys()
         revoked_warmup = had.warmup - wanted.warmup - free_standby - wanted.active.keys()
         kept_standby |= had.standby & wanted.active.keys()
         kept_warmup |= had.warmup & wanted.active.keys()
         revoked = HeldTasks(revoked_active, frozenset(revoked_standby), frozenset(revoked_warmup))
+        # Nothing is added before the member confirms the revocation.
         if revoked and (self.owned is None or self.owned.shares(revoked)):
             kept = HeldTasks(kept_active, frozenset(kept_standby), frozenset(kept_warmup))
             return self._moved(epoch_until_revoked, TaskState.UNREVOKED_TASKS, kept, revoked)

@@ -1,9 +1,7 @@
 """Records of a streams group (KIP-1071) as values: types 17 and 19 to 23.
 
-The last record with a key counts. Fields have the names of Kafka's schemas ``StreamsGroup…Key/Value``. All are
-immutable and hashable.
-
-``raw_value`` holds the original bytes of a value that has unknown tagged fields.
+Fields have the names of Kafka's schemas ``StreamsGroup…Key/Value``. ``raw_value`` holds the original bytes of a value
+that has unknown tagged fields.
 """
 
 from __future__ import annotations
@@ -127,9 +125,8 @@ class StreamsGroupMetadataRecord:
         metadata_hash: hash of the topology's topics; 0 if none existed.
         validated_topology_epoch: the topology's epoch if no topic was missing or wrong, otherwise -1.
         last_assignment_configs: the assignor's settings; None is equivalent to empty.
-        stored_description_topology_epoch: epoch of the topology with a description stored by a plugin (KIP-1331), or
-            -1.
-        failed_description_topology_epoch: epoch of the topology with a description that could not be stored, or -1.
+        stored_description_topology_epoch, failed_description_topology_epoch: epoch of the topology with a description
+            that a plugin has stored, or failed to store (KIP-1331); -1 without one.
     """
 
     group_id: str
@@ -168,10 +165,7 @@ class StreamsGroupMemberMetadataRecord(MemberRecord):
 @fast_init
 @frozen
 class StreamsGroupTargetAssignmentMetadataRecord:
-    """The epoch of the group that the target assignment was made for (record type 20).
-
-    ``assignment_timestamp_ms`` is the time of the assignment; 0 if there are no members left.
-    """
+    """Group epoch and time of the target assignment (record type 20); time 0 without members."""
 
     group_id: str
     assignment_epoch: int
@@ -244,10 +238,8 @@ class StreamsGroupTopologyRecord:
 
     @cached_property
     def readers(self) -> Mapping[str, str]:
-        """Topics that members commit offsets of, each with the id of the subtopology that reads it.
-
-        Among several readers, the last one in the order of Kafka's hash map counts.
-        """
+        """Topics that members commit offsets of, each with the id of the subtopology that reads it."""
+        # Of several readers the last one in the order of Kafka's hash map counts.
         by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
         return {
             name: subtopology_id

@@ -16,23 +16,14 @@ from groupcoord.core.messages import TaskOffset
 
 @define(eq=False)
 class StreamsGroupEnvironment(GroupEnvironment[StreamsGroupSettings, TaskAssignor]):
-    """Dependencies of all streams groups of one coordinator.
-
-    Attributes:
-        internal_topics: requested topics, and failed creations.
-    """
+    """Dependencies of all streams groups of one coordinator."""
 
     internal_topics: InternalTopics = field(factory=InternalTopics)
 
 
 @define
 class MemberOffsets:
-    """Last reported offsets of a member's tasks.
-
-    Attributes:
-        offsets: offsets of its copies of state.
-        end_offsets: end offsets of the changelogs.
-    """
+    """Last reported offsets of a member's tasks: of its copies of state, and the ends of the changelogs."""
 
     offsets: tuple[TaskOffset, ...] = ()
     end_offsets: tuple[TaskOffset, ...] = ()
@@ -40,14 +31,10 @@ class MemberOffsets:
 
 @frozen
 class UsedTarget:
-    """The target that was used last, until the epoch changes.
+    """Target by member that was used last, and its epoch.
 
     A member that leaves and returns under it gets its tasks back, although the log has forgotten them (Kafka 4.4, for
     warm-up tasks).
-
-    Attributes:
-        epoch: the epoch of the target.
-        tasks: by member id.
     """
 
     NEVER_CHANGES = True
@@ -64,15 +51,10 @@ Findings = tuple[ConfiguredTopology | None, UsedTarget | None]
 class StreamsMemory:
     """Soft state of a streams group: a restart forgets it, and a refused heartbeat does not take it back.
 
-    Kafka versions the findings by the writes of the log partition, of any group. A refused write reverts them.
-
     Attributes:
         configured: the topology with the partitions of its topics; None until a heartbeat has configured it.
         endpoint_epoch: counts changes of members' endpoints and their partitions.
-        task_offsets: by member id.
         shutdown_by: the first member that requested a shutdown of the application; None if no member has.
-        used_target: the target that was used last.
-        endpoints: cached endpoint responses.
     """
 
     configured: ConfiguredTopology | None = None
@@ -81,12 +63,12 @@ class StreamsMemory:
     shutdown_by: str | None = None
     used_target: UsedTarget | None = None
     endpoints: Endpoints = field(factory=Endpoints)
+    # Kafka versions the findings by the writes of the log partition, of any group.
     _found_before: Findings = (None, None)
     _found_at: int = 0
 
     @property
     def findings(self) -> Findings:
-        """Configured topology and target that was used last."""
         return self.configured, self.used_target
 
     def note_findings(self, before: Findings, next_append: int, last_durable: int) -> None:

@@ -45,12 +45,7 @@ HolderChange = Callable[[str, Task, str], None]
 @fast_init
 @frozen
 class StreamsMember(ModernMember):
-    """A member of a streams group.
-
-    Attributes:
-        metadata: its record of type 19.
-        assignment: the value of its record of type 22.
-    """
+    """A member of a streams group."""
 
     NEVER_CHANGES = True
 
@@ -65,7 +60,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         validated_topology_epoch: the topology's epoch if its topics were valid at the group's epoch, otherwise -1.
         assignment_configs: the settings of the target by key.
         described_topology_epochs: topologies whose description a plugin has stored, and failed to store (KIP-1331).
-        topology: the topology, or None.
         active, standby, warmup: task → the processes that have it in this role or have not released it.
     """
 
@@ -117,7 +111,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self.topology = None
 
     def tombstones(self) -> list[GroupTombstone]:
-        """Return the tombstones of everything but offsets, in Kafka's order: the topology's last."""
         keys = [
             *(StreamsGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
             *(StreamsGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in self.targets),
@@ -138,6 +131,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     def _reassign(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
         if before is not None:
+            # Released even if only the metadata changed: the process id may be another.
             self._hold(before, self._let_go)
         if after is not None:
             self._hold(after, self._take)
@@ -158,6 +152,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         self._own(role)
         holders = getattr(self, role)
         left = list(holders[task])
+        # One entry for each member: another one of the process may keep the task.
         left.remove(process_id)
         if left:
             holders[task] = tuple(left)
@@ -168,10 +163,10 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     @property
     def readers(self) -> Mapping[str, str]:
-        """The topics that members commit offsets of, each with the id of the subtopology that reads it."""
         return {} if self.topology is None else self.topology.readers
 
     def has_subscribers(self, topic: str) -> bool:
+        # An empty group keeps its topology (Kafka 4.4), but reads nothing.
         return bool(self.members) and topic in self.readers
 
     def is_settled(self, member: StreamsMember) -> bool:
@@ -201,7 +196,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
 
 def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
-    """Return the assignment of a record."""
     return TaskAssignment(
         record.member_epoch,
         record.previous_member_epoch,
@@ -220,9 +214,9 @@ def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssi
 
 
 def _epochs_of(tasks: Iterable[AssignedTaskIds], member_epoch: int) -> dict[Task, int]:
-    """Return active tasks with their assignment epochs, by default the member's epoch."""
     found = {}
     for subtopology_id, partitions, epochs in tasks:
+        # Missing or damaged: then the member's epoch counts.
         if epochs is None or len(epochs) != len(partitions):
             epochs = (member_epoch,) * len(partitions)
         found.update({(subtopology_id, partition): epoch for partition, epoch in zip(partitions, epochs, strict=True)})
@@ -273,7 +267,6 @@ def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
 
 
 def target_record(group_id: str, member_id: str, target: MemberTasks) -> StreamsGroupTargetAssignmentMemberRecord:
-    """Return the record of a target assignment."""
     return StreamsGroupTargetAssignmentMemberRecord(
         group_id,
         member_id,
@@ -365,6 +358,7 @@ class Endpoints:
             for member in members.values()
             if member.metadata.user_endpoint is not None
         }
+        # Entries of members that are gone are dropped.
         self._entries = found
         return tuple(entry for _, _, entry in found.values())
 
@@ -372,6 +366,7 @@ class Endpoints:
         self, member: StreamsMember, configured: ConfiguredTopology, topics: KnownTopics
     ) -> tuple[StreamsMember, ConfiguredTopology, EndpointPartitions]:
         known = self._entries.get(member.member_id)
+        # Members and topologies are replaced, never changed.
         if known is not None and known[0] is member and known[1] is configured:
             return known
         endpoint, assigned = member.metadata.user_endpoint, member.assignment.assigned
@@ -396,6 +391,7 @@ def _partitions(
         for name in names:
             if name not in existing:
                 raise EndpointError
+            # A topic may have fewer partitions than its subtopology has tasks.
             there = tuple(number for number in partitions if number < existing[name].partition_count)
             if there:
                 found.append(NamedTopicPartitions(name, there))

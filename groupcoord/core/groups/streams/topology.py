@@ -42,12 +42,7 @@ class TopicProblemKind(IntEnum):
 
 @frozen
 class TopicProblem:
-    """Reason why there are no tasks.
-
-    Attributes:
-        kind: the type of the problem.
-        detail: a message with the topics.
-    """
+    """Reason why there are no tasks, with a message that names topics."""
 
     kind: TopicProblemKind
     detail: str
@@ -63,19 +58,13 @@ class BrokenTopologyError(GroupcoordError):
 
 @frozen
 class ConfiguredSubtopology:
-    """Subtopology with its number of tasks.
-
-    Attributes:
-        subtopology: as the members sent it.
-        task_count: number of tasks.
-    """
+    """Subtopology with its number of tasks."""
 
     subtopology: Subtopology
     task_count: int
 
     @property
     def is_stateful(self) -> bool:
-        """True if its tasks keep state."""
         return bool(self.subtopology.state_changelog_topics)
 
 
@@ -84,7 +73,6 @@ class ConfiguredTopology:
     """Topology with the partitions of the cluster's topics.
 
     Attributes:
-        epoch: the topology's epoch.
         subtopologies: by id, in Kafka's order of ids; None with a problem other than missing internal topics.
         partition_counts: partition counts of internal topics.
         problem: the reason for no tasks, or None.
@@ -101,7 +89,6 @@ class ConfiguredTopology:
 
     @property
     def is_ready(self) -> bool:
-        """True if there are tasks to assign."""
         return self.problem is None
 
     def has_task(self, subtopology_id: str, partition: int) -> bool:
@@ -145,6 +132,7 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
     if missing:
         detail = f"Internal topics are missing: {names_of_few(list(missing))}"
         problem = TopicProblem(TopicProblemKind.MISSING_INTERNAL_TOPICS, detail)
+    # Tasks are assigned in one step, so a peer must not choose their number.
     elif sum(subtopology.task_count for subtopology in configured.values()) > TASKS_MAX:
         raise InvalidTopologyError(f"There are more than {TASKS_MAX} tasks.")
     counts = {name: topic.partition_count for name, topic in internal.items()}
@@ -152,11 +140,7 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
 
 
 def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
-    """Return the copartition groups: names of topics that need equal numbers of partitions.
-
-    Raises:
-        BrokenTopologyError: an index leads nowhere.
-    """
+    """Return the copartition groups: names of topics that need equal numbers of partitions."""
     repartition_names = [topic.name for topic in subtopology.repartition_source_topics]
     groups = []
     for group in subtopology.copartition_groups:
@@ -224,6 +208,7 @@ class _Decision:
                 readers[topic.name].append(place)
         # Kafka walks all of them repeatedly; one without known inputs has its turn when they are known.
         turns = [(0, place) for place, one in enumerate(self._subtopologies) if self._largest_read(one) is not None]
+        # Each subtopology has its turn once, so that a long chain is walked in one go.
         waiting = {place for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics}
         heapify(turns)
         while turns:
@@ -251,10 +236,8 @@ class _Decision:
 
     @cached_property
     def _count_of_fixed(self) -> int | TopicProblem:
-        """Common partition count of the topics with a fixed one, or the problem if they differ.
-
-        As in Kafka, it concerns all such topics of the topology, and holds for copartition groups without one, too.
-        """
+        """Common partition count of the topics with a fixed one, or the problem if they differ."""
+        # As in Kafka all fixed topics of the topology count, not only those of the group.
         counts = {name: self._existing.get(name, count) for name, count in self._fixed.items()}
         count, *different = dict.fromkeys(counts.values())
         if different:
@@ -268,6 +251,7 @@ class _Decision:
         others = {name: self._existing[name] for name in names if name not in self._repartition}
         repartition = [name for name in names if name in self._repartition]
         if others:
+            # Existing topics decide: their partitions are not changed.
             count, *different = dict.fromkeys(others.values())
             if different:
                 return _wrongly_partitioned(f"Topics are not copartitioned: {_listed(others)}.")
@@ -288,20 +272,16 @@ class _Decision:
     # ------------------------------------------------------------ tasks and internal topics
 
     def task_count(self, subtopology: Subtopology) -> int:
-        """Return the largest partition count that a subtopology reads.
-
-        Raises:
-            InvalidTopologyError: it reads no topic.
-        """
+        """Return the largest partition count that a subtopology reads."""
         names = subtopology.read_topics
         if not names:
             raise InvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}.")
         return max(self._count(name) or 0 for name in names)
 
     def internal_topics(self, configured: Mapping[str, ConfiguredSubtopology]) -> dict[str, InternalTopic]:
-        """Return all internal topics by name."""
         found = {name: _internal_topic(topic, self._decided[name]) for name, topic in self._repartition.items()}
         for subtopology in configured.values():
+            # A changelog has one partition for each task.
             for topic in subtopology.subtopology.state_changelog_topics:
                 found[topic.name] = _internal_topic(topic, subtopology.task_count)
         return {name: found[name] for name in sorted(found, key=string_sort_key)}
@@ -337,10 +317,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 INTERVALS = 2
-"""Number of heartbeat intervals for which a failed creation is reported before it is repeated.
-
-An answer that takes longer is not expected any more.
-"""
+"""Heartbeat intervals until a requested topic is requested again, and a failure no longer reported."""
 
 
 @define
@@ -389,7 +366,7 @@ class InternalTopics:
             self._swept_count = len(self._asked)
 
     def created(self, answer: InternalTopicsCreated, heartbeat_interval_ms: int, now_ms: int) -> None:
-        """Note the result of a creation: failures are reported until the next request."""
+        """Note the result of a creation."""
         until_ms = now_ms + INTERVALS * heartbeat_interval_ms
         for topic in answer.question.topics:
             self._asked.pop(topic.name, None)
@@ -398,7 +375,8 @@ class InternalTopics:
 
 
 def _may_not_create(topics: Iterable[InternalTopic], permissions: Permissions) -> list[str]:
-    """Return the names of topics that a client may not create; CREATE on the cluster allows all."""
+    """Return the names of topics that a client may not create."""
     if permissions.on_cluster(Operation.CREATE):
+        # CREATE on the cluster allows all topics.
         return []
     return [topic.name for topic in topics if not permissions.on_topic(topic.name, Operation.CREATE)]
