@@ -70,7 +70,7 @@ class Conversion(Generic[GroupT]):
         self._timers = timers
         self._classic = classic
 
-    # ------------------------------------------------------------ what begins one
+    # ------------------------------------------------------------ beginning
 
     def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Replace an empty group by a classic one for a joining member."""
@@ -89,7 +89,7 @@ class Conversion(Generic[GroupT]):
         self._context.writings[group.group_id] = writing
         self._context.writer.begin(records, written, held)
 
-    # ------------------------------------------------------------ what the log says of it
+    # ------------------------------------------------------------ outcome
 
     def on_durable(self, written: WhenConverted, now_ms: int) -> None:
         """Replace the group."""

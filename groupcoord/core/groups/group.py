@@ -44,7 +44,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """True without members, so that the group may be deleted, and expires without offsets."""
+        """True without members, so that the group may be deleted or expire."""
 
     # ------------------------------------------------------------ offsets
 
@@ -54,7 +54,7 @@ class Group(Protocol):
         """Return NONE if the request may commit, which renews the member's session in classic groups."""
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if the request may commit in its producer's transaction."""
+        """Return NONE if the request may commit in a transaction."""
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
         """Return NONE if the request may see the group's offsets."""
@@ -66,7 +66,7 @@ class Group(Protocol):
         """Return whether members use a topic, so that its offsets are not deleted on request."""
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the moment from which an offset's age counts; None if it must not expire now (KIP-211)."""
+        """Return the start of an offset's retention, or None if it must not expire now (KIP-211)."""
 
     # ------------------------------------------------------------ administration
 
@@ -74,10 +74,10 @@ class Group(Protocol):
         """Return the group as ListGroups shows it."""
 
     def tombstones(self) -> list[Record]:
-        """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
+        """Return the tombstones of all records of the group but its offsets, in Kafka's order."""
 
     def end(self, now_ms: int) -> None:
-        """Mark the group as gone, after its waiting requests were taken."""
+        """Mark the group as gone."""
 
     # ------------------------------------------------------------ what waits in it
 
@@ -85,7 +85,7 @@ class Group(Protocol):
         """Remove and return the requests that wait for a write of the group."""
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
-        """Return error responses for all requests that wait for members of the group."""
+        """Return error responses for requests that wait for members of the group."""
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Note that topics were created, extended or deleted."""
@@ -108,10 +108,10 @@ class Group(Protocol):
         """Return the size limit."""
 
     def check(self) -> None:
-        """Check the group's invariants; raise InvariantError if one does not hold."""
+        """Check the group's invariants."""
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
-        """Check that the log has everything that members have received; raise InvariantError if not."""
+        """Check that the log has everything that members have received."""
 
 
 @define(eq=False)
@@ -122,7 +122,6 @@ class Deletion:
         group_ids: groups that can be deleted so far.
         results: the results of other groups.
         awaited: number of groups with external state to delete.
-        finish: is called when external state is deleted.
     """
 
     group_ids: list[str]
@@ -133,7 +132,7 @@ class Deletion:
     is_refused: bool = False
 
     def go_on(self, group_id: str, error_code: ErrorCode) -> None:
-        """Count a group whose external state was deleted, or could not be."""
+        """Continue after external state of a group was deleted, or could not be."""
         if self.is_refused:
             # The request timed out, or the log partition was unloaded.
             return

@@ -170,22 +170,15 @@ def changed_targets(
     """Return the changed targets by member, in the order in which Kafka writes them.
 
     A static member that replaces another takes over its target: ``members`` holds only the new id, and ``targets`` the
-    old target under the new id.
+    old target under the new id. ``topics`` has at least the existing topics of these names. The subscription type is
+    that of the last look at topics, since Kafka updates both together.
 
     Args:
-        assignor: the assignor of the group.
-        members: all members by id, after the request.
         arrivals: the ids of all members but the newcomer, in the order of their arrival, which decides where hashes
             collide; sorted if the order is unknown.
         newcomer_id: the member that this request adds or puts into another's place, or None.
-        targets: the targets so far, by member id.
-        subscriptions: the subscription type when the topics were last read; Kafka updates both together.
         resolved: topic names by regular expression.
-        topics: at least the existing topics of these names.
         assignable: the partitions by topic that may be assigned; None: all.
-
-    Raises:
-        PartitionAssignorError: the assignor finds no assignment.
     """
     # Kafka copies the map of known members, and adds the newcomer last.
     known = timeline_map_order(arrivals)
@@ -215,7 +208,6 @@ def changed_targets(
 
 
 def _are_equal(one: Partitions, other: Partitions) -> bool:
-    """Compare without regard to order."""
     if one is other:
         return True
     if one.keys() != other.keys():

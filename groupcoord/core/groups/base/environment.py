@@ -47,7 +47,7 @@ def metadata_hash(topic_hashes: Mapping[str, int]) -> int:
     """Return a signed 64-bit hash of a group's topics; 0 without any."""
     if not topic_hashes:
         return NO_TOPICS_HASH
-    # In the order of Java strings, whatever the order of the subscription.
+    # In the order of Java strings.
     names = sorted(topic_hashes, key=string_sort_key) if len(topic_hashes) > 1 else topic_hashes
     value = xxh3_64(b"".join(map(_LONG.pack, map(topic_hashes.__getitem__, names))))
     return value - (value >> 63 << 64)

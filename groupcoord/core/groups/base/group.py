@@ -25,10 +25,7 @@ from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
 @frozen(eq=False)
 class SteadyHeartbeat:
-    """Heartbeat that changed nothing, with its response for the next equal one.
-
-    ``writes``, ``settings`` and ``topics_version`` are those at that heartbeat; it is valid up to ``until_ms``.
-    """
+    """Heartbeat that changed nothing, with its response for the next equal one, valid up to ``until_ms``."""
 
     NOT_COUNTED = ("topics_version", "writes")
 
@@ -43,18 +40,15 @@ class SteadyHeartbeat:
 
 
 class ModernGroup(ABC, Generic[StateT]):
-    """One group of one log partition; each type names its class of state and the timers of its members.
+    """One group of one log partition.
 
     Attributes:
-        state: the durable state.
         writing: the draft in flight, or None. Nothing else is written for the group meanwhile.
         writes: number of writes since the group was created or loaded.
         steady: member id → its last heartbeat, if that changed nothing.
-        waiting: requests that wait for the write in flight, in order.
+        waiting, answers, overdue: requests, answers of the host and fired timers that wait for the write in flight.
         is_topics_look_due: subscribed topics may have changed, so the next heartbeat compares them.
-        answers: answers of the host that wait for the write in flight.
-        overdue: timers that fired during the write in flight.
-        fencing: timers whose removal of a member is in flight.
+        fencing: timers with the removal of their member in flight.
         revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
@@ -63,9 +57,8 @@ class ModernGroup(ABC, Generic[StateT]):
     TYPE: ClassVar[GroupType]
     STATE: ClassVar[type[Any]]
     SESSION: ClassVar[TimerKind]
-    """Timer that removes a silent member."""
     REVOCATION: ClassVar[TimerKind | None] = None
-    """Timer that removes a member that revokes too late, for types with revocation."""
+    """None for types without revocation."""
     MEMBER_TIMERS: ClassVar[tuple[TimerKind, ...]]
     may_expire: ClassVar[bool] = True
 
@@ -108,7 +101,6 @@ class ModernGroup(ABC, Generic[StateT]):
 
     @property
     def newest_state(self) -> StateT:
-        """State including the draft in flight."""
         return self.state if self.writing is None else self.writing.state
 
     # ------------------------------------------------------------ timers
@@ -137,19 +129,17 @@ class ModernGroup(ABC, Generic[StateT]):
     def timers(self) -> Iterator[Timer]:
         yield from self._timers.values()
 
-    # ------------------------------------------------------------ what is asked of any kind of group
+    # ------------------------------------------------------------ interface of all groups
 
     @property
     def is_empty(self) -> bool:
         return not self.state.members and self.writing is None
 
     def uses_topic(self, topic: str) -> bool:
-        """Return whether members subscribe to a topic, now or with the draft in flight."""
         # Both count: the log may still refuse the draft.
         return self.state.has_subscribers(topic) or self.newest_state.has_subscribers(topic)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Make the next heartbeat compare the topics, if one of these is subscribed."""
         if any(map(self.newest_state.has_subscribers, names)):
             self.is_topics_look_due = True
 
@@ -182,7 +172,6 @@ class ModernGroup(ABC, Generic[StateT]):
                 raise InvariantError(f"group {self.group_id!r} in {self.group_state.value}: {rule}")
 
     def _invariants(self) -> dict[str, bool]:
-        """Return the invariants of all types, and whether they hold."""
         state = self.state
         epochs = [member.member_epoch for member in state.members.values()]
         fenced = {key.member_id for key in self.fencing}
@@ -191,7 +180,7 @@ class ModernGroup(ABC, Generic[StateT]):
             "a member is not newer than the target": all(epoch <= state.assignment_epoch for epoch in epochs),
             "requests wait for a write only": self.writing is not None or not (self.waiting or self.answers),
             "what is written builds on what is durable": self.writing is None or self.writing.durable is state,
-            # A silent member whose removal is in flight has no armed timer.
+            # The timer of a member has fired if its removal is in flight.
             "members have sessions": self.is_dead
             or bool(self.overdue)
             or all(
@@ -221,7 +210,7 @@ class CommittingGroup(ModernGroup[StateT]):
 
     @abstractmethod
     def held_since(self, member: Any, topic: TopicToCommit) -> Callable[[int], int | None]:
-        """Return a function from a partition of a topic to the epoch since which a member has it, or None."""
+        """Return a function from a partition to the epoch since which a member has it, or None."""
 
     def _stale(self, member: Any) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION if self.uses_classic_protocol(member) else ErrorCode.STALE_MEMBER_EPOCH
@@ -229,7 +218,6 @@ class CommittingGroup(ModernGroup[StateT]):
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return NONE if the request may commit."""
         if request.generation_id < 0 and not self.state.members:
             # Administrators and consumers without a group commit to an empty group.
             return ErrorCode.NONE
@@ -295,7 +283,7 @@ GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
 
 
 class MemberTimers(Generic[GroupT, MemberT]):
-    """Timers of members: set from records, so that a live group and a loaded one have the same."""
+    """Timers of members, set from records, so that a live group and a loaded one have the same."""
 
     __slots__ = ("_environment", "_timers")
 
@@ -304,7 +292,6 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._timers = timers
 
     def follow(self, group: GroupT, records: Iterable[Record], now_ms: int) -> None:
-        """Set the timers that follow from durable records."""
         assignment_record, metadata_record = group.STATE.RECORDS_OF_MEMBER[0], group.STATE.RECORDS_OF_MEMBER[-1]
         members: Mapping[str, Any] = group.state.members
         record: Any
@@ -346,7 +333,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def retry_fencing(self, group: GroupT, now_ms: int) -> None:
-        """Rearm the timers of members whose removal the log has refused."""
+        """Rearm the timers of members after the log has refused their removal."""
         fencing, group.fencing = group.fencing, []
         for key in fencing:
             timer = group.timer(key.kind, key.member_id)

@@ -48,7 +48,7 @@ DraftT = TypeVar("DraftT", bound=Draft[Any])
 
 @define(eq=False)
 class WhenDrafted(Continuation):
-    """Draft of a group in flight, which becomes the group's state."""
+    """Draft of a group in flight."""
 
     group: Any
 
@@ -75,9 +75,9 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     draft_class: ClassVar[type[Any]]
     announces_assignments: ClassVar[bool] = True
-    """Flag: observers see assignments of members; tasks of streams groups have no such event."""
+    """False for tasks of streams groups, which have no such event."""
     described_class: ClassVar[Callable[..., Any]]
-    """Makes the description of a group that does not exist."""
+    """Describes a group that does not exist."""
 
     def __init__(
         self,
@@ -102,9 +102,9 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # Functions of group, draft and request; the methods below need timers, conversion or host queries of a type.
 
     remove_members: ClassVar[Callable[..., None]]
-    """Writes to a draft that members are gone: (draft, member ids, cause, environment, time)."""
+    """Writes the removal to a draft: (draft, member ids, cause, environment, time)."""
     steady_until_ms: ClassVar[Callable[..., int | None]]
-    """Returns the last millisecond in which an equal heartbeat changes nothing, or None (group, environment)."""
+    """Returns the last millisecond in which an equal heartbeat changes nothing, or None."""
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
         """Return whether a request that has waited may be handled on top of a draft."""
@@ -118,7 +118,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         draft.held.append(Reply(token, response))
 
     def announce(self, draft: DraftT, now_ms: int) -> None:
-        """Report the events of a durable draft to observers."""
         self._context.observer.announce(draft.state.group_id, self.group_class.TYPE, draft.events, now_ms)
         if self.announces_assignments:
             self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
@@ -203,7 +202,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self._note_steady(group, request, response)
 
     def _note_steady(self, group: GroupT, request: Any, response: Any) -> None:
-        """Cache a heartbeat that changed nothing."""
         state = group.state
         # A join repeats the assignment, and a due target depends on the time.
         if request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH or state.assignment_epoch < state.epoch:
@@ -224,7 +222,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         )
 
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
-        """Fail a request without a group of this type; types that convert classic groups extend this."""
+        """Fail a request without a group of this type."""
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         message = why_not_found(group, group_id, self.group_class.TYPE)
@@ -251,7 +249,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)
 
     def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
-        """Make a durable draft the group's state."""
         group: GroupT = written.group
         draft, group.writing = cast(DraftT, group.writing), None
         self.announce(draft, now_ms)  # observers compare the states before and after
@@ -265,7 +262,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._go_on(group, now_ms)
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        """Discard a draft that the log has refused."""
         group: GroupT = written.group
         group.writing = None
         group.is_topics_look_due = True  # the refused heartbeat's comparison of topics is lost
@@ -279,7 +275,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.refuse(request, token, RefusedError(error_code))
 
     def _go_on(self, group: GroupT, now_ms: int) -> None:
-        """Handle what waited for a write."""
         # The usual case, without a draft.
         if not (group.waiting or group.overdue or group.answers):
             return
@@ -326,7 +321,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 self._timers.start_session(group, member, now_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        """Remove a member that is silent for too long, or did not act in time."""
         group = self._groups.get(key.group_id)
         if group is None or type(group) is not self.group_class:
             return
@@ -373,7 +367,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         return self.described_class(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def described(self, group: Any) -> Any:
-        """Return a group as administrators see it."""
         return group.described()
 
     # ------------------------------------------------------------ groups as the log has them
@@ -395,7 +388,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         return group
 
     def convert(self, group_id: str, now_ms: int) -> GroupT:
-        """Return a group that a durable conversion has made one of this type."""
         group = self.make_of_records(group_id)
         self.revive(group, now_ms)
         return group
@@ -407,7 +399,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     # ------------------------------------------------------------ requests of the classic protocol
 
     def join_as_guest(self, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a JoinGroup for a group of this type."""
         # Kafka checks the session timeout before it looks at the group.
         if allows_session_timeout(self._context.config, request.session_timeout_ms):
             self.join(self._groups[request.group_id], request, token, now_ms)

@@ -1,7 +1,6 @@
 """Durable state of a group as the fold of its records, drafts on top of it, and their copy-on-write mapping.
 
-Only records change a state, in any order that a log or its compaction can leave. A live group and a loaded one
-therefore have the same state.
+Only records change a state, so a live group and a loaded one have the same.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         self._length = len(below)
 
     def merge(self) -> MutableMapping[KeyT, ValueT]:
-        """Apply the changes to the mapping below and return it. The overlay must not be used afterwards."""
+        """Apply the changes to the mapping below and return it; the overlay must not be used afterwards."""
         for key in self._gone:
             del self.below[key]
         # After the deletions: a key that was set again moves to the end, as in a dict.
@@ -71,7 +70,6 @@ class Overlay(MutableMapping[KeyT, ValueT]):
             self._length += 1
 
     def update(self, other: Mapping[KeyT, ValueT]) -> None:  # type: ignore[override]
-        """Set several entries at once, without a call for each."""
         changes, gone, below = self._changes, self._gone, self.below
         for key in other:
             if key not in changes and (key in gone or key not in below):
@@ -119,12 +117,7 @@ LEFT_MEMBER_EPOCH = -2
 
 @frozen
 class ModernMember:
-    """A member of a group with logged state.
-
-    Attributes:
-        metadata: its metadata record.
-        assignment: the value of its assignment record, with its epochs.
-    """
+    """A member of a group with logged state: its metadata record, and the value of its assignment record."""
 
     metadata: Any
     assignment: Any
@@ -141,7 +134,6 @@ class ModernMember:
 
     @property
     def has_left(self) -> bool:
-        """True for a static member that left temporarily."""
         return bool(self.assignment.member_epoch == LEFT_MEMBER_EPOCH)
 
 
@@ -166,10 +158,8 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     Attributes:
         metadata_hash: hash of the subscribed topics at the group's epoch.
-        assignment_epoch: the epoch of the target assignment.
         assignment_timestamp_ms: time of the target assignment; 0 if unknown.
         static_members: instance id → member id.
-        targets: member id → its target assignment.
         shared: names of large mappings that belong to another state as well.
     """
 
@@ -215,7 +205,6 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         return copy
 
     def _own(self, name: str) -> None:
-        """Make sure that a large mapping belongs to this state alone."""
         if name in self.shared:
             setattr(self, name, Overlay(getattr(self, name)))
             self.shared -= {name}
@@ -229,7 +218,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
                 setattr(self, name, mapping)
 
     def succeed(self, base: Self) -> None:
-        """Merge the changes of this state into those of the state below, which is no longer used."""
+        """Merge own changes into those of the state below, which is no longer used."""
         for name in self.LARGE:
             mapping, below = getattr(self, name), getattr(base, name)
             if type(below) is Overlay and type(mapping) is Overlay and mapping.below is below:
@@ -303,7 +292,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def tombstones(self) -> list[GroupTombstone]:
-        """Return the tombstones of all that the log may have of the group but its offsets, in Kafka's order."""
+        """Return the tombstones of all records of the group but its offsets, in Kafka's order."""
 
     def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
         return [GroupTombstone(self.group_id, record.key_of(member_id)) for record in self.RECORDS_OF_MEMBER]
@@ -373,12 +362,7 @@ StateT = TypeVar("StateT", bound=ModernGroupState[Any, Any])
 
 
 class DraftedEvent(NamedTuple):
-    """Event that occurs when its draft is durable.
-
-    Attributes:
-        event: the class of the event; its first arguments are the group's id and the time.
-        facts: the other arguments.
-    """
+    """Event that occurs when its draft is durable: a class, and its arguments after the group's id and the time."""
 
     event: Callable[..., Event]
     facts: tuple[Any, ...]
@@ -390,11 +374,9 @@ class Draft(ABC, Generic[StateT]):
     Requests share an append one after the other. A mark is set before each; a refused one is rolled back to it.
 
     Attributes:
-        durable: the durable state.
         base: the state before the current request, with all drafted before it.
         state: the state with all records.
         held: the responses that wait for the records.
-        events: the events that occur when the records are durable.
     """
 
     NOT_COUNTED = ("events",)
@@ -409,7 +391,6 @@ class Draft(ABC, Generic[StateT]):
         self._marked = (0, 0)
 
     def mark(self) -> None:
-        """Set the mark for the next request."""
         # Otherwise each request would add a layer to the mappings.
         if self.base is not self.durable and self.state is not self.base:
             self.state.succeed(self.base)
@@ -417,7 +398,6 @@ class Draft(ABC, Generic[StateT]):
         self._marked = (len(self.records), len(self.events))
 
     def roll_back(self) -> None:
-        """Discard the changes since the mark."""
         record_count, event_count = self._marked
         del self.records[record_count:], self.events[event_count:]
         self.state = self.base
@@ -442,7 +422,6 @@ class Draft(ABC, Generic[StateT]):
         self.events.append(DraftedEvent(event, facts))
 
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
-        """Write the group's next epoch."""
         epoch = self.state.epoch
         self.write(self.epoch_record(epoch + 1, metadata_hash))
         self.tell(RebalanceStarted, epoch, trigger)

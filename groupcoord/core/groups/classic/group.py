@@ -45,7 +45,6 @@ class GroupMetadata:
         state_timestamp_ms: time of the last transition; None if unknown after a load.
         pending_members: ids sent with MEMBER_ID_REQUIRED without a join yet, with their timers (KIP-394).
         pending_sync: members of the current generation that have not synced yet.
-        waiting_joins: number of members with a waiting join.
         subscribed_topics: the topics of the last completed join phase; None if unknown.
         new_member_added: a member joined during the current delay of the initial rebalance, which extends it.
         remaining_delay_ms: remaining extension of the initial rebalance.
@@ -77,7 +76,7 @@ class GroupMetadata:
 
     @classmethod
     def from_record(cls, record: GroupMetadataRecord, partition: int) -> GroupMetadata:
-        """Return the group that a load makes of its last record: Stable with members, else Empty."""
+        """Return the group of a loaded record: Stable with members, else Empty."""
         timestamp = record.state_timestamp_ms
         group = cls(record.group_id, partition, None if timestamp == NO_TIMESTAMP else timestamp)
         group.protocol_type = record.protocol_type or None
@@ -114,7 +113,7 @@ class GroupMetadata:
     # ------------------------------------------------------------ state
 
     def to(self, state: GroupState, now_ms: int) -> None:
-        """Move to another state; raise IllegalTransitionError if the table does not allow it."""
+        """Move to another state, if the table allows it."""
         check_transition(self.state, state)
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
@@ -126,12 +125,11 @@ class GroupMetadata:
 
     @property
     def all_joined(self) -> bool:
-        """True if every member's join waits, and no pending id is awaited."""
         return len(self.members) == self.waiting_joins and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout among the members; 0 without members."""
+        """The longest rebalance timeout of a member; 0 without members."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     # ------------------------------------------------------------ members
@@ -162,7 +160,6 @@ class GroupMetadata:
         return ErrorCode.NONE if is_counted or count < max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
 
     def add(self, member: MemberMetadata) -> None:
-        """Add a member; the first one leads."""
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -174,7 +171,6 @@ class GroupMetadata:
             self.leader = member.member_id
 
     def remove(self, member: MemberMetadata) -> None:
-        """Remove a member. Its waiting requests are left to the caller."""
         del self.members[member.member_id]
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -204,7 +200,6 @@ class GroupMetadata:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Apply the protocols and timeouts of a rejoin."""
         if protocols != member.protocols:  # a rejoin rarely changes them
             self._forget_protocols(member)
             member.protocols = protocols
@@ -228,7 +223,6 @@ class GroupMetadata:
         return replaced
 
     def take_join(self, member: MemberMetadata) -> Parked | None:
-        """Return the member's waiting join, which no longer waits."""
         join, member.parked_join = member.parked_join, None
         if join is not None:
             self.waiting_joins -= 1
@@ -241,7 +235,7 @@ class GroupMetadata:
     # ------------------------------------------------------------ protocol, leader, generation
 
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
-        """Return whether a member with this type and these protocols could share a generation with all members."""
+        """Return whether a member with these protocols could share a generation with all members."""
         if self.state is GroupState.EMPTY:
             # An empty list or type is refused even for the first member (KAFKA-6005).
             return bool(protocol_type) and bool(protocols)
@@ -252,7 +246,7 @@ class GroupMetadata:
         )
 
     def select_protocol(self) -> str | None:
-        """Return the protocol with the most votes among those that all members support, or None without one."""
+        """Return the protocol with the most votes among those that all members support, if any."""
         size = len(self.members)
         # Also members that have not rejoined vote, with their last protocols.
         candidates = {name for name, count in self.supported_protocols.items() if count == size}
@@ -266,7 +260,7 @@ class GroupMetadata:
                 return None
             votes[vote] += 1
         most = max(votes.values())
-        # Kafka 4 breaks ties by the order of a Java ``HashMap``, whatever the order of joins.
+        # Kafka 4 breaks ties by the order of a Java ``HashMap``, not by the order of joins.
         return next(name for name in hash_map_order(votes) if votes[name] == most)
 
     def elect_joined_leader(self) -> bool:
@@ -282,7 +276,7 @@ class GroupMetadata:
         return False
 
     def subscriptions(self) -> frozenset[str] | None:
-        """Return the topics that the members subscribe to under the chosen protocol; None if they can't be known."""
+        """Return the topics that the members subscribe to under the chosen protocol; None if unknown."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
             return None if self.members or self.protocol_type != CONSUMER_PROTOCOL_TYPE else frozenset()
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
@@ -291,7 +285,6 @@ class GroupMetadata:
         return tuple(member.joined(self.protocol_name) for member in self.members.values())
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
-        """Return the record of the group with these assignments (empty for other members)."""
         timestamp = self.state_timestamp_ms
         return GroupMetadataRecord(
             self.group_id,
@@ -310,7 +303,7 @@ class GroupMetadata:
             else (),
         )
 
-    # ------------------------------------------------------------ what is asked of any kind of group
+    # ------------------------------------------------------------ interface of all groups
 
     @property
     def is_empty(self) -> bool:
@@ -319,7 +312,6 @@ class GroupMetadata:
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        """Return NONE if the request may commit, after renewing its member's session."""
         if request.generation_id < 0:
             # Consumers that assign partitions themselves commit with generation -1.
             if self.state is GroupState.EMPTY:
@@ -352,20 +344,18 @@ class GroupMetadata:
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Return NONE if offsets may be deleted on request."""
         # The topics of members of another protocol type are unknown.
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
     def uses_topic(self, topic: str) -> bool:
-        """Return whether members used a topic when the last join phase ended; any, if that can't be read."""
+        """Return whether members used a topic when the last join phase ended; any, if unknown."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
-        """Return the start of an offset's retention, or None if it must not expire now (KIP-211)."""
         # The group never had members: consumers that assign partitions themselves (KIP-211).
         if self.protocol_type is None:
             return commit.commit_timestamp_ms
@@ -429,7 +419,6 @@ class GroupMetadata:
         return self.members.keys()
 
     def counted_size(self) -> int:
-        """Return the number of members that count for ``group.max.size``: waiting joins or dynamic members."""
         # A static member that did not rejoin stays in the generation without taking room.
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return self.waiting_joins
@@ -486,5 +475,4 @@ def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
 
 
 def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
-    """Return whether a commit names neither a generation nor a member."""
     return request.generation_id < 0 and not request.member_id and request.group_instance_id is None

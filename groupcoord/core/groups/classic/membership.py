@@ -34,7 +34,7 @@ from groupcoord.errors import ErrorCode
 
 
 class StaticMembers:
-    """Replaces static members, and puts the old id back when the new one could not be made durable."""
+    """Replaces static members, and undoes that when the log refuses it."""
 
     __slots__ = ("_context", "_effects", "_rebalance")
 
@@ -44,11 +44,7 @@ class StaticMembers:
         self._rebalance = rebalance
 
     def replace(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Give the member with the request's instance id a new member id, and park its join.
-
-        Requests that wait under the old id are fenced. In a Stable group whose protocol stays the same, the new id is
-        written before the response, without a rebalance.
-        """
+        """Give the member with the request's instance id a new member id, and park its join."""
         assert request.group_instance_id is not None
         member = group.members[group.static_members[request.group_instance_id]]
         former = FormerMember(
@@ -61,6 +57,7 @@ class StaticMembers:
         self._rename(group, member, member_id, now_ms)
         self._context.observer.member_replaced(group, former.member_id, member, now_ms)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        # Counted as joined from here on, in any state of the group.
         group.park_join(member, Parked(token, request.supports_skip_assignment))
         # An unwritten id would be lost in a failover, and the old one would fence the live member (KAFKA-10284).
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
@@ -72,10 +69,7 @@ class StaticMembers:
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
     def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
-        """Change a member's id and renew its session with the old timeout, as Kafka does.
-
-        Kafka treats it as a known member: its session does not end while its join waits.
-        """
+        """Change a member's id and renew its session; requests that wait under the old id are fenced."""
         old_member_id = member.member_id
         join = group.take_join(member)
         if join is not None:
@@ -84,13 +78,14 @@ class StaticMembers:
             self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.FENCED_INSTANCE_ID))
             member.parked_sync = None
         group.rename(member, member_id)
+        # Kafka treats it as a known member: its session does not end while its join waits.
         member.is_new = False
         self._context.timers.cancel(member.session_timer)
         member.session_timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
         self._rebalance.renew_session(member, now_ms)
 
     def on_durable(self, written: WhenReplaced, now_ms: int) -> None:
-        """Answer the returning member. If the group left Stable meanwhile, the rebalance under way answers it."""
+        """Respond to the returning member."""
         group = written.group
         member = group.members.get(written.new_member_id)
         # A rebalance that started during the write answers the join.
@@ -124,7 +119,7 @@ class StaticMembers:
         )
 
     def on_failure(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
-        """Put the old id, its protocols and its time-outs back, and refuse the join that waits for the new one."""
+        """Restore the old id, protocols and timeouts, and fail the join that waits for the new one."""
         group = written.group
         member = group.members.get(written.new_member_id)
         join = None if member is None else group.take_join(member)
@@ -147,10 +142,7 @@ class StaticMembers:
         )
 
     def on_refusal(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
-        """Restore the old id after a refused write, also in a later replacement that is in flight.
-
-        If that one fails too, the member must not get an id that the log never had.
-        """
+        """Restore the old id after a refused write, also in a later replacement that is in flight."""
         self.on_failure(written, error_code, now_ms)
         for append in self._context.writer.in_flight:
             later = append.continuation
@@ -159,6 +151,7 @@ class StaticMembers:
                 and later.group is written.group
                 and later.former.member_id == written.new_member_id
             ):
+                # If that write fails, too, the member must not get an id that the log never had.
                 later.former = written.former
 
 
@@ -329,7 +322,7 @@ class ClassicMembership:
         member = group.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             self._effects.reply(token, SyncGroupResponse(member))
-        # A stale generation is an error of its own, not a rebalance: clients react differently (KAFKA-2557).
+        # A stale generation is not reported as a rebalance: clients react differently (KAFKA-2557).
         elif request.generation_id != group.generation_id:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))
         # Clients before version 5 send neither, which is not checked (KIP-559).
@@ -421,7 +414,7 @@ class ClassicMembership:
             # An administrator removes a static member by its instance id alone.
             member_id = group.static_members.get(instance_id, "")
         elif member_id in group.pending_members:
-            # A pending id leaves whatever instance id comes with it.
+            # The instance id of a leaving pending id is not checked.
             self._timers.cancel(group.pending_members.pop(member_id))
             return ErrorCode.NONE
         member = group.identify(member_id, instance_id)

@@ -269,7 +269,7 @@ class Rebalance:
             # Clients send no heartbeats while a request of theirs waits; its response starts the session.
             if member.keeps_session:
                 if group.state is GroupState.STABLE:
-                    # A replaced static member waits for the log, whose answer starts no session.
+                    # A replaced static member waits for the log; that response starts no session.
                     self.renew_session(member, now_ms)
                 return
             self.remove_member(group, member, Cause.SESSION_EXPIRY, now_ms)

@@ -59,7 +59,6 @@ LEGAL_TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 
 
 def check_transition(current: GroupState, target: GroupState) -> None:
-    """Raise IllegalTransitionError for a move that the table does not have."""
     if target not in LEGAL_TRANSITIONS[current]:
         raise IllegalTransitionError(f"a group cannot move from {current.value} to {target.value}")
 
@@ -77,7 +76,6 @@ class MemberMetadata:
     Attributes:
         protocols: in the member's order of preference.
         is_new: no generation with this member is complete yet; its first join may wait for five minutes.
-        session_timer: removes the member when it fires.
         parked_join, parked_sync: its waiting requests; at most one of each.
     """
 
@@ -140,11 +138,10 @@ class MemberMetadata:
         return b""
 
     def vote(self, candidates: set[str]) -> str | None:
-        """Return the member's first choice among the candidates, or None if it supports none of them."""
+        """Return the member's first choice among the candidates, if it supports any."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
     def joined(self, protocol_name: str | None) -> JoinedMember:
-        """Return the member as the leader sees it."""
         return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol_name))
 
     def described(self, protocol_name: str | None) -> DescribedMember:

@@ -129,6 +129,7 @@ def question(
     principal: Principal,
     now_ms: int,
 ) -> ResolveRegexes:
+    """Return the host query for a group's expressions."""
     regexes = tuple(sorted(state.regex_subscribers))
     return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics.version, now_ms)
 
@@ -198,7 +199,7 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> Consumer
 
 
 class Step(NamedTuple):
-    """Result of a member's request: the member with the draft's records, and what the group has to do next."""
+    """Member with the draft's records after a request, and what the group has to do next."""
 
     member: ConsumerMember
     looked_at_topics: bool
@@ -326,7 +327,6 @@ def check_capacity(
 def _update(
     metadata: ConsumerGroupMemberMetadataRecord, request: ConsumerGroupHeartbeat
 ) -> ConsumerGroupMemberMetadataRecord:
-    """Return a member's metadata after a heartbeat; None fields are unchanged."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     if (

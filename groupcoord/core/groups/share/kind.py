@@ -166,7 +166,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self._timers.start_session(group, member, now_ms)
         return response
 
-    # ------------------------------------------------------------ writes, and what the share coordinator is asked then
+    # ------------------------------------------------------------ writes and queries
 
     def hold(self, draft: ShareDraft, token: Token, response: Response) -> None:
         """Hold a response until the draft is durable, or until the share coordinator has answered its change."""
@@ -201,7 +201,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         for change in written.group.writing.changes:
             self._context.effects.replies += change.refuse(error_code)
 
-    # ------------------------------------------------------------ what the share coordinator has answered
+    # ------------------------------------------------------------ results of queries
 
     def found_out(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
         if isinstance(answer.question.purpose, OffsetsToDescribe):

@@ -126,7 +126,7 @@ class ShareOffsets:
         """Complete a description."""
         purpose = answer.question.purpose
         if purpose not in self.waiting:
-            # It was refused when the log partition was unloaded.
+            # Refused when the log partition was unloaded.
             return
         self.waiting.remove(purpose)
         response = answer.response
@@ -261,7 +261,7 @@ def draft_deletion(
     state = draft.state
     known = state.state_partitions
     if not known.is_written:
-        # Without a record of states Kafka's response is empty, whatever the topics are (Kafka 4.4).
+        # Without a record of states the response is empty, even for unknown topics (Kafka 4.4).
         return DeleteShareGroupOffsetsResponse()
     existing = topics.existing([topic.topic_name for topic in request.topics])
     responses: list[ForgottenShareTopic] = []
@@ -324,7 +324,7 @@ def _delete_request(group_id: str, partitions: PartitionsByTopic) -> DeleteShare
     return DeleteShareGroupState(group_id, tuple(topics))
 
 
-# ---------------------------------------------------------------- what was asked, and answered
+# ---------------------------------------------------------------- results of queries
 
 
 def partitions_of(request: StateRequest) -> PartitionsByTopic:

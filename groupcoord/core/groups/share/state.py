@@ -90,30 +90,27 @@ class StatePartitions:
     # ------------------------------------------------------------ changes
 
     def begin(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
-        """Return the value with these partitions initializing."""
         return StatePartitions(
             _with(self.initializing, partitions, name_of),
             self.initialized,
-            # A topic that is read anew is no longer to be deleted.
+            # A topic that is read again is no longer to be deleted.
             _other_than(partitions, self.deleting),
         )
 
     def complete(self, partitions: PartitionsByTopic, name_of: Callable[[UUID], str | None]) -> StatePartitions:
-        """Return the value with these partitions initialized."""
         return StatePartitions(
             _without(self.initializing, partitions), _with(self.initialized, partitions, name_of), self.deleting
         )
 
     def give_up(self, partitions: PartitionsByTopic) -> StatePartitions:
-        """Return the value without these partitions, after a failed initialization."""
+        """Remove partitions after a failed initialization."""
         return evolve(self, initializing=_without(self.initializing, partitions))
 
     def forgotten(self, topic_ids: Collection[UUID]) -> StatePartitions:
-        """Return the value after the deletion of these topics' states."""
+        """Remove topics after the deletion of their states."""
         return evolve(self, deleting=_other_than(topic_ids, self.deleting))
 
     def without_topics(self, topic_ids: Collection[UUID]) -> StatePartitions:
-        """Return the value without deleted topics."""
         return evolve(
             self,
             initializing=_other_than(topic_ids, self.initializing),
@@ -360,7 +357,6 @@ class StateChange:
         return [] if token is None else [token]
 
     def refuse(self, error_code: ErrorCode) -> list[Reply]:
-        """Return the error response of the waiting request."""
         if self.deletion is not None:
             return self.deletion.refuse(error_code)
         # At most one response: the query may still be answered.

@@ -275,7 +275,7 @@ def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environm
         )
 
 
-# ---------------------------------------------------------------- what a member tells of itself
+# ---------------------------------------------------------------- metadata of a member
 
 
 def _updated(

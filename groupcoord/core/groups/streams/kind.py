@@ -57,7 +57,7 @@ def leave(
     state = draft.state
     member = find_sender(state, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        # It keeps its tasks; Kafka resets their epochs to 0.
+        # The member keeps its tasks; Kafka resets their epochs to 0.
         had = member.assignment.assigned
         assigned = HeldTasks(dict.fromkeys(had.active, 0), had.standby, had.warmup)
         assignment = evolve(

@@ -41,13 +41,7 @@ _KNOWN_STATES = {state.value: state for state in TaskState if state is not TaskS
 
 @frozen
 class HeldTasks:
-    """Tasks of a member by role.
-
-    Attributes:
-        active: with the member's epoch at the assignment.
-        standby: copies of state.
-        warmup: copies that will become active.
-    """
+    """Tasks of a member by role; active ones with the member's epoch at the assignment."""
 
     NEVER_CHANGES = True
 
@@ -67,7 +61,6 @@ class HeldTasks:
         )
 
     def has_all(self, other: HeldTasks) -> bool:
-        """Return whether all tasks of another are in this one, in the same role."""
         return (
             other.active.keys() <= self.active.keys() and other.standby <= self.standby and other.warmup <= self.warmup
         )
@@ -83,7 +76,6 @@ class TaskAssignment:
     Attributes:
         member_epoch: the epoch of the target assignment that it has reached or is on the way to.
         previous_member_epoch: its epoch before the last change, which a repeated request may have.
-        assigned: the tasks that it may run.
         pending_revocation: the tasks that it has to revoke, which no other member gets before.
     """
 

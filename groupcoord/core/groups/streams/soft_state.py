@@ -54,7 +54,7 @@ class StreamsMemory:
     Attributes:
         configured: the topology with the partitions of its topics; None until a heartbeat has configured it.
         endpoint_epoch: counts changes of members' endpoints and their partitions.
-        shutdown_by: the first member that requested a shutdown of the application; None if no member has.
+        shutdown_by: the first member that requested a shutdown of the application, if any.
     """
 
     configured: ConfiguredTopology | None = None
@@ -79,11 +79,11 @@ class StreamsMemory:
             self._found_at = next_append
 
     def described(self, last_durable: int) -> ConfiguredTopology | None:
-        """Return the configured topology as of the last durable append, which descriptions show."""
+        """Return the configured topology as of the last durable append."""
         return self.configured if self._found_at <= last_durable else self._found_before[0]
 
     def revert(self, last_durable: int) -> None:
-        """Discard the findings since the last durable append: the log has refused a later one."""
+        """Discard the findings since the last durable append, after the log has refused a later one."""
         if self._found_at > last_durable:
             self.configured, self.used_target = self._found_before
 
@@ -101,7 +101,6 @@ class StreamsMemory:
         known.end_offsets = known.end_offsets if end_offsets is None else end_offsets
 
     def uses(self, targets: Mapping[str, MemberTasks]) -> bool:
-        """Return whether the target that was used last is this one, or none was used yet."""
         return self.used_target is None or self.used_target.tasks == targets
 
     def replace_member(self, old_member_id: str, member_id: str) -> None:

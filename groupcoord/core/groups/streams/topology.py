@@ -49,11 +49,11 @@ class TopicProblem:
 
 
 class InvalidTopologyError(GroupcoordError):
-    """No tasks can be derived from a topology, or too many: the request fails with STREAMS_INVALID_TOPOLOGY."""
+    """No tasks can be derived from a topology, or too many: STREAMS_INVALID_TOPOLOGY."""
 
 
 class BrokenTopologyError(GroupcoordError):
-    """A topology contradicts itself where Kafka has no check: the request fails with UNKNOWN_SERVER_ERROR."""
+    """A topology contradicts itself where Kafka has no check: UNKNOWN_SERVER_ERROR."""
 
 
 @frozen
@@ -140,7 +140,7 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
 
 
 def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
-    """Return the copartition groups: names of topics that need equal numbers of partitions."""
+    """Return the copartition groups of topic names."""
     repartition_names = [topic.name for topic in subtopology.repartition_source_topics]
     groups = []
     for group in subtopology.copartition_groups:
@@ -170,7 +170,6 @@ def _missing_source_topics(subtopologies: Iterable[Subtopology], existing: Mappi
 
 
 def names_of_few(names: Sequence[str]) -> str:
-    """Return the first of these names, and the number of others."""
     told = ", ".join(names[:NAMED_TOPICS])
     return told if len(names) <= NAMED_TOPICS else f"{told} and {len(names) - NAMED_TOPICS} additional topics"
 
@@ -191,7 +190,6 @@ class _Decision:
         self._decided = dict(self._fixed)
 
     def _count(self, name: str) -> int | None:
-        """Return a topic's partition count as far as it is known."""
         return self._existing.get(name, self._decided.get(name))
 
     # ------------------------------------------------------------ repartition topics
@@ -245,7 +243,7 @@ class _Decision:
         return count
 
     def copartition(self, names: tuple[str, ...]) -> TopicProblem | None:
-        """Give the topics of a copartition group the same number of partitions, or return why they can't have it."""
+        """Give the topics of a copartition group equal partition counts, or return the problem."""
         if not names:
             return None
         others = {name: self._existing[name] for name in names if name not in self._repartition}
@@ -340,7 +338,7 @@ class InternalTopics:
     def ask(
         self, topics: Iterable[InternalTopic], permissions: Permissions | None, heartbeat_interval_ms: int, now_ms: int
     ) -> tuple[tuple[InternalTopic, ...], str]:
-        """Return the topics that the host has to create now, and a text about unauthorized or failed ones."""
+        """Return the topics to create now, and a text about unauthorized or failed ones."""
         missing = sorted(topics, key=lambda topic: topic.name)
         self._forget_old([topic.name for topic in missing], now_ms)
         refused = [] if permissions is None else _may_not_create(missing, permissions)
@@ -357,7 +355,7 @@ class InternalTopics:
         return new, f"; Creation failed: {names_of_few(failed)}." if failed else ""
 
     def _forget_old(self, names: Iterable[str], now_ms: int) -> None:
-        """Remove outdated entries of these topics, and all outdated ones when their number has doubled."""
+        """Remove outdated entries of these topics, and all when their number has doubled."""
         is_large = len(self._asked) > 2 * self._swept_count
         for name in list(self._asked) if is_large else names:
             if name in self._asked and self._asked[name].until_ms <= now_ms:
@@ -366,7 +364,6 @@ class InternalTopics:
             self._swept_count = len(self._asked)
 
     def created(self, answer: InternalTopicsCreated, heartbeat_interval_ms: int, now_ms: int) -> None:
-        """Note the result of a creation."""
         until_ms = now_ms + INTERVALS * heartbeat_interval_ms
         for topic in answer.question.topics:
             self._asked.pop(topic.name, None)
@@ -375,7 +372,6 @@ class InternalTopics:
 
 
 def _may_not_create(topics: Iterable[InternalTopic], permissions: Permissions) -> list[str]:
-    """Return the names of topics that a client may not create."""
     if permissions.on_cluster(Operation.CREATE):
         # CREATE on the cluster allows all topics.
         return []
