@@ -12,7 +12,7 @@ from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import Refusable, Request
+from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 
 EntryT = TypeVar("EntryT")
@@ -128,7 +128,7 @@ class CreatableTopic:
 
 
 @define
-class CreateTopics(Refusable["CreateTopicsResponse"]):
+class CreateTopics(Request["CreateTopicsResponse"]):
     """Create topics (API key 19), or validate only."""
 
     topics: tuple[CreatableTopic, ...]
@@ -179,7 +179,7 @@ class CreatePartitionsTopic:
 
 
 @define
-class CreatePartitions(Refusable["CreatePartitionsResponse"]):
+class CreatePartitions(Request["CreatePartitionsResponse"]):
     """Add partitions to topics (API key 37), or validate only."""
 
     topics: tuple[CreatePartitionsTopic, ...]
@@ -203,7 +203,7 @@ class CreatePartitionsResponse:
 
 
 @define
-class DeleteTopics(Refusable["DeleteTopicsResponse"]):
+class DeleteTopics(Request["DeleteTopicsResponse"]):
     """Delete topics (API key 20), by name or, from version 6 on, by id."""
 
     topics: tuple[TopicReference, ...]
@@ -238,7 +238,7 @@ class ListOffsetsPartition(NamedTuple):
 
 
 @define
-class ListOffsets(Refusable["ListOffsetsResponse"]):
+class ListOffsets(Request["ListOffsetsResponse"]):
     """Look up offsets by timestamp (API key 2).
 
     ``lowest_timestamp`` is the lowest special timestamp of the request's version; lower ones fail with
@@ -366,7 +366,7 @@ class ProducePartition(NamedTuple):
 
 
 @define
-class Produce(Refusable["ProduceResponse"]):
+class Produce(Request["ProduceResponse"]):
     """Write records (API key 0).
 
     Attributes:
@@ -424,7 +424,7 @@ class LeaderEpochPartition(NamedTuple):
 
 
 @define
-class OffsetForLeaderEpoch(Refusable["OffsetForLeaderEpochResponse"]):
+class OffsetForLeaderEpoch(Request["OffsetForLeaderEpochResponse"]):
     """Request the end offsets of leader epochs (API key 23, KIP-101), to detect a truncated log."""
 
     topics: tuple[TopicEntry[LeaderEpochPartition], ...]
@@ -455,7 +455,7 @@ class DeleteRecordsPartition(NamedTuple):
 
 
 @define
-class DeleteRecords(Refusable["DeleteRecordsResponse"]):
+class DeleteRecords(Request["DeleteRecordsResponse"]):
     """Delete the records before an offset (API key 21, KIP-107)."""
 
     topics: tuple[TopicEntry[DeleteRecordsPartition], ...]

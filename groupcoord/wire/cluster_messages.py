@@ -12,7 +12,7 @@ from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import Refusable, Request
+from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import TopicEntry
 
@@ -27,7 +27,7 @@ class EndpointType(IntEnum):
 
 
 @define
-class DescribeCluster(Refusable["DescribeClusterResponse"]):
+class DescribeCluster(Request["DescribeClusterResponse"]):
     """Describe the cluster (API key 60). ``endpoint_type``: an :class:`EndpointType`, or an unknown number."""
 
     include_cluster_authorized_operations: bool = False
@@ -69,7 +69,7 @@ class PartitionCursor(NamedTuple):
 
 
 @define
-class DescribeTopicPartitions(Refusable["DescribeTopicPartitionsResponse"]):
+class DescribeTopicPartitions(Request["DescribeTopicPartitionsResponse"]):
     """Describe topics, a limited number of partitions at a time (API key 75, KIP-966). No names
     stand for all topics.
     """
@@ -116,7 +116,7 @@ class DescribeTopicPartitionsResponse:
 
 
 @define
-class DescribeLogDirs(Refusable["DescribeLogDirsResponse"]):
+class DescribeLogDirs(Request["DescribeLogDirsResponse"]):
     """Describe log directories and the sizes of partitions (API key 35, KIP-113). None stands for all topics."""
 
     topics: tuple[TopicEntry[int], ...] | None
@@ -233,7 +233,7 @@ class AlterPartitionReassignmentsResponse:
 
 
 @define
-class ListPartitionReassignments(Refusable["ListPartitionReassignmentsResponse"]):
+class ListPartitionReassignments(Request["ListPartitionReassignmentsResponse"]):
     """List reassignments in progress (API key 46). None stands for all topics."""
 
     topics: tuple[TopicEntry[int], ...] | None
@@ -263,7 +263,7 @@ class ListPartitionReassignmentsResponse:
 
 
 @define
-class DescribeQuorum(Refusable["DescribeQuorumResponse"]):
+class DescribeQuorum(Request["DescribeQuorumResponse"]):
     """Describe the voters of a partition with a quorum (API key 55, KIP-595)."""
 
     topics: tuple[TopicEntry[int], ...]
@@ -357,28 +357,28 @@ class AlterReplicaLogDirsResponse:
 
 
 @define
-class UnregisterBroker(Refusable["MembershipResponse"]):
+class UnregisterBroker(Request["MembershipResponse"]):
     """Unregister a broker (API key 64, KIP-589)."""
 
     broker_id: int
 
 
 @define
-class UnregisterController(Refusable["MembershipResponse"]):
+class UnregisterController(Request["MembershipResponse"]):
     """Unregister a controller (API key 94)."""
 
     controller_id: int
 
 
 @define
-class AddRaftVoter(Refusable["MembershipResponse"]):
+class AddRaftVoter(Request["MembershipResponse"]):
     """Add a voter to the quorum of controllers (API key 80, KIP-853); ``cluster_id`` None matches any."""
 
     cluster_id: str | None
 
 
 @define
-class RemoveRaftVoter(Refusable["MembershipResponse"]):
+class RemoveRaftVoter(Request["MembershipResponse"]):
     """Remove a voter from the quorum of controllers (API key 81, KIP-853); ``cluster_id`` None matches any."""
 
     cluster_id: str | None
@@ -477,7 +477,7 @@ class FeatureUpdate(NamedTuple):
 
 
 @define
-class UpdateFeatures(Refusable["UpdateFeaturesResponse"]):
+class UpdateFeatures(Request["UpdateFeaturesResponse"]):
     """Change feature levels (API key 57, KIP-584), or validate only."""
 
     feature_updates: tuple[FeatureUpdate, ...]

@@ -11,7 +11,7 @@ from uuid import UUID
 from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages.request import Refusable
+from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 
 
@@ -70,7 +70,7 @@ class ResourceToDescribe(NamedTuple):
 
 
 @define
-class DescribeConfigs(Refusable["DescribeConfigsResponse"]):
+class DescribeConfigs(Request["DescribeConfigsResponse"]):
     """Request settings (API key 32)."""
 
     resources: tuple[ResourceToDescribe, ...]
@@ -138,7 +138,7 @@ class ResourceToAlter(NamedTuple):
 
 
 @define
-class IncrementalAlterConfigs(Refusable["IncrementalAlterConfigsResponse"]):
+class IncrementalAlterConfigs(Request["IncrementalAlterConfigsResponse"]):
     """Change some settings (API key 44), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
@@ -146,7 +146,7 @@ class IncrementalAlterConfigs(Refusable["IncrementalAlterConfigsResponse"]):
 
 
 @define
-class AlterConfigs(Refusable["AlterConfigsResponse"]):
+class AlterConfigs(Request["AlterConfigsResponse"]):
     """Replace all settings of resources (API key 33), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
@@ -180,7 +180,7 @@ class AlterConfigsResponse:
 
 
 @define
-class ListConfigResources(Refusable["ListConfigResourcesResponse"]):
+class ListConfigResources(Request["ListConfigResourcesResponse"]):
     """List resources with settings (API key 74, KIP-1142) by :class:`ConfigResourceType`; no types stand for all."""
 
     resource_types: tuple[int, ...] = ()
@@ -223,7 +223,7 @@ class QuotaComponent(NamedTuple):
 
 
 @define
-class DescribeClientQuotas(Refusable["DescribeClientQuotasResponse"]):
+class DescribeClientQuotas(Request["DescribeClientQuotasResponse"]):
     """Request quotas (API key 48, KIP-546)."""
 
     components: tuple[QuotaComponent, ...]
@@ -276,7 +276,7 @@ class QuotasToAlter(NamedTuple):
 
 
 @define
-class AlterClientQuotas(Refusable["AlterClientQuotasResponse"]):
+class AlterClientQuotas(Request["AlterClientQuotasResponse"]):
     """Change quotas (API key 49), or validate only."""
 
     entries: tuple[QuotasToAlter, ...]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from attrs import define, frozen
 
-from groupcoord.core.messages.request import Refusable
+from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import CurrentLeader, EntryT, MetadataBroker
 
@@ -38,7 +38,7 @@ class ShareFetchPartition(NamedTuple):
 
 
 @define
-class ShareFetch(Refusable["ShareFetchResponse"]):
+class ShareFetch(Request["ShareFetchResponse"]):
     """Fetch records of partitions and acknowledge others (API key 78).
 
     Attributes:
@@ -105,7 +105,7 @@ class ShareFetchResponse:
 
 
 @define
-class ShareAcknowledge(Refusable["ShareAcknowledgeResponse"]):
+class ShareAcknowledge(Request["ShareAcknowledgeResponse"]):
     """Acknowledge records (API key 79); fields as in :class:`ShareFetch`."""
 
     group_id: str | None

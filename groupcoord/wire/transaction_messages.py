@@ -12,7 +12,7 @@ from attrs import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions
-from groupcoord.core.messages.request import Refusable, Request
+from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import TopicEntry
 
@@ -21,7 +21,7 @@ NO_PRODUCER_EPOCH = -1
 
 
 @define
-class InitProducerId(Refusable["InitProducerIdResponse"]):
+class InitProducerId(Request["InitProducerIdResponse"]):
     """Request a producer id, and fence earlier producers with the same transactional id (API key 22).
 
     Attributes:
@@ -93,7 +93,7 @@ class AddPartitionsToTxnResponse:
 
 
 @define
-class AddOffsetsToTxn(Refusable["AddOffsetsToTxnResponse"]):
+class AddOffsetsToTxn(Request["AddOffsetsToTxnResponse"]):
     """Add a group to a transaction, before its offsets are committed (API key 25)."""
 
     transactional_id: str
@@ -110,7 +110,7 @@ class AddOffsetsToTxnResponse:
 
 
 @define
-class EndTxn(Refusable["EndTxnResponse"]):
+class EndTxn(Request["EndTxnResponse"]):
     """Commit or abort a transaction (API key 26).
 
     ``bumps_epoch``: the response has the next epoch of the producer (KIP-890, request version 5).
@@ -170,7 +170,7 @@ class WriteTxnMarkersResponse:
 
 
 @define
-class DescribeTransactions(Refusable["DescribeTransactionsResponse"]):
+class DescribeTransactions(Request["DescribeTransactionsResponse"]):
     """Describe the transactions of transactional ids (API key 65, KIP-664)."""
 
     transactional_ids: tuple[str, ...]
@@ -197,7 +197,7 @@ class DescribeTransactionsResponse:
 
 
 @define
-class ListTransactions(Refusable["ListTransactionsResponse"]):
+class ListTransactions(Request["ListTransactionsResponse"]):
     """List transactions (API key 66, KIP-664).
 
     Attributes:
@@ -231,7 +231,7 @@ class ListTransactionsResponse:
 
 
 @define
-class DescribeProducers(Refusable["DescribeProducersResponse"]):
+class DescribeProducers(Request["DescribeProducersResponse"]):
     """Describe the producers of partitions (API key 61, KIP-664)."""
 
     topics: tuple[TopicEntry[int], ...]

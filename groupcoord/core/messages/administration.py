@@ -51,9 +51,6 @@ class DescribeGroups(Request[DescribeGroupsResponse]):
     group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(tuple([DescribedGroup(name or "", error_code) for name in self.group_ids]))
-
 
 class ListedGroup(NamedTuple):
     """One line of the list."""
@@ -79,9 +76,6 @@ class ListGroups(Request[ListGroupsResponse]):
     states_filter: tuple[str, ...] = names_field(())
     types_filter: tuple[str, ...] = names_field(())
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ListGroupsResponse:
-        return ListGroupsResponse(error_code)
-
 
 class DeletedGroup(NamedTuple):
     """Result of deleting one group; repeated names have one result."""
@@ -102,9 +96,6 @@ class DeleteGroups(Request[DeleteGroupsResponse]):
     """Delete empty groups and their offsets (API key 42)."""
 
     group_ids: tuple[str | None, ...] = names_field()
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(tuple([DeletedGroup(name or "", error_code) for name in self.group_ids]))
 
 
 class CoordinatorType(IntEnum):

@@ -204,9 +204,6 @@ class CompleteTransaction(Request[CompleteTransactionResponse]):
     committed: bool
     coordinator_epoch: int = 0
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> CompleteTransactionResponse:
-        return CompleteTransactionResponse(error_code)
-
 
 @define
 class TopicToDelete:
@@ -230,9 +227,6 @@ class OffsetDelete(GroupRequest[OffsetDeleteResponse]):
 
     group_id: str
     topics: tuple[TopicToDelete, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> OffsetDeleteResponse:
-        return OffsetDeleteResponse(error_code)
 
 
 @define

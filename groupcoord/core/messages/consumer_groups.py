@@ -77,9 +77,6 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
     requires_member_id: bool = True
     principal: Any = None
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
-        return ConsumerGroupHeartbeatResponse(error_code, message)
-
 
 class MemberType(IntEnum):
     """Protocol of a member of a consumer group (:class:`ConsumerGroupDescribe`, version 1)."""
@@ -146,8 +143,3 @@ class ConsumerGroupDescribe(Request[ConsumerGroupDescribeResponse]):
 
     group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            tuple([DescribedConsumerGroup(name or "", error_code, message) for name in self.group_ids])
-        )

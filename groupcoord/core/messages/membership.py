@@ -69,9 +69,6 @@ class JoinGroup(GroupRequest[JoinGroupResponse]):
     requires_known_member_id: bool = True
     supports_skip_assignment: bool = True
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> JoinGroupResponse:
-        return JoinGroupResponse(error_code)
-
 
 class SyncAssignment(NamedTuple):
     """Assignment of one member by the leader."""
@@ -105,9 +102,6 @@ class SyncGroup(GroupRequest[SyncGroupResponse]):
     protocol_name: str | None = None
     assignments: tuple[SyncAssignment, ...] = ()
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> SyncGroupResponse:
-        return SyncGroupResponse(error_code)
-
 
 @frozen
 class HeartbeatResponse:
@@ -124,9 +118,6 @@ class Heartbeat(GroupRequest[HeartbeatResponse]):
     generation_id: int
     member_id: str
     group_instance_id: str | None = None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> HeartbeatResponse:
-        return HeartbeatResponse(error_code)
 
 
 class LeavingMember(NamedTuple):
@@ -159,6 +150,3 @@ class LeaveGroup(GroupRequest[LeaveGroupResponse]):
 
     group_id: str
     members: tuple[LeavingMember, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> LeaveGroupResponse:
-        return LeaveGroupResponse(error_code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from abc import abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -27,14 +26,20 @@ class Request(Generic[R_co]):
 
     __slots__ = ()
 
-    @abstractmethod
     def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
         """Return the response that fails the whole request, as Kafka's ``AbstractRequest.getErrorResponse``.
+
+        The error stands at the top of the response if there is a field for it, otherwise at one entry for each entry of
+        the request's first array. Entries repeat the fields that name a group, topic, partition or resource: those
+        without a default.
 
         Args:
             error_code: the top-level error, or the error of every entry in responses without one.
             message: the message, in responses that have a field for it.
         """
+        request_class: Any = type(self)
+        failed: R_co = _failed(_response_class(request_class), self, error_code, message)
+        return failed
 
 
 class GroupRequest(Request[R_co]):
@@ -43,21 +48,6 @@ class GroupRequest(Request[R_co]):
     __slots__ = ()
 
     group_id: str | None
-
-
-class Refusable(Request[R_co]):
-    """Request with an error response that is derived from its classes.
-
-    The error stands at the top of the response if there is a field for it, otherwise at one entry for each entry of the
-    request's first array. Entries repeat the fields that name a topic, partition or resource: those without a default.
-    """
-
-    __slots__ = ()
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
-        request_class: Any = type(self)
-        failed: R_co = _failed(_response_class(request_class), self, error_code, message)
-        return failed
 
 
 class _Shape(NamedTuple):
@@ -73,13 +63,14 @@ def _failed(made: Any, source: Any, error_code: ErrorCode, message: str | None) 
     shape = _shape_of(made)
     values: dict[str, Any] = {}
     for name in shape.repeated:
-        values[name] = source if isinstance(source, str | int) else getattr(source, name)
+        # In an array of names the entry is the name. A group id may be null in requests, but not in responses.
+        values[name] = "" if source is None else source if isinstance(source, str | int) else getattr(source, name)
     for name, value in (("error_code", error_code), ("error_message", message)):
         if name in shape.error:
             values[name] = value
     if shape.entry_class is not None:
         values_of_source = (getattr(source, name) for name in _names(type(source)))
-        named = next(value for value in values_of_source if type(value) is tuple)
+        named = next(value for value in values_of_source if isinstance(value, tuple | list))
         values[shape.entries] = tuple([_failed(shape.entry_class, each, error_code, message) for each in named])
     return made(**values)
 

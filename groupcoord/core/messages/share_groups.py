@@ -63,9 +63,6 @@ class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
     client_id: str = ""
     client_host: str = ""
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareGroupHeartbeatResponse:
-        return ShareGroupHeartbeatResponse(error_code, message)
-
 
 # ---------------------------------------------------------------- descriptions
 
@@ -109,11 +106,6 @@ class ShareGroupDescribe(Request[ShareGroupDescribeResponse]):
 
     group_ids: tuple[str | None, ...] = names_field()
     include_authorized_operations: bool = False
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ShareGroupDescribeResponse:
-        return ShareGroupDescribeResponse(
-            tuple([DescribedShareGroup(name or "", error_code, message) for name in self.group_ids])
-        )
 
 
 # ---------------------------------------------------------------- offsets
@@ -180,10 +172,6 @@ class DescribeShareGroupOffsets(Request[DescribeShareGroupOffsetsResponse]):
     """Fetch offsets of share groups (API key 90), also of groups that do not exist."""
 
     groups: tuple[ShareGroupToDescribe, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeShareGroupOffsetsResponse:
-        groups = [DescribedShareGroupOffsets(group.group_id, (), error_code, message) for group in self.groups]
-        return DescribeShareGroupOffsetsResponse(tuple(groups))
 
 
 @frozen
@@ -253,9 +241,6 @@ class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
     group_id: str
     topics: tuple[ShareTopicToAlter, ...]
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterShareGroupOffsetsResponse:
-        return AlterShareGroupOffsetsResponse(error_code, message)
-
 
 class ShareTopicToForget(NamedTuple):
     """Topic with offsets to delete."""
@@ -290,6 +275,3 @@ class DeleteShareGroupOffsets(GroupRequest[DeleteShareGroupOffsetsResponse]):
 
     group_id: str
     topics: tuple[ShareTopicToForget, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteShareGroupOffsetsResponse:
-        return DeleteShareGroupOffsetsResponse(error_code, message)

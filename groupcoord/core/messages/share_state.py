@@ -50,13 +50,7 @@ class StateRequest(Request[R_co]):
     topics: tuple[Any, ...]
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
-        text = state_message(error_code) if message is None else message
-        topics = [
-            self.TOPIC_RESULT(t.topic_id, tuple([self.RESULT(p.partition, error_code, text) for p in t.partitions]))
-            for t in self.topics
-        ]
-        response: R_co = self.RESPONSE(tuple(topics))
-        return response
+        return super().refused(error_code, state_message(error_code) if message is None else message)
 
 
 class StateResult(NamedTuple):

@@ -171,9 +171,6 @@ class StreamsGroupHeartbeat(GroupRequest[StreamsGroupHeartbeatResponse]):
     principal: Any = None
     permissions: Any = None
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> StreamsGroupHeartbeatResponse:
-        return StreamsGroupHeartbeatResponse(error_code, message)
-
 
 class TopologyDescriptionStatus(IntEnum):
     """Availability of a topology description (KIP-1331), by Kafka's numbers."""
@@ -280,11 +277,6 @@ class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
     include_authorized_operations: bool = False
     include_topology_description: bool = False
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> StreamsGroupDescribeResponse:
-        return StreamsGroupDescribeResponse(
-            tuple([DescribedStreamsGroup(name or "", error_code, message) for name in self.group_ids])
-        )
-
 
 @frozen
 class StreamsGroupTopologyDescriptionUpdateResponse:
@@ -304,8 +296,3 @@ class StreamsGroupTopologyDescriptionUpdate(Request[StreamsGroupTopologyDescript
     group_id: str
     member_id: str
     topology_epoch: int
-
-    def refused(
-        self, error_code: ErrorCode, message: str | None = None
-    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-        return StreamsGroupTopologyDescriptionUpdateResponse(error_code, message)
