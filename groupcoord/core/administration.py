@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.handler_context import HandlerContext, Writing
@@ -24,11 +22,10 @@ TOMBSTONE_BYTES_MIN = 16
 class Administration:
     """Handles administrative requests of one log partition."""
 
-    __slots__ = ("_context", "_delete_external_state")
+    __slots__ = ("_context",)
 
-    def __init__(self, context: HandlerContext, delete_external_state: Callable[[Group, Deletion, int], bool]) -> None:
+    def __init__(self, context: HandlerContext) -> None:
         self._context = context
-        self._delete_external_state = delete_external_state
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """Return the groups that pass the lower-case filters of state and type; an empty filter passes all."""
@@ -45,7 +42,8 @@ class Administration:
         for group_id in group_ids:
             group = self._context.groups.get(group_id)
             if group is not None and self._deletion_error(group) is ErrorCode.NONE:
-                deletion.awaited += self._delete_external_state(group, deletion, now_ms)
+                kind = self._context.kinds[type(group)]
+                deletion.awaited += kind.delete_external_state(group, deletion, now_ms)
         if not deletion.awaited:
             self._delete_rest(deletion)
 

@@ -16,7 +16,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import MappingProxyType, MethodType
 from typing import Any
 
@@ -124,13 +124,9 @@ def _tuple(value: Any, memo: Memo) -> Any:
     if type(value) is tuple and set(map(type, value)) == {int}:  # the position of a timer, usually
         return value
     found = [copied(each, memo) for each in value]
-    if all(map(_is, found, value)):
+    if all(map(is_, found, value)):
         return value
     return tuple.__new__(type(value), found)
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def _elements(value: Any, memo: Memo) -> Any:

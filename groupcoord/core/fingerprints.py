@@ -256,9 +256,6 @@ class _Walk:
             found[place] = rule(self, found[place])
         return tuple(found)
 
-    def _string(self, value: Any) -> Any:
-        return self._text(value)
-
     def _sequence(self, value: Any) -> Any:
         return tuple([each if type(each) in PLAIN else self.of(each) for each in value])
 
@@ -279,9 +276,6 @@ class _Walk:
     def _number(self, value: Any) -> Any:
         """Return an append number relative to the next one, or None for a durable append."""
         return value - self._next_append if value > self._partition.writer.last_durable else None
-
-    def _token_of(self, value: Any) -> Any:
-        return self._names.token(value)
 
     def _assigned(self, value: Any) -> Any:
         if type(value) is bytes:
@@ -307,7 +301,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(NUMBERS, _Walk._number),
     **dict.fromkeys(ASSIGNMENTS, _Walk._assigned),
     "group": _Walk._of_known_group,
-    "token": _Walk._token_of,
+    "token": lambda walk, value: walk._names.token(value),
     "steady": _Walk._is_steady,
 }
 
@@ -318,7 +312,7 @@ _RULES_OF: dict[type, dict[str, Rule]] = {
 """Rules of single classes: epochs of tasks, and a number that the application chooses."""
 
 _WALKS: dict[type, Rule] = {
-    str: _Walk._string,
+    str: lambda walk, value: walk._text(value),
     bytes: lambda walk, value: value,
     UUID: lambda walk, value: value.bytes,
     Timer: _Walk._nothing,

@@ -164,9 +164,7 @@ class Observer:
 
     def look_at_rebalance(self, group: ModernGroup[Any], now_ms: int) -> None:
         """Complete a rebalance if the group has settled."""
-        if group.group_id not in self._open_rebalances:
-            return
-        if not group.is_rebalancing:
+        if group.group_id in self._open_rebalances and not group.is_rebalancing:
             self._close(group.group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def offsets_removed(self, count: int, cause: Cause) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from groupcoord.core.administration import Administration
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.group import Deletion, Group
+from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import Environments, GroupKinds
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
@@ -50,7 +50,7 @@ class Partition:
         self._effects = context.effects
         self.writer = context.writer
         self._writings = context.writings
-        self.administration = Administration(self._context, self._delete_external_state)
+        self.administration = Administration(self._context)
         self.retention = Retention(self._context, self.administration)
         self._kinds = kinds = GroupKinds(self._context, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
@@ -107,9 +107,6 @@ class Partition:
             kind.topic_deleted(topic_id, now_ms)
         self.topics_changed((name,))
 
-    def _delete_external_state(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        return bool(self._context.kinds[type(group)].delete_external_state(group, deletion, now_ms))
-
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Start a rebalance without a cause, for tests of members; return False if that is impossible now."""
         group = self._context.groups.get(group_id)
@@ -163,14 +160,11 @@ class Partition:
             self.retention.wake(now_ms)
 
     def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
+        error_code = ErrorCode.REQUEST_TIMED_OUT
         for append in self.append_timeouts.take_overdue(now_ms):
-            self._stop_waiting(append, now_ms)
-
-    def _stop_waiting(self, append: Append, now_ms: int) -> None:
-        """Fail the responses of an overdue append, whose records may still become durable."""
-        # Clients see COORDINATOR_NOT_AVAILABLE, as for any failed append, though the records may still land.
-        self._refuse_held(append, ErrorCode.REQUEST_TIMED_OUT)
-        append.continuation.on_overdue(self._context, for_client(ErrorCode.REQUEST_TIMED_OUT), now_ms)
+            # Clients see COORDINATOR_NOT_AVAILABLE, as for any failed append, though the records may still land.
+            self._refuse_held(append, error_code)
+            append.continuation.on_overdue(self._context, for_client(error_code), now_ms)
 
     def _refuse_held(self, append: Append, append_error: ErrorCode) -> None:
         self._effects.replies += [refused(reply, append_error) for reply in append.held]

@@ -27,7 +27,6 @@ _SECRET_STEP_BYTES = 8
 _STRIPES_IN_BLOCK = (len(_SECRET) - _STRIPE_BYTES) // _SECRET_STEP_BYTES
 _LANES = Struct("<8Q")
 _PAIR = Struct("<QQ")
-_WORD = Struct("<I")
 
 
 def xxh3_64(data: bytes) -> int:
@@ -82,9 +81,7 @@ def _hash_up_to_16(data: bytes) -> int:
         swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
         return _avalanche(size + swapped + high + _folded_product(low, high) & _MASK_64)
     if size >= 4:
-        first: int = _WORD.unpack_from(data, 0)[0]
-        last: int = _WORD.unpack_from(data, size - 4)[0]
-        value = (last | first << 32) ^ _SECRET_UP_TO_8
+        value = (_u32(data, size - 4) | _u32(data, 0) << 32) ^ _SECRET_UP_TO_8
         value ^= (value << 49 | value >> 15) & _MASK_64 ^ (value << 24 | value >> 40) & _MASK_64
         value = value * _PRIME_MX_2 & _MASK_64
         value = (value ^ (value >> 35) + size) * _PRIME_MX_2 & _MASK_64

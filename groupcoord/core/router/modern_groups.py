@@ -6,6 +6,7 @@ The order is that of Kafka's ``KafkaApis`` and ``GroupCoordinatorService`` (KIP-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from attrs import evolve
 
@@ -35,6 +36,9 @@ from groupcoord.core.messages import (
     ShareGroupHeartbeatResponse,
     ShareGroupToDescribe,
     ShareOffsetResult,
+    ShareTopicToAlter,
+    ShareTopicToDescribe,
+    ShareTopicToForget,
     StreamsGroupDescribe,
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeat,
@@ -56,6 +60,7 @@ MEMBER_ID_UNITS_MAX = 36
 TOPOLOGY_VALUES_MAX = 100_000
 """Maximum number of values in a topology, which is checked in one step; room for some 10,000 subtopologies."""
 
+_TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 
 
@@ -130,9 +135,8 @@ def _consumer_join_problem(request: ConsumerGroupHeartbeat) -> str | None:
 
 def _topics_of_consumer_group(group: DescribedConsumerGroup) -> Iterator[str]:
     for member in group.members:
-        for assignment in (member.assignment, member.target_assignment):
-            for topic in assignment:
-                yield topic.topic_name
+        for topic in (*member.assignment, *member.target_assignment):
+            yield topic.topic_name
 
 
 DESCRIBED_CONSUMER_GROUPS = DescribedKind(
@@ -155,7 +159,7 @@ def refuse_malformed_share_heartbeat(
     if permissions is not None and not all(
         permissions.on_topic(topic, Operation.DESCRIBE) for topic in request.subscribed_topic_names or ()
     ):
-        return ShareGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return ShareGroupHeartbeatResponse(_TOPIC_DENIED)
     message = _share_problem(request)
     return None if message is None else ShareGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
 
@@ -184,22 +188,35 @@ DESCRIBED_SHARE_GROUPS = DescribedKind(
 )
 
 
+ShareTopicT = TypeVar("ShareTopicT", ShareTopicToDescribe, ShareTopicToAlter, ShareTopicToForget)
+
+
+def _split(
+    topics: Iterable[ShareTopicT], permissions: Permissions | None, operation: Operation
+) -> tuple[tuple[ShareTopicT, ...], list[ShareTopicT]]:
+    """Return the topics of a request on which an operation is allowed, and the others."""
+    allowed: list[ShareTopicT] = []
+    denied: list[ShareTopicT] = []
+    for topic in topics:
+        is_allowed = permissions is None or permissions.on_topic(topic.topic_name, operation)
+        (allowed if is_allowed else denied).append(topic)
+    return tuple(allowed), denied
+
+
 def readable_description(
     wanted: ShareGroupToDescribe, permissions: Permissions | None
 ) -> tuple[ShareGroupToDescribe, tuple[DescribedShareTopic, ...]]:
     """Return the part of a request about topics with DESCRIBE, and errors for the others."""
-    if permissions is None or wanted.topics is None:
+    if wanted.topics is None:
         return wanted, ()
-    allowed, refused = [], []
-    for topic in wanted.topics:
-        if permissions.on_topic(topic.topic_name, Operation.DESCRIBE):
-            allowed.append(topic)
-            continue
-        results = [
-            DescribedShareOffset(index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in topic.partitions
-        ]
-        refused.append(DescribedShareTopic(topic.topic_name, ZERO_UUID, tuple(results)))
-    return wanted._replace(topics=tuple(allowed)), tuple(refused)
+    allowed, denied = _split(wanted.topics, permissions, Operation.DESCRIBE)
+    refused = [
+        DescribedShareTopic(
+            name, ZERO_UUID, tuple([DescribedShareOffset(index, error_code=_TOPIC_DENIED) for index in indexes])
+        )
+        for name, indexes in denied
+    ]
+    return wanted._replace(topics=allowed), tuple(refused)
 
 
 def complete_description(
@@ -216,31 +233,21 @@ def readable_alteration(
     request: AlterShareGroupOffsets, permissions: Permissions | None
 ) -> tuple[AlterShareGroupOffsets, tuple[AlteredShareTopic, ...]]:
     """Return the part of a request about topics with READ, and errors for the others."""
-    if permissions is None:
-        return request, ()
-    allowed, refused = [], []
-    for topic in request.topics:
-        if permissions.on_topic(topic.topic_name, Operation.READ):
-            allowed.append(topic)
-            continue
-        results = [ShareOffsetResult(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index, _ in topic.partitions]
-        refused.append(AlteredShareTopic(topic.topic_name, ZERO_UUID, tuple(results)))
-    return evolve(request, topics=tuple(allowed)), tuple(refused)
+    allowed, denied = _split(request.topics, permissions, Operation.READ)
+    refused = [
+        AlteredShareTopic(name, ZERO_UUID, tuple([ShareOffsetResult(index, _TOPIC_DENIED) for index, _ in partitions]))
+        for name, partitions in denied
+    ]
+    return evolve(request, topics=allowed), tuple(refused)
 
 
 def readable_deletion(
     request: DeleteShareGroupOffsets, permissions: Permissions | None
 ) -> tuple[DeleteShareGroupOffsets, tuple[ForgottenShareTopic, ...]]:
     """Return the part of a request about topics with READ, and errors for the others."""
-    if permissions is None:
-        return request, ()
-    allowed, refused = [], []
-    for topic in request.topics:
-        if permissions.on_topic(topic.topic_name, Operation.READ):
-            allowed.append(topic)
-        else:
-            refused.append(ForgottenShareTopic(topic.topic_name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    return evolve(request, topics=tuple(allowed)), tuple(refused)
+    allowed, denied = _split(request.topics, permissions, Operation.READ)
+    refused = [ForgottenShareTopic(topic.topic_name, ZERO_UUID, _TOPIC_DENIED) for topic in denied]
+    return evolve(request, topics=allowed), tuple(refused)
 
 
 # ---------------------------------------------------------------- streams groups
@@ -264,7 +271,7 @@ def refuse_streams_topics(
         message = f"Topic names {','.join(illegal)} are not valid topic names."
         return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
     if permissions is not None and not all(permissions.on_topic(name, Operation.DESCRIBE) for name in names):
-        return StreamsGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return StreamsGroupHeartbeatResponse(_TOPIC_DENIED)
     return None
 
 

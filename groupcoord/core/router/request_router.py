@@ -84,9 +84,7 @@ from groupcoord.core.router.modern_groups import (
     with_description_status,
 )
 from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
-from groupcoord.core.router.refusals import (
-    unserved,
-)
+from groupcoord.core.router.refusals import unserved
 from groupcoord.core.router.split_requests import (
     Coordinators,
     DescribedKind,
@@ -186,8 +184,8 @@ class RequestRouter:
             ShareGroupDescribe: Route(None, self._describe_kind),
             DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
             DescribeOneShareGroup: Route(None, self._to_group),
-            AlterShareGroupOffsets: Route(_may_read_group, self._alter_share_offsets),
-            DeleteShareGroupOffsets: Route(_may_delete_group, self._delete_share_offsets),
+            AlterShareGroupOffsets: Route(_may_read_group, self._change_share_offsets),
+            DeleteShareGroupOffsets: Route(_may_delete_group, self._change_share_offsets),
             StreamsGroupHeartbeat: Route(_may_read_group, self._heartbeat),
             StreamsGroupDescribe: Route(None, self._describe_kind),
             StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description),
@@ -372,22 +370,22 @@ class RequestRouter:
             part = Part(gather, place, partial(complete_description, refused, permissions))
             self._to_group(DescribeOneShareGroup(*allowed), part, permissions, now_ms)
 
-    def _alter_share_offsets(
-        self, request: AlterShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
+    def _change_share_offsets(
+        self,
+        request: AlterShareGroupOffsets | DeleteShareGroupOffsets,
+        token: Token,
+        permissions: Permissions | None,
+        now_ms: int,
     ) -> None:
         if not request.group_id:
             self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
             return
-        allowed, refused = readable_alteration(request, permissions)
-        self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
-
-    def _delete_share_offsets(
-        self, request: DeleteShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
-        if not request.group_id:
-            self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
-            return
-        allowed, refused = readable_deletion(request, permissions)
+        allowed: GroupRequest
+        refused: tuple[Any, ...]
+        if isinstance(request, AlterShareGroupOffsets):
+            allowed, refused = readable_alteration(request, permissions)
+        else:
+            allowed, refused = readable_deletion(request, permissions)
         self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
 
     def _update_description(

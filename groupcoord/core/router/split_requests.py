@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from attrs import define, evolve, frozen
@@ -43,45 +44,25 @@ ShareOwner = Callable[[str], Node | None]
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,9}", re.DOTALL)
 
 
+@define(eq=False)
 class Coordinators:
     """Nodes for FindCoordinator.
 
     Attributes:
         node: this node.
         owner: returns the node of a log partition; None: always this one.
-        transaction_owner: returns the node of a transactional id; None: always this one.
         partition_count: number of log partitions.
+        transaction_owner: returns the node of a transactional id; None: always this one.
+        share_owner: returns the node of a share-partition; None: there is no share coordinator.
     """
 
     NOT_STATE = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
 
-    __slots__ = ("node", "owner", "partition_count", "share_owner", "transaction_owner")
-
-    def __init__(
-        self,
-        node: Node,
-        owner: Owner | None,
-        partition_count: int,
-        transaction_owner: TransactionOwner | None = None,
-        share_owner: ShareOwner | None = None,
-    ) -> None:
-        self.node = node
-        self.owner = owner
-        self.transaction_owner = transaction_owner
-        self.share_owner = share_owner
-        self.partition_count = partition_count
-
-    def coordinator_of(self, group_id: str) -> Node | None:
-        """Return the node that coordinates a group, or None."""
-        return self.node if self.owner is None else self.owner(partition_for(group_id, self.partition_count))
-
-    def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
-        """Return the node that coordinates a transactional id, or None."""
-        return self.node if self.transaction_owner is None else self.transaction_owner(transactional_id)
-
-    def share_coordinator_of(self, key: str) -> Node | None:
-        """Return the node that coordinates a share-partition, or None."""
-        return None if self.share_owner is None else self.share_owner(key)
+    node: Node
+    owner: Owner | None
+    partition_count: int
+    transaction_owner: TransactionOwner | None
+    share_owner: ShareOwner | None
 
 
 def find_coordinator(
@@ -92,16 +73,18 @@ def find_coordinator(
     A valid key of a share-partition (KIP-932) fails with COORDINATOR_NOT_AVAILABLE without share coordinators.
     ``refusal`` is an error of the permissions.
     """
+    node: Node | None
     node, error_code = None, refusal
     if refusal is ErrorCode.NONE:
         error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         match request.key_type:
             case CoordinatorType.GROUP:
-                node = cluster.coordinator_of(key)
+                owner = cluster.owner
+                node = cluster.node if owner is None else owner(partition_for(key, cluster.partition_count))
             case CoordinatorType.TRANSACTION:
-                node = cluster.transaction_coordinator_of(key)
+                node = cluster.node if cluster.transaction_owner is None else cluster.transaction_owner(key)
             case CoordinatorType.SHARE if request.supports_share_keys and _SHARE_KEY.fullmatch(key):
-                node = cluster.share_coordinator_of(key)
+                node = None if cluster.share_owner is None else cluster.share_owner(key)
             case _:
                 error_code = ErrorCode.INVALID_REQUEST
     return FoundCoordinator(key, node or NO_NODE, ErrorCode.NONE if node else error_code)
@@ -163,7 +146,7 @@ class SplitRequests:
         """Return the token for the rest of a request, of which the topics ``refused`` are answered already."""
         if not refused:
             return token
-        return Part(self.gather(token, [None], _only), 0, partial(_merge, refused))
+        return Part(self.gather(token, [None], itemgetter(0)), 0, partial(_merge, refused))
 
     def join(self, replies: list[Reply]) -> Iterator[Reply]:
         """Return the replies, with one for each complete split request."""
@@ -184,11 +167,6 @@ class SplitRequests:
         """Return the callers' tokens of these tokens, once each."""
         gathers = dict.fromkeys(token.gather for token in tokens if isinstance(token, Part))
         return [token for token in tokens if not isinstance(token, Part)] + [gather.token for gather in gathers]
-
-
-def _only(results: Sequence[Any]) -> Response:
-    response: Response = results[0]
-    return response
 
 
 def _merge(refused: tuple[Any, ...], response: Response) -> Response:

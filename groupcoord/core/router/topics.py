@@ -7,10 +7,8 @@ request layer.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.core.fast_construct import maker
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     FetchedGroup,
@@ -119,29 +117,18 @@ def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, 
     return tuple(TopicResult(name, topic_id, tuple(partitions)) for (name, topic_id), partitions in merged.items())
 
 
-class ResolvedFetch(NamedTuple):
-    """One group of a fetch with resolved topics, and errors of the others."""
-
-    wanted: GroupToFetch
-    refused: tuple[FetchedTopic, ...]
-
-
-_make_resolved = maker(ResolvedFetch)
-
-
 def resolve_fetch(
     wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
-) -> ResolvedFetch:
+) -> tuple[GroupToFetch, tuple[FetchedTopic, ...]]:
     """Return a fetch with topic names, and the errors of topics with an unknown id or no permission to DESCRIBE.
 
     Names are not checked, because offsets may outlive their topic.
     """
-    if wanted.topics is None:
-        return _make_resolved((wanted, ()))
-    if permissions is None and None not in [topic.name for topic in wanted.topics]:
-        return _make_resolved((wanted, ()))
+    topics = wanted.topics
+    if topics is None or (permissions is None and None not in [topic.name for topic in topics]):
+        return wanted, ()
     known, refused = [], []
-    for topic in wanted.topics:
+    for topic in topics:
         name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
         error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
         if name is not None and permissions is not None:
@@ -152,7 +139,7 @@ def resolve_fetch(
         else:
             known.append(TopicToFetch(name, topic.partition_indexes, topic.topic_id))
     named = GroupToFetch(wanted.group_id, tuple(known), wanted.member_id, wanted.member_epoch)
-    return ResolvedFetch(named, tuple(refused))
+    return named, tuple(refused)
 
 
 def hide_topics(fetched: FetchedGroup, permissions: Permissions) -> FetchedGroup:

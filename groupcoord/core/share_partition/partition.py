@@ -32,7 +32,7 @@ from groupcoord.core.share_partition.in_flight import (
     end_of_portion,
 )
 from groupcoord.core.share_state.records import DeliveryState, StateBatch
-from groupcoord.core.share_state.states import merge_batches
+from groupcoord.core.share_state.states import append_joined, merge_batches
 from groupcoord.errors import ErrorCode, GroupcoordError, InvariantError
 
 KNOWN_STATES = {state.value: state for state in DeliveryState} | {DeliveryState.ACQUIRED.value: DeliveryState.AVAILABLE}
@@ -465,11 +465,11 @@ class _Acquisition:
     def _is_done(self) -> bool:
         return self._is_over or self._left <= 0
 
-    def _add(self, first: int, last: int, state: RecordState) -> None:
+    def _take(self, first: int, last: int, state: RecordState) -> Acquired:
         state.acquire(self._wanted.member_id, self._until_ms)
         self._partition.lock(first, self._until_ms)
         self._count += last - first + 1
-        self._acquired.append(Acquired(first, last, state.count))
+        return Acquired(first, last, state.count)
 
     # ------------------------------------------------------------ what somebody has had
 
@@ -486,7 +486,7 @@ class _Acquisition:
         fits = not self._wanted.is_limit or batch.size <= self._left
         if whole is not None and is_inside and fits:
             if whole.is_available:
-                self._add(batch.first, batch.last, whole)
+                self._acquired.append(self._take(batch.first, batch.last, whole))
             return
         if whole is not None and not whole.is_available:
             return
@@ -495,15 +495,15 @@ class _Acquisition:
 
     def _acquire_each(self, batch: InFlightBatch, first: int, last: int, limit: int) -> None:
         """Acquire this number of available records; neighbours with equal counts are one range."""
-        begin = len(self._acquired)
+        acquired: list[Acquired] = []
         for found in batch.runs(first, last):
             if not limit:
                 break
             if found.state.is_available:
                 run = batch.cut(found.first, min(found.last, found.first + limit - 1))
-                self._add(*run)
+                append_joined(acquired, self._take(*run))
                 limit -= run.size
-        self._acquired[begin:] = _joined(self._acquired[begin:])
+        self._acquired += acquired
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
         """Return the delivery count of the first record that is throttled, or None."""
@@ -534,21 +534,10 @@ class _Acquisition:
         for begin, stop in divide(first, end, self._batches, self._wanted.batch_size):
             state = RecordState(DeliveryState.AVAILABLE, 0)
             self._in_flight[begin] = InFlightBatch(begin, stop, state)
-            self._add(begin, stop, state)
+            self._acquired.append(self._take(begin, stop, state))
         # With a strict limit the rest of the log's batch is in flight and available.
         rest = next((batch.last for batch in self._batches if batch.first <= end < batch.last), end)
         rest = min(rest, last)
         if rest > end:
             self._in_flight[end + 1] = InFlightBatch(end + 1, rest, RecordState(DeliveryState.AVAILABLE, 0))
         self._partition.end_offset = max(self._partition.end_offset, rest)
-
-
-def _joined(acquired: list[Acquired]) -> list[Acquired]:
-    joined: list[Acquired] = []
-    for found in acquired:
-        last = joined[-1] if joined else None
-        if last is not None and last.last + 1 == found.first and last[2:] == found[2:]:
-            joined[-1] = last._replace(last=found.last)
-        else:
-            joined.append(found)
-    return joined

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 
@@ -22,6 +22,9 @@ from groupcoord.core.share_state.records import (
     ShareUpdate,
     StateBatch,
 )
+
+RangeT = TypeVar("RangeT", bound=tuple[Any, ...])
+"""Named tuple whose first two fields are the first and last offset."""
 
 
 def merge_batches(
@@ -47,7 +50,7 @@ def merge_batches(
             heappop(open_batches)
             continue
         end = last if index == len(pending) else min(last, pending[index].first_offset - 1)
-        _add(merged, StateBatch(position, end, -state, -count))
+        append_joined(merged, StateBatch(position, end, -state, -count))
         position = end + 1
     return tuple(merged)
 
@@ -62,13 +65,13 @@ def _cut(batches: list[StateBatch], start_offset: int) -> list[StateBatch]:
     ]
 
 
-def _add(merged: list[StateBatch], batch: StateBatch) -> None:
-    """Append a batch, or extend the last one if that has the same state and ends before it."""
-    last = merged[-1] if merged else None
-    if last is not None and last.last_offset + 1 == batch.first_offset and last[2:] == batch[2:]:
-        merged[-1] = last._replace(last_offset=batch.last_offset)
+def append_joined(ranges: list[RangeT], new: RangeT) -> None:
+    """Append a range of offsets, or extend the last one if that ends before it and has the same other fields."""
+    last = ranges[-1] if ranges else None
+    if last is not None and last[1] + 1 == new[0] and last[2:] == new[2:]:
+        ranges[-1] = type(new)(last[0], *new[1:])
     else:
-        merged.append(batch)
+        ranges.append(new)
 
 
 @frozen
