@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import chooses
 from tests.pytest_runs import run_pytest
-from tests.samples import VARIABLE, Sample, examples, portion
+from tests.samples import VARIABLE, examples
 
 EXAMPLES = 50
 
@@ -22,17 +22,6 @@ def test_random_ones_are_sampled_by_themselves(value: bool) -> None:
     """A random test tries as many examples as this run does of so many, though it doesn't say so."""
     wrapped: Any = test_random_ones_are_sampled_by_themselves
     assert wrapped._hypothesis_internal_use_settings.max_examples == examples(EXAMPLES)
-
-
-@pytest.mark.parametrize(
-    ("is_whole", "cases", "tried"), [(False, [0, 5, 10], [3, 5, 10]), (True, [*range(11)], [3, 9, 50])]
-)
-def test_a_part_or_all(monkeypatch: pytest.MonkeyPatch, is_whole: bool, cases: list[int], tried: list[int]) -> None:
-    """Of tables one of each five, the first among them; of random tests a fifth, but five at least."""
-    monkeypatch.setattr(Sample, "is_whole", is_whole)
-    monkeypatch.setattr(Sample, "is_long", is_whole)
-    assert list(portion(range(11))) == cases
-    assert [examples(whole) for whole in (3, 9, 50)] == tried
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from .tables import SHOWN_IN_FULL, CasesFailed, Choice, as_one_test, check_all
+from .tables import CasesFailed, Choice, as_one_test, check_all
 
 
 def check_positive(number: int) -> None:
@@ -31,15 +29,6 @@ def test_all_that_fail_are_named() -> None:
     assert lines[1].startswith("  minus: AssertionError: -1 is not positive")
     assert lines[2].startswith("  nought: AssertionError: 0 is not positive")
     assert [error.__notes__ for error in caught.value.exceptions] == [["in case minus"], ["in case nought"]]
-
-
-def test_many_are_named_but_few_shown() -> None:
-    """Of a table that fails as a whole there are not as many tracebacks."""
-    with pytest.raises(CasesFailed) as caught:
-        check_all([(f"case {number}", -number) for number in range(100)], check_positive)
-
-    assert all(f"\n  case {number}: " in str(caught.value) for number in range(100))
-    assert len(caught.value.exceptions) == SHOWN_IN_FULL
 
 
 def test_a_call_to_fail_is_a_failure_as_any_other() -> None:
@@ -81,23 +70,3 @@ def test_rows_are_called_as_pytest_would() -> None:
     assert names[4] == "yes-None-1-a"
     assert names[-1] == "False-list-True-a"
     assert len(set(names)) == 24
-
-
-def test_rows_with_one_name_have_a_number() -> None:
-    """So that each can be told from the others."""
-
-    @as_one_test
-    @pytest.mark.parametrize("number", [0, -1], ids=["same", "same"])
-    def fail(number: int) -> None:
-        check_positive(number)
-
-    with pytest.raises(CasesFailed, match=r"\n  same-0: .*\n  same-1: "):
-        fail()
-
-
-@as_one_test
-@pytest.mark.parametrize("name", ["first", "second"])
-def test_each_case_has_its_folder(name: str, tmp_path: Path) -> None:
-    """What a case writes is not there for the next."""
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").write_text(name)

@@ -201,6 +201,8 @@ class RecordOptions(ABC):
 class RecordReader(DataSourceReader):
     """Reader of the content at planning time."""
 
+    # No pushFilters: Spark 4 plans a Python source once per DataFrame, so a second query would miss filtered rows.
+
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
 

@@ -74,22 +74,6 @@ def test_nobody_asks_of_which_kind_a_group_is() -> None:
     check_sources(package_sources(), lambda source: questions_of_kind(source, classes))
 
 
-def test_questions_are_found() -> None:
-    """Each way to ask for a class is one."""
-    text = (
-        "isinstance(group, GroupMetadata | Other)\n"
-        "type(group) is core.ConsumerGroup\n"
-        "match group:\n    case ConsumerGroup(): pass\n"
-        "group.__class__ == GroupMetadata\n"
-        "isinstance(group, Other)\n"
-        "group: GroupMetadata\n"
-    )
-    tree = ast.parse(text)
-    source = Source(PACKAGE / "core" / "handler_context.py", text, tree, tuple(ast.walk(tree)))
-    found = questions_of_kind(source, {"GroupMetadata", "ConsumerGroup"})
-    assert sorted(complaint.split()[1] for complaint in found) == ["1", "2", "4", "5"]
-
-
 def test_what_serves_all_kinds_names_none() -> None:
     """What serves groups of all kinds imports the group of none, nor its handlers."""
     folders = ("classic", "consumer", "share", "streams")

@@ -26,15 +26,22 @@ from groupcoord.messages import (
     NO_NODE,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
+    FetchedGroup,
     FindCoordinator,
     FindCoordinatorResponse,
     FoundCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
     JoinedMember,
     JoinGroup,
     JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
     Node,
     OffsetCommit,
     OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
     PartitionResult,
     SyncGroup,
     SyncGroupResponse,
@@ -54,6 +61,10 @@ CLUSTER = Cluster.of({TOPIC: 4}, {TOPIC: TOPIC_ID})
 
 def partitions(*numbers: int, topic: str = TOPIC) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for number in numbers)
+
+
+OWNED = partitions(0, 1)
+"""Partitions of a member in :meth:`Script.come_to`."""
 
 
 class Script:
@@ -215,6 +226,28 @@ class Script:
         ]
         self.answer(OffsetCommit, OffsetCommitResponse(tuple(topics)))
 
+    def refuse(self, api: type, code: ErrorCode) -> None:
+        """Answer the oldest request of an API with an error."""
+        if api is FindCoordinator:
+            self.find(code)
+        elif api is OffsetCommit:
+            self.committed(code)
+        elif api is ConsumerGroupHeartbeat:
+            self.beat(0, error_code=code)
+        elif api is JoinGroup:
+            member_id = "given" if code is ErrorCode.MEMBER_ID_REQUIRED else MEMBER_ID
+            self.answer(JoinGroup, JoinGroupResponse(code, member_id))
+        elif api is OffsetFetch:
+            self.answer(OffsetFetch, OffsetFetchResponse((FetchedGroup(GROUP, code, ()),)))
+        else:
+            responses = {SyncGroup: SyncGroupResponse, Heartbeat: HeartbeatResponse, LeaveGroup: LeaveGroupResponse}
+            self.answer(api, responses[api](code))
+
+    def refuse_heartbeat(self, code: ErrorCode) -> None:
+        """Wait for the next heartbeat and answer it with an error."""
+        self.wait(self.config.heartbeat_interval_ms)
+        self.refuse(Heartbeat, code)
+
     # ------------------------------------------------------------ getting somewhere
 
     def subscribed(self, poll_ms: int = FOREVER_MS, topics: Sequence[str] = (TOPIC,)) -> Script:
@@ -235,8 +268,33 @@ class Script:
         self.join(leads=leads)
         self.sync(*numbers)
         self.poll(poll_ms)
+        self.member.listener_returned(self.now_ms)
         assert self.member.assignment == partitions(*numbers)
         self.forget()
+        return self
+
+    def working(self) -> Script:
+        """Be in the group with the partitions :data:`OWNED`."""
+        return self.stable(0, 1)
+
+    def come_to(self, api: type) -> Script:
+        """Come to where a request of an API is in flight."""
+        if api is FindCoordinator:
+            return self.subscribed()
+        self.working()
+        if api is OffsetCommit:
+            self.member.commit_sync({OWNED[0]: 7, OWNED[1]: 8}, self.now_ms)
+        elif api is OffsetFetch:
+            self.member.fetch_offsets(OWNED, self.now_ms)
+        elif api is LeaveGroup:
+            self.member.close(self.now_ms)
+        elif api in (JoinGroup, SyncGroup):
+            self.member.enforce_rebalance(self.now_ms)
+            self.forget()
+            if api is SyncGroup:
+                self.join(2)
+        else:
+            self.wait(self.member.heartbeat_interval_ms)
         return self
 
 

@@ -22,8 +22,6 @@ from groupcoord.messages import (
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
-    Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
     OffsetCommit,
     OffsetCommitResponse,
@@ -31,7 +29,6 @@ from groupcoord.messages import (
     OffsetFetchResponse,
     PartitionResult,
     SyncGroup,
-    SyncGroupResponse,
     TopicResult,
 )
 from tests.tables import as_one_test
@@ -290,7 +287,7 @@ def test_a_stale_commit_is_refused(code: ErrorCode, phase: str) -> None:
     script.member.enforce_rebalance(script.now_ms)
     script.join(2)
     if phase == "preparing":
-        script.answer(SyncGroup, SyncGroupResponse(E.REBALANCE_IN_PROGRESS))
+        script.refuse(SyncGroup, E.REBALANCE_IN_PROGRESS)
         assert script.member.state is MemberState.PREPARING_REBALANCE
     else:
         script.sync(0)
@@ -414,8 +411,7 @@ def test_put_out_while_committing_before_revocation() -> None:
 def test_heartbeats_go_on_while_committing_before_revocation() -> None:
     """The coordinator must not put the member out meanwhile."""
     script = auto(0)
-    script.wait(3_000)
-    script.answer(Heartbeat, HeartbeatResponse(E.REBALANCE_IN_PROGRESS))
+    script.refuse_heartbeat(E.REBALANCE_IN_PROGRESS)
     assert script.kinds() == ["OffsetCommit"]
     script.wait(3_000)
     assert script.kinds() == ["OffsetCommit", "Heartbeat"]

@@ -20,7 +20,7 @@ from groupcoord.member import (
     RebalanceProtocol,
     Subscription,
 )
-from groupcoord.messages import Heartbeat, HeartbeatResponse, JoinedMember, JoinGroup, SyncGroup
+from groupcoord.messages import JoinedMember, JoinGroup, SyncGroup
 
 from .script import CLUSTER, MEMBER_ID, TOPIC, Script, partitions, subscription
 
@@ -141,8 +141,7 @@ def test_a_leader_that_is_put_out_while_it_assigns() -> None:
     script.computes = False
     script.join(5, leads=True)
     (needed,) = script.told(AssignmentNeeded)
-    script.wait(script.config.heartbeat_interval_ms)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    script.refuse_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     assert script.kinds() == ["JoinGroup"]
     script.member.assignment_computed(needed.compute(), script.now_ms)
     assert script.kinds() == ["JoinGroup"]

@@ -17,10 +17,7 @@ from groupcoord.member import (
     PartitionsRevoked,
 )
 from groupcoord.messages import (
-    Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
-    JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
     OffsetCommit,
@@ -181,7 +178,7 @@ def test_closing_after_a_failure() -> None:
     """What a failed member had is lost; it still leaves, if it has an id."""
     script = Script(partition_assignment_strategy="cooperative-sticky").stable(0, 1)
     script.member.enforce_rebalance(script.now_ms)
-    script.answer(JoinGroup, JoinGroupResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    script.refuse(JoinGroup, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     script.member.close(script.now_ms)
     assert script.told(PartitionsLost) == [PartitionsLost(OWNED)]
     assert script.kinds() == ["LeaveGroup"]
@@ -190,8 +187,7 @@ def test_closing_after_a_failure() -> None:
 def test_closing_after_being_fenced() -> None:
     """A fenced member has no id any more: it must not put out the one that took its place."""
     script = Script(group_instance_id="instance").stable(0)
-    script.wait(3_000)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID))
+    script.refuse_heartbeat(ErrorCode.FENCED_INSTANCE_ID)
     script.member.close(script.now_ms, operation=CloseOperation.LEAVE_GROUP)
     assert script.kinds() == []
     assert script.told(Closed) == [Closed()]
@@ -199,10 +195,7 @@ def test_closing_after_being_fenced() -> None:
 
 def test_closing_waits_for_the_listener() -> None:
     """The listener may commit what is revoked; then the member leaves."""
-    script = Script(waits_for_listener=True).joining()
-    script.join()
-    script.sync(0)
-    script.member.listener_returned(script.now_ms)
+    script = Script(waits_for_listener=True).stable(0)
     script.member.close(script.now_ms)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0))]
     assert script.kinds() == []
@@ -255,10 +248,7 @@ def test_subscribing_to_nothing_is_unsubscribing() -> None:
 
 def test_unsubscribing_waits_for_the_listener() -> None:
     """Until it returns the partitions are the member's own, and nothing else can be asked of it."""
-    script = Script(waits_for_listener=True).joining()
-    script.join()
-    script.sync(0)
-    script.member.listener_returned(script.now_ms)
+    script = Script(waits_for_listener=True).stable(0)
     script.member.unsubscribe(script.now_ms)
     assert script.member.assignment == partitions(0)
     with pytest.raises(IllegalCallError, match="listener"):

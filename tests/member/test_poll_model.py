@@ -133,8 +133,7 @@ def test_a_rebalance_told_while_completing_is_no_news() -> None:
     """REBALANCE_IN_PROGRESS to a heartbeat between join and sync changes nothing."""
     script = Script().joining()
     script.join()
-    script.wait(3_000)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+    script.refuse_heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert script.kinds() == ["SyncGroup"]
     script.sync(0)
     assert script.kinds() == []
@@ -148,7 +147,7 @@ def test_a_silent_coordinator_is_lost() -> None:
     assert script.told(CoordinatorLost) == [CoordinatorLost(NODE, reason)]
     lookup = script.sent[-1]
     assert isinstance(lookup.request, FindCoordinator)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    script.refuse(Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID)
     assert script.member.state is MemberState.STABLE
     script.sent = [lookup]
     script.find()
@@ -175,7 +174,7 @@ def test_refused_heartbeats_are_repeated_sooner_and_ever_slower() -> None:
     script.wait(3_000)
     pauses = []
     for _ in range(6):
-        script.answer(Heartbeat, HeartbeatResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        script.refuse(Heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         deadline_ms = script.member.next_deadline_ms()
         assert deadline_ms is not None
         pauses.append(deadline_ms - script.now_ms)
@@ -323,7 +322,7 @@ def test_joins_are_repeated_at_a_fixed_pace() -> None:
     """Java's consumer repeats joins every retry.backoff.ms, without growing pauses."""
     script = Script(retry_backoff_ms=150).joining()
     for _ in range(4):
-        script.answer(JoinGroup, JoinGroupResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        script.refuse(JoinGroup, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         assert script.member.next_deadline_ms() == script.now_ms + 150
         script.wait(150)
 
@@ -407,7 +406,7 @@ def test_going_on_after_a_failure() -> None:
     """What the member owned counts as lost; it joins again with its id."""
     script = Script().stable(0)
     script.member.enforce_rebalance(script.now_ms)
-    script.answer(JoinGroup, JoinGroupResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    script.refuse(JoinGroup, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert script.member.state is MemberState.FAILED
     script.poll(100)
     assert script.kinds() == []
@@ -422,8 +421,7 @@ def test_going_on_after_a_failure_loses_partitions() -> None:
     with pytest.raises(IllegalCallError):
         script.member.recover(script.now_ms)
     script = Script(group_instance_id="instance").stable(0)
-    script.wait(3_000)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID))
+    script.refuse_heartbeat(ErrorCode.FENCED_INSTANCE_ID)
     assert script.member.assignment == partitions(0)
     script.member.recover(script.now_ms)
     script.poll()

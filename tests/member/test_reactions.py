@@ -5,7 +5,6 @@ The expectations are those of the response handlers of Kafka 4.4's Java consumer
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -23,26 +22,19 @@ from groupcoord.member import (
     reaction_to,
 )
 from groupcoord.messages import (
-    FetchedGroup,
     FindCoordinator,
     Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
-    JoinGroupResponse,
     LeaveGroup,
-    LeaveGroupResponse,
     OffsetCommit,
     OffsetFetch,
-    OffsetFetchResponse,
     SyncGroup,
-    SyncGroupResponse,
 )
 from tests.tables import as_one_test
 
-from .script import GROUP, MEMBER_ID, Script, partitions
+from .script import MEMBER_ID, OWNED, Script
 
 E = ErrorCode
-OWNED = partitions(0, 1)
 LONGEST_PAUSE_MS = 1_000
 
 RETRIABLE = (
@@ -142,77 +134,16 @@ def name_of(case: Case) -> str:
     return f"{case.api.__name__}-{case.error_code.name}"
 
 
-# ---------------------------------------------------------------- how to come to each error
-
-
-def at_a_lookup(code: ErrorCode) -> Script:
-    script = Script().subscribed()
-    script.find(code)
-    return script
-
-
-def rejoining() -> Script:
-    script = Script().stable(0, 1)
-    script.member.enforce_rebalance(script.now_ms)
-    script.look()
-    script.forget()
-    assert script.request(JoinGroup).member_id == MEMBER_ID
-    return script
-
-
-def at_a_join(code: ErrorCode) -> Script:
-    script = rejoining()
-    script.answer(JoinGroup, JoinGroupResponse(code, "given" if code is E.MEMBER_ID_REQUIRED else MEMBER_ID))
-    return script
-
-
-def at_a_sync(code: ErrorCode) -> Script:
-    script = rejoining()
-    script.join(2)
-    script.answer(SyncGroup, SyncGroupResponse(code))
-    return script
-
-
-def at_a_heartbeat(code: ErrorCode) -> Script:
-    script = Script(group_instance_id="instance").stable(0, 1)
-    script.wait(script.config.heartbeat_interval_ms)
-    script.answer(Heartbeat, HeartbeatResponse(code))
-    return script
-
-
-def at_a_commit(code: ErrorCode) -> Script:
-    script = Script(group_instance_id="instance").stable(0, 1)
-    script.member.commit_sync({OWNED[0]: 7, OWNED[1]: 8}, script.now_ms)
-    script.committed(code)
-    return script
-
-
-def at_a_fetch(code: ErrorCode) -> Script:
-    script = Script().stable(0, 1)
-    script.member.fetch_offsets(OWNED, script.now_ms)
-    script.answer(OffsetFetch, OffsetFetchResponse((FetchedGroup(GROUP, code, ()),)))
-    return script
-
-
-def at_the_leave(code: ErrorCode) -> Script:
-    script = Script().stable(0, 1)
-    script.member.close(script.now_ms)
-    script.answer(LeaveGroup, LeaveGroupResponse(code))
-    return script
-
-
-COMING: dict[type, Callable[[ErrorCode], Script]] = {
-    FindCoordinator: at_a_lookup,
-    JoinGroup: at_a_join,
-    SyncGroup: at_a_sync,
-    Heartbeat: at_a_heartbeat,
-    OffsetCommit: at_a_commit,
-    OffsetFetch: at_a_fetch,
-    LeaveGroup: at_the_leave,
-}
-
 REPEATED: dict[type, type] = {SyncGroup: JoinGroup}
 """What is sent again; a sync is repeated by joining."""
+
+JOINS = {
+    Reaction.REJOIN: (MEMBER_ID, False),
+    Reaction.RESET_GENERATION: (MEMBER_ID, True),
+    Reaction.RESET_MEMBER_ID: ("", True),
+    Reaction.TAKE_MEMBER_ID: ("given", False),
+}
+"""Member id of the next JoinGroup, and whether partitions are lost."""
 
 KEEPS_OWNED = (Heartbeat, OffsetCommit, OffsetFetch)
 """Errors of these meet a member that has partitions; before a join it has revoked them."""
@@ -272,19 +203,15 @@ def check_fail(script: Script, case: Case) -> None:
 def test_reaction(case: Case) -> None:
     """The member does what the table says, and ``reaction_to`` tells users the same."""
     assert reaction_to(case.api, case.error_code) is case.reaction
-    script = COMING[case.api](case.error_code)
+    settings = {"group_instance_id": "instance"} if case.api in (Heartbeat, OffsetCommit) else {}
+    script = Script(**settings).come_to(case.api)
+    script.refuse(case.api, case.error_code)
     if case.reaction is Reaction.RETRY:
         check_retry(script, case)
     elif case.reaction is Reaction.FIND_COORDINATOR:
         check_find_coordinator(script, case)
-    elif case.reaction is Reaction.REJOIN:
-        check_join(script, case, MEMBER_ID, lost=False)
-    elif case.reaction is Reaction.RESET_GENERATION:
-        check_join(script, case, MEMBER_ID, lost=True)
-    elif case.reaction is Reaction.RESET_MEMBER_ID:
-        check_join(script, case, "", lost=True)
-    elif case.reaction is Reaction.TAKE_MEMBER_ID:
-        check_join(script, case, "given", lost=False)
+    elif case.reaction in JOINS:
+        check_join(script, case, *JOINS[case.reaction])
     elif case.reaction is Reaction.REPORT:
         check_report(script, case)
     elif case.reaction is Reaction.FAIL:
@@ -296,36 +223,9 @@ def test_reaction(case: Case) -> None:
 @pytest.mark.parametrize("api", [JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch], ids=lambda a: a.__name__)
 def test_a_lost_connection(api: type) -> None:
     """Whatever was on its way, the coordinator is looked for at once, and what was lost is repeated."""
-    comings = {
-        JoinGroup: rejoining,
-        SyncGroup: lambda: joined(rejoining()),
-        Heartbeat: lambda: waited(Script().stable(0, 1)),
-        OffsetCommit: lambda: committing(Script().stable(0, 1)),
-        OffsetFetch: lambda: fetching(Script().stable(0, 1)),
-    }
-    script = comings[api]()
+    script = Script().come_to(api)
     script.lose(api)
     assert script.kinds() == ["FindCoordinator"]
     script.find()
     script.wait(LONGEST_PAUSE_MS)
     assert REPEATED.get(api, api).__name__ in script.kinds()
-
-
-def joined(script: Script) -> Script:
-    script.join(2)
-    return script
-
-
-def waited(script: Script) -> Script:
-    script.wait(script.config.heartbeat_interval_ms)
-    return script
-
-
-def committing(script: Script) -> Script:
-    script.member.commit_sync({OWNED[0]: 1}, script.now_ms)
-    return script
-
-
-def fetching(script: Script) -> Script:
-    script.member.fetch_offsets(OWNED, script.now_ms)
-    return script

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,6 @@ from groupcoord.member import (
 )
 from groupcoord.messages import (
     Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     OffsetCommit,
@@ -35,9 +35,30 @@ from .script import CLUSTER, FOREVER_MS, GROUP, MEMBER_ID, NODE, TOPIC, Script, 
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
 
-def describe_rebalance(script: Script) -> None:
-    script.wait(script.config.heartbeat_interval_ms)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def subscribed_to_pattern(pattern: str = "t.*") -> Script:
+    script = Script()
+    script.member.subscribe_pattern(pattern, script.now_ms)
+    script.poll(FOREVER_MS)
+    script.find()
+    return script
+
+
+def with_two_topics(**settings: Any) -> Script:
+    """Be in a cooperative group with a partition of each of two topics."""
+    script = Script(**COOPERATIVE, **settings)
+    script.cluster = Cluster.of({TOPIC: 2, "other": 2})
+    script.subscribed(topics=(TOPIC, "other"))
+    script.find()
+    script.join()
+    both = (*partitions(0, topic="other"), *partitions(0))
+    data = encode_assignment(Assignment(both))
+    script.answer(SyncGroup, SyncGroupResponse(ErrorCode.NONE, "consumer", "cooperative-sticky", data))
+    script.member.listener_returned(script.now_ms)
+    assert script.member.assignment == both
+    return script
 
 
 # ---------------------------------------------------------------- joining
@@ -109,7 +130,7 @@ def test_an_assignment_that_does_not_fit() -> None:
 def test_eager_gives_up_everything_first() -> None:
     """Revoked before the join, assigned after the sync; the join owns nothing."""
     script = Script().stable(0, 1)
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     assert script.events == [RejoinRequested("group is already rebalancing"), PartitionsRevoked(partitions(0, 1))]
     assert script.member.assignment == ()
     join = script.request(JoinGroup)
@@ -123,7 +144,7 @@ def test_eager_gives_up_everything_first() -> None:
 def test_eager_tells_of_nothing_too() -> None:
     """A member without partitions is told that nothing was revoked and nothing assigned, as Java's listener is."""
     script = Script().stable()
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(())]
     script.join(2)
     script.sync()
@@ -134,7 +155,7 @@ def test_a_rebalance_is_told_once_by_many_heartbeats() -> None:
     """While the application does not poll, further heartbeats say the same; nothing is revoked before the poll."""
     script = Script().stable(0, poll_ms=0)
     for _ in range(3):
-        describe_rebalance(script)
+        script.refuse_heartbeat(REBALANCE)
     assert script.events == [RejoinRequested("group is already rebalancing")]
     assert script.member.assignment == partitions(0)
     script.poll()
@@ -147,7 +168,7 @@ def test_a_rebalance_is_told_once_by_many_heartbeats() -> None:
 def test_cooperative_keeps_what_it_has() -> None:
     """Nothing is revoked before the join, which names what is owned and since when; only new partitions are told."""
     script = Script(**COOPERATIVE).stable(0, 1)
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     assert script.told(PartitionsRevoked) == []
     assert script.member.fetchable == partitions(0, 1)
     owned = decode_subscription(script.request(JoinGroup).protocols[0].metadata)
@@ -165,7 +186,7 @@ def test_cooperative_keeps_what_it_has() -> None:
 
 def test_cooperative_revokes_after_the_sync_and_joins_again() -> None:
     script = Script(**COOPERATIVE).stable(0, 1)
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     script.forget()
     script.join(2)
     script.sync(0)
@@ -184,15 +205,7 @@ def test_cooperative_revokes_after_the_sync_and_joins_again() -> None:
 
 def test_cooperative_revokes_topics_it_left() -> None:
     """Partitions of a topic that is not subscribed to any more are revoked before the join; the rest stays."""
-    script = Script(**COOPERATIVE)
-    script.cluster = Cluster.of({TOPIC: 2, "other": 2})
-    script.subscribed(topics=(TOPIC, "other"))
-    script.find()
-    script.join()
-    both = (*partitions(0, topic="other"), *partitions(0))
-    data = encode_assignment(Assignment(both))
-    script.answer(SyncGroup, SyncGroupResponse(ErrorCode.NONE, "consumer", "cooperative-sticky", data))
-    assert script.member.assignment == both
+    script = with_two_topics()
     script.member.subscribe([TOPIC], script.now_ms)
     script.look()
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0, topic="other"))]
@@ -207,7 +220,7 @@ def test_positions_stay_with_partitions_that_stay() -> None:
     script = Script(**COOPERATIVE, enable_auto_commit=True).stable(0, 1)
     script.member.consumed({partitions(0)[0]: 5, partitions(1)[0]: 6, partitions(3)[0]: 7})
     script.member.pause(partitions(0))
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     script.committed()
     script.join(2)
     script.sync(0, 2)
@@ -227,7 +240,7 @@ def test_positions_stay_with_partitions_that_stay() -> None:
 def test_the_highest_common_protocol() -> None:
     """With assignors of which one is eager only, the member is eager."""
     script = Script(partition_assignment_strategy=("range", "cooperative-sticky")).stable(0)
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0))]
     assert [protocol.name for protocol in script.request(JoinGroup).protocols] == ["range", "cooperative-sticky"]
 
@@ -240,8 +253,7 @@ def test_the_highest_common_protocol() -> None:
 def test_lost_partitions(settings: Mapping[str, str], error_code: ErrorCode) -> None:
     """Put out of the group, the member tells its partitions as lost, not revoked, and joins owning nothing."""
     script = Script(**settings).stable(0, 1)
-    script.wait(script.config.heartbeat_interval_ms)
-    script.answer(Heartbeat, HeartbeatResponse(error_code))
+    script.refuse_heartbeat(error_code)
     assert script.told(PartitionsLost) == [PartitionsLost(partitions(0, 1))]
     assert script.told(PartitionsRevoked) == []
     join = script.request(JoinGroup)
@@ -257,7 +269,7 @@ def test_an_answer_to_an_older_generation_is_stale() -> None:
     script.member.enforce_rebalance(script.now_ms)
     script.join(2)
     script.sync(0)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    script.refuse(Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID)
     assert (script.member.state, script.member.generation_id) == (MemberState.STABLE, 2)
     assert script.kinds() == []
 
@@ -267,8 +279,7 @@ def test_reset_between_sync_and_poll() -> None:
     script = Script().joining(poll_ms=0)
     script.join()
     script.sync(0)
-    script.wait(script.config.heartbeat_interval_ms)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.ILLEGAL_GENERATION))
+    script.refuse_heartbeat(ErrorCode.ILLEGAL_GENERATION)
     script.poll()
     assert script.told(PartitionsAssigned) == []
     assert script.request(JoinGroup).member_id == ""
@@ -300,10 +311,7 @@ def test_the_listener_is_waited_for() -> None:
 
 def test_a_cooperative_listener_can_commit_what_is_revoked() -> None:
     """After the sync the revoked partitions are still owned, in the new generation, until the listener returns."""
-    script = Script(**COOPERATIVE, waits_for_listener=True).joining()
-    script.join()
-    script.sync(0, 1)
-    script.member.listener_returned(script.now_ms)
+    script = Script(**COOPERATIVE, waits_for_listener=True).stable(0, 1)
     script.member.enforce_rebalance(script.now_ms)
     script.join(2)
     script.sync(0)
@@ -323,10 +331,7 @@ def test_a_cooperative_listener_can_commit_what_is_revoked() -> None:
 
 def test_the_coordinator_is_lost_while_the_listener_is_busy() -> None:
     """The join waits until the coordinator is found again."""
-    script = Script(waits_for_listener=True).joining()
-    script.join()
-    script.sync(0)
-    script.member.listener_returned(script.now_ms)
+    script = Script(waits_for_listener=True).stable(0)
     script.member.enforce_rebalance(script.now_ms)
     script.member.disconnected(script.now_ms)
     script.member.listener_returned(script.now_ms)
@@ -338,20 +343,11 @@ def test_the_coordinator_is_lost_while_the_listener_is_busy() -> None:
 
 def test_lost_while_the_listener_is_busy() -> None:
     """The generation is refused while the listener deals with what is revoked: what was kept is told as lost."""
-    script = Script(**COOPERATIVE, waits_for_listener=True)
-    script.cluster = Cluster.of({TOPIC: 2, "other": 2})
-    script.subscribed(topics=(TOPIC, "other"))
-    script.find()
-    script.join()
-    both = (*partitions(0, topic="other"), *partitions(0))
-    data = encode_assignment(Assignment(both))
-    script.answer(SyncGroup, SyncGroupResponse(ErrorCode.NONE, "consumer", "cooperative-sticky", data))
-    script.member.listener_returned(script.now_ms)
+    script = with_two_topics(waits_for_listener=True)
     script.member.subscribe([TOPIC], script.now_ms)
     script.look()
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0, topic="other"))]
-    script.wait(script.config.heartbeat_interval_ms)
-    script.answer(Heartbeat, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    script.refuse_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     script.member.listener_returned(script.now_ms)
     assert script.told(PartitionsLost) == [PartitionsLost(partitions(0))]
     script.member.listener_returned(script.now_ms)
@@ -379,10 +375,7 @@ def test_a_pattern() -> None:
 
 def test_a_pattern_finds_a_new_topic() -> None:
     """A new topic that matches leads to a rebalance; before its join all topics are asked for once more."""
-    script = Script()
-    script.member.subscribe_pattern("t.*", script.now_ms)
-    script.poll(FOREVER_MS)
-    script.find()
+    script = subscribed_to_pattern()
     script.join()
     script.sync(0)
     script.cluster = None
@@ -395,15 +388,12 @@ def test_a_pattern_finds_a_new_topic() -> None:
 
 def test_a_pattern_is_looked_at_anew_before_each_join() -> None:
     """A rebalance that others began makes the member ask for all topics, and wait for them."""
-    script = Script()
-    script.member.subscribe_pattern("t.*", script.now_ms)
-    script.poll(FOREVER_MS)
-    script.find()
+    script = subscribed_to_pattern()
     script.join()
     script.sync(0)
     script.cluster = None
     script.forget()
-    describe_rebalance(script)
+    script.refuse_heartbeat(REBALANCE)
     assert script.told(MetadataNeeded) == [MetadataNeeded(None)]
     assert script.kinds() == []
     script.member.update_metadata(CLUSTER, script.now_ms)
@@ -412,10 +402,7 @@ def test_a_pattern_is_looked_at_anew_before_each_join() -> None:
 
 def test_a_pattern_obeys_the_leader() -> None:
     """A topic that the leader found and that matches is taken, and is no reason to join again."""
-    script = Script()
-    script.member.subscribe_pattern("t.*", script.now_ms)
-    script.poll(FOREVER_MS)
-    script.find()
+    script = subscribed_to_pattern()
     script.join()
     script.sync(0, topic="tea")
     assert script.told(PartitionsAssigned) == [PartitionsAssigned(partitions(0, topic="tea"))]
@@ -429,7 +416,7 @@ def test_the_coordinator_moves_in_a_rebalance() -> None:
     """NOT_COORDINATOR to the sync: the new coordinator is found, and the member joins again there."""
     script = Script().joining()
     script.join()
-    script.answer(SyncGroup, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
+    script.refuse(SyncGroup, ErrorCode.NOT_COORDINATOR)
     script.find(node=NODE._replace(node_id=2))
     script.wait(100)
     assert [send.to for send in script.sent] == [NODE._replace(node_id=2)]

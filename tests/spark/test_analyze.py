@@ -20,21 +20,19 @@ from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.sessions import JavaNotFoundError, SparkFailedError, one_run
 
 from ..analysis.fold.history.consumer_story import CREW, crew, write_story
-from ..command import Run, analyze
+from ..command import analyze
 
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
     *("rebalances", "groups", "anomalies", "offset_expiry", "stale_groups", "lag", "differences"),
     *("epochs", "memberships", "moves", "revocations"),
 )
-LOST_BYTES = 7
 
 
 class Analyzed(NamedTuple):
     """A run that went well."""
 
     folder: Path
-    run: Run
     summary: dict[str, Any]
     steps: list[str]
     begun: list[str]
@@ -46,7 +44,7 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp("analyzed") / "results [1]"
     torn = tmp_path_factory.mktemp("torn") / "__consumer_offsets-5" / f"{0:020d}.log"
     torn.parent.mkdir()
-    torn.write_bytes(bytes(LOST_BYTES))
+    torn.write_bytes(bytes(7))
     ends = folder.parent / "ends.csv"
     ends.write_text("topic,topic_partition,end_offset\nt-6,0,1000\n", "utf-8")
     steps = Pipeline(SparkEngine(), [broker_log], folder, end_offsets=str(ends), verifies=True).steps
@@ -54,7 +52,8 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_Watch, "begin", lambda _, step: begun.append(step))
         done = analyze(broker_log, torn, "--out", folder, "--engine", "spark", "--verify", "--end-offsets", ends)
-    return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")), steps, begun)
+    assert done.status == 0, done.error
+    return Analyzed(folder, json.loads((folder / "summary.json").read_text("utf-8")), steps, begun)
 
 
 @pytest.mark.slow
@@ -80,17 +79,6 @@ def test_commits_are_those_of_the_function(analyzed: Analyzed, spark: SparkSessi
 
     assert written.where("transaction is not null").count() > 0
     assert expected.exceptAll(written).count() == written.exceptAll(expected).count() == 0
-
-
-@pytest.mark.slow
-def test_offsets_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[str, Any]) -> None:
-    """The report has the groups and counts the offsets that the broker's administration client listed."""
-    listed = {row["group_id"] for row in analyzed.summary["groups"] if row["state"] is not None}
-    truth: dict[str, dict[str, Any]] = broker_truth["offsets"]
-
-    assert {group_id for group_id, offsets in truth.items() if offsets} <= listed
-    assert analyzed.summary["overview"]["current_offsets"] == sum(len(offsets) for offsets in truth.values())
-    assert sum(row["groups"] for row in analyzed.summary["states"]) == len(listed)
 
 
 @pytest.mark.slow
@@ -121,38 +109,10 @@ def test_stories_hold_what_happened(analyzed: Analyzed) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_differs_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
-    """Coordinators that loaded the log agree with the tables; the torn bytes are counted and told."""
-    assert analyzed.run.status == 0
-    assert analyzed.summary["verification"]["difference_count"] == 0
-    assert analyzed.summary["overview"]["corrupt_ranges"] == 1
-    assert analyzed.summary["overview"]["corrupt_bytes"] == LOST_BYTES
-    (lost,) = analyzed.summary["corrupt"]
-    assert lost["file"].endswith("__consumer_offsets-5/00000000000000000000.log")
-    assert "1 byte ranges could not be read" in analyzed.run.output
-
-
-@pytest.mark.slow
 def test_every_step_begins(analyzed: Analyzed) -> None:
     """The bar of the terminal gets to its end: each step that was announced begins, in that order."""
     assert analyzed.begun == analyzed.steps
     assert len(set(analyzed.steps)) == len(analyzed.steps) > 1
-
-
-@pytest.mark.slow
-def test_lag_is_that_of_the_ends_given(analyzed: Analyzed) -> None:
-    assert {row["topic"] for row in analyzed.summary["lag"]} == {"t-6"}
-    assert all(row["partitions"] == 1 and row["lag"] == row["worst"] for row in analyzed.summary["lag"])
-
-
-@pytest.mark.slow
-def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
-    page = (analyzed.folder / "report.html").read_text("utf-8")
-    overview = analyzed.summary["overview"]
-
-    assert f"<b>{overview['rebalances']:,}</b><span>rebalances</span>" in page
-    assert f"{overview['groups']:,} groups, {overview['rebalances']:,} rebalances" in analyzed.run.output
-    assert f"report: {analyzed.folder}/report.html" in analyzed.run.output
 
 
 @pytest.mark.slow
@@ -182,23 +142,17 @@ def test_consumer_groups_are_told(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
     """Bad input is one clear line and exit status 2, before Spark does anything, and leaves nothing behind."""
-    empty, full, file = tmp_path / "empty", tmp_path / "full", tmp_path / "file"
+    empty, file = tmp_path / "empty", tmp_path / "file"
     (empty / "__consumer_offsets-0").mkdir(parents=True)
     (empty / "__consumer_offsets-0" / f"{0:020d}.log").touch()
-    full.mkdir()
-    (full / "precious").touch()
     file.touch()
     new = tmp_path / "new"
     cases: list[tuple[list[str | Path], str]] = [
-        ([tmp_path / "nowhere", "--out", new], "there is no such file or directory"),
         ([empty, "--out", new], "empty"),
         ([tmp_path, "--out", new], "no segment files"),
-        ([broker_log, "--out", full], "is not empty"),
         ([broker_log, "--out", file], "is a file"),
         ([broker_log, "--out", file / "below"], "file"),
         ([broker_log, "--out", "nonsense://a"], "nonsense"),
-        ([broker_log, "--out", new, "--partition", "5"], "no such log partitions"),
-        ([broker_log, "--out", new, "--end-offsets", tmp_path / "ends.csv"], "no such file"),
         ([broker_log, "--out", new, "--conf", "nothing"], "KEY=VALUE"),
     ]
     for words, told in cases:
@@ -208,7 +162,6 @@ def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
         assert told in refused.error, refused.error
         assert refused.error.count("\n") == 1
     assert not new.exists()
-    assert [path.name for path in full.iterdir()] == ["precious"]
 
 
 def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path) -> None:

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
 from groupcoord.core.log.records import OffsetCommitRecord
-from groupcoord.spark import schemas
 from groupcoord.spark.tables import complete_from
 
 from ..analysis.fold.history.consumer_story import CREW, crew, moving, write_story
@@ -48,30 +47,6 @@ def test_a_new_leader_epoch_explains_a_rebalance(spark: SparkSession, tmp_path: 
     assert [row.cause for row in found] == ["unknown", "coordinator move", "unknown"]
     assert 0 < found[1].confidence < 1
     assert "another broker, or the same after a restart" in found[1].evidence
-
-
-def test_tables_have_their_declared_schemas(troubled: tuple[DataFrame, DataFrame]) -> None:
-    """Each function gives the columns that are declared, in order."""
-    records, history = troubled
-    made = {
-        "HISTORY": history,
-        "GENERATIONS": pipeline.generations(history),
-        "MEMBERS": pipeline.members(history),
-        "GROUPS": pipeline.groups(records, history=history),
-        "REBALANCES": pipeline.rebalances(history),
-        "EPOCHS": pipeline.epochs(history),
-        "MEMBERSHIPS": pipeline.memberships(history),
-        "MOVES": pipeline.moves(history),
-        "REVOCATIONS": pipeline.revocations(history),
-        "ANOMALIES": pipeline.anomalies(records, history=history),
-        "OFFSET_EXPIRY": pipeline.offset_expiry(records, history=history),
-        "STALE_GROUPS": pipeline.stale_groups(records, history=history),
-        "DIFFERENCES": pipeline.verify(records, history=history),
-    }
-
-    for name, table in made.items():
-        shown = [(field.name, field.dataType.simpleString()) for field in table.schema]
-        assert shown == [(field.name, field.dataType.simpleString()) for field in getattr(schemas, name)], name
 
 
 def told_without_spark(folder: Path) -> list[str]:

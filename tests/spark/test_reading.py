@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -13,8 +12,6 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
-from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.pipeline.batch import Pipeline
@@ -22,7 +19,6 @@ from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.schemas import RECORDS
-from groupcoord.spark.sources import RecordReader
 from groupcoord.storage.stores.segments import SegmentLogStore
 
 PARTITION_BYTES = 225_228
@@ -292,46 +288,3 @@ def test_tables_of_groups_are_no_streams(spark: SparkSession, broker_log: Path) 
     stream = spark.readStream.format("groupcoord").option("table", "rebalances").load(str(broker_log))
     with pytest.raises(Exception, match="rebalances can't be read as a stream"):
         stream.writeStream.format("memory").queryName("rebalances").start().awaitTermination()
-
-
-def test_spark_reads_for_a_filter_what_another_query_asked_for(spark: SparkSession) -> None:
-    """Why filters are not pushed into the source, though Spark would: it loses rows that nobody filtered.
-
-    A source that leaves out what a filter does not want, and hands every filter back. If this fails, Spark keeps what
-    it plans for the query and no more for the DataFrame: then the source can do so, too.
-    """
-
-    class Reader(DataSourceReader):
-        wanted: int | None = None
-
-        def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
-            self.wanted = next((one.value for one in filters if isinstance(one, EqualTo)), None)
-            return filters
-
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(4) if self.wanted in (None, number)]
-
-        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-            yield (partition.value,)
-
-    class Skipping(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "skipping"
-
-        def schema(self) -> str:
-            return "number int"
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return Reader()
-
-    assert RecordReader.pushFilters is DataSourceReader.pushFilters
-    spark.dataSource.register(Skipping)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        table = spark.read.format("skipping").load()
-        assert table.where("number = 1").count() == 1
-        assert table.count() == 1  # and not 4
-        assert table.where("number = 2").count() == 1
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -35,8 +35,12 @@ class ConsumerScript(Script):
         self.joining(poll_ms)
         self.beat(1, *numbers)
         self.poll(poll_ms)
+        self.member.listener_returned(self.now_ms)
         self.beat(1)
         assert self.member.state is MemberState.STABLE
         assert self.member.assignment == partitions(*numbers)
         self.forget()
         return self
+
+    def working(self) -> ConsumerScript:
+        return self.in_group(0, 1)

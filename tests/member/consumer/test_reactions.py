@@ -5,8 +5,6 @@ The expectations are those of the response handlers of Kafka 4.4's Java consumer
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from groupcoord.errors import ErrorCode
@@ -23,20 +21,17 @@ from groupcoord.member import (
 )
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
-    FetchedGroup,
     FindCoordinator,
     OffsetCommit,
     OffsetFetch,
-    OffsetFetchResponse,
 )
 from tests.tables import as_one_test
 
-from ..script import FOREVER_MS, GROUP, INTERVAL_MS, Script, partitions
+from ..script import FOREVER_MS, INTERVAL_MS, OWNED, Script
 from ..test_reactions import FIND, LONGEST_PAUSE_MS, RETRIABLE, Case, Table, cases_of, name_of
 from .scripted import MEMBER_ID, ConsumerScript
 
 E = ErrorCode
-OWNED = partitions(0, 1)
 FENCED = (E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID)
 
 TABLE: Table = {
@@ -67,46 +62,6 @@ TABLE: Table = {
             Reaction.TAKE_EPOCH: (E.STALE_MEMBER_EPOCH,),
         },
     ),
-}
-
-
-# ---------------------------------------------------------------- how to come to each error
-
-
-def at_a_lookup(code: ErrorCode) -> Script:
-    script = ConsumerScript().subscribed()
-    script.find(code)
-    return script
-
-
-def at_a_heartbeat(code: ErrorCode) -> Script:
-    script = ConsumerScript().in_group(0, 1)
-    script.wait(INTERVAL_MS)
-    script.beat(0, error_code=code)
-    return script
-
-
-def at_a_commit(code: ErrorCode) -> Script:
-    script = ConsumerScript().in_group(0, 1)
-    script.member.commit_sync({OWNED[0]: 7, OWNED[1]: 8}, script.now_ms)
-    script.committed(code)
-    return script
-
-
-def at_a_fetch(code: ErrorCode) -> Script:
-    script = ConsumerScript().in_group(0, 1)
-    script.member.fetch_offsets(OWNED, script.now_ms)
-    fetch = script.request(OffsetFetch)
-    assert (fetch.groups[0].member_id, fetch.groups[0].member_epoch) == (MEMBER_ID, 1)
-    script.answer(OffsetFetch, OffsetFetchResponse((FetchedGroup(GROUP, code, ()),)))
-    return script
-
-
-COMING: dict[type, Callable[[ErrorCode], Script]] = {
-    FindCoordinator: at_a_lookup,
-    ConsumerGroupHeartbeat: at_a_heartbeat,
-    OffsetCommit: at_a_commit,
-    OffsetFetch: at_a_fetch,
 }
 
 
@@ -156,7 +111,11 @@ def check_failed(script: Script, case: Case) -> None:
 def test_reaction(case: Case) -> None:
     """The member does what the table says, and ``reaction_to`` tells users the same."""
     assert reaction_to(case.api, case.error_code, "consumer") is case.reaction
-    script = COMING[case.api](case.error_code)
+    script = ConsumerScript().come_to(case.api)
+    if case.api is OffsetFetch:
+        (fetch,) = script.request(OffsetFetch).groups
+        assert (fetch.member_id, fetch.member_epoch) == (MEMBER_ID, 1)
+    script.refuse(case.api, case.error_code)
     if case.reaction is Reaction.RETRY:
         check_repeated(script, case.api)
     elif case.reaction is Reaction.FIND_COORDINATOR:
@@ -193,7 +152,7 @@ def test_a_stale_fetch_outside_of_the_group() -> None:
     script.member.fetch_offsets(OWNED, script.now_ms)
     script.wait(INTERVAL_MS)
     script.beat(0, error_code=E.FENCED_MEMBER_EPOCH)
-    script.answer(OffsetFetch, OffsetFetchResponse((FetchedGroup(GROUP, E.STALE_MEMBER_EPOCH, ()),)))
+    script.refuse(OffsetFetch, E.STALE_MEMBER_EPOCH)
     (fetched,) = script.told(OffsetsFetched)
     assert fetched.error_code is E.STALE_MEMBER_EPOCH
 
@@ -256,11 +215,12 @@ def test_who_is_no_coordinator_is_not_asked_without_a_pause() -> None:
     """A node that is found and says each time that it isn't the coordinator is looked for again after a pause, as by
     Java's ``CoordinatorRequestManager``: brokers that disagree are not asked as often as messages travel.
     """
-    script = at_a_heartbeat(ErrorCode.NOT_COORDINATOR)
+    script = ConsumerScript().come_to(ConsumerGroupHeartbeat)
+    script.refuse(ConsumerGroupHeartbeat, E.NOT_COORDINATOR)
     script.wait(LONGEST_PAUSE_MS)
     script.find()
 
-    script.beat(0, error_code=ErrorCode.NOT_COORDINATOR)
+    script.refuse(ConsumerGroupHeartbeat, E.NOT_COORDINATOR)
 
     assert script.kinds() == []
     script.wait(LONGEST_PAUSE_MS)

@@ -42,6 +42,13 @@ from .scripted import MEMBER_ID, ConsumerScript
 OTHER_ID = UUID(int=8)
 
 
+def waiting(*numbers: int) -> ConsumerScript:
+    """Be in the group with these partitions and a slow listener, with a heartbeat in flight."""
+    script = ConsumerScript(waits_for_listener=True).in_group(*numbers)
+    script.wait(INTERVAL_MS)
+    return script
+
+
 # ---------------------------------------------------------------- joining and heartbeats
 
 
@@ -176,11 +183,7 @@ def test_reconciliation_waits_for_a_poll() -> None:
 
 def test_a_target_that_goes_and_comes_back() -> None:
     """A target that equals what the member has is acknowledged all the same if there was another one between."""
-    script = ConsumerScript(waits_for_listener=True).joining()
-    script.beat(1, 0)
-    script.member.listener_returned(script.now_ms)
-    script.beat(1)
-    script.wait(INTERVAL_MS)
+    script = waiting(0)
     script.member.poll(script.now_ms, 0)
     script.beat(2, 0, 1)
     script.wait(INTERVAL_MS)
@@ -263,12 +266,7 @@ def test_a_topic_that_is_deleted_is_revoked_by_its_name() -> None:
 
 def test_fenced() -> None:
     """All is lost, and told in a poll; then the member joins again: the same id, epoch 0, everything."""
-    script = ConsumerScript(waits_for_listener=True).joining()
-    script.beat(5, 0)
-    script.member.listener_returned(script.now_ms)
-    script.beat(5)
-    script.forget()
-    script.wait(INTERVAL_MS)
+    script = waiting(0)
     script.beat(0, error_code=ErrorCode.FENCED_MEMBER_EPOCH)
     assert script.member.state is MemberState.FENCED
     assert (script.told(PartitionsLost), script.kinds()) == ([PartitionsLost(partitions(0))], [])
@@ -289,12 +287,7 @@ def test_fenced_without_partitions() -> None:
 
 def test_fenced_in_the_middle_of_a_reconciliation() -> None:
     """What the listener is busy with counts no more when it returns: the rest is lost, and nothing acknowledged."""
-    script = ConsumerScript(waits_for_listener=True).joining()
-    script.beat(1, 0, 1)
-    script.member.listener_returned(script.now_ms)
-    script.beat(1)
-    script.forget()
-    script.wait(INTERVAL_MS)
+    script = waiting(0, 1)
     script.beat(2, 0, 2)
     assert script.names() == ["PartitionsRevoked"]
     script.wait(INTERVAL_MS)
@@ -355,10 +348,7 @@ def test_closing(instance_id: str | None, operation: CloseOperation, epoch: int 
 
 def test_unsubscribing_and_subscribing_again() -> None:
     """The member leaves once the listener is done; the join waits for the answer, and has the same id."""
-    script = ConsumerScript(waits_for_listener=True).joining()
-    script.beat(1, 0)
-    script.member.listener_returned(script.now_ms)
-    script.beat(1)
+    script = ConsumerScript(waits_for_listener=True).in_group(0)
     script.member.unsubscribe(script.now_ms)
     script.look()
     assert (script.member.state, script.kinds()) == (MemberState.PREPARE_LEAVING, [])
@@ -375,10 +365,7 @@ def test_unsubscribing_and_subscribing_again() -> None:
 
 def test_fenced_while_it_prepares_to_leave() -> None:
     """There is nothing to leave any more: no request, no rejoin."""
-    script = ConsumerScript(waits_for_listener=True).joining()
-    script.beat(1, 0)
-    script.member.listener_returned(script.now_ms)
-    script.beat(1)
+    script = ConsumerScript(waits_for_listener=True).in_group(0)
     script.member.unsubscribe(script.now_ms)
     script.wait(INTERVAL_MS)
     script.beat(0, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -410,17 +397,6 @@ def test_a_lost_connection() -> None:
     assert (heartbeat.member_epoch, heartbeat.subscribed_topic_names) == (1, (TOPIC,))
     assert heartbeat.topic_partitions == (TopicPartitions(TOPIC_ID, (0,)),)
     assert script.names() == ["CoordinatorLost", "CoordinatorFound"]
-
-
-def waiting(*numbers: int) -> ConsumerScript:
-    """In the group with these partitions, and with a listener that takes its time."""
-    script = ConsumerScript(waits_for_listener=True).joining()
-    script.beat(1, *numbers)
-    script.member.listener_returned(script.now_ms)
-    script.beat(1)
-    script.forget()
-    script.wait(INTERVAL_MS)
-    return script
 
 
 def test_closing_while_the_listener_deals_with_what_is_revoked() -> None:
