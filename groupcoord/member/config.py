@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from attrs import Attribute, field, fields, frozen
+from attrs import field, fields, frozen
 
 from groupcoord.config import key_of, read_properties
-from groupcoord.config.settings import INT32_MAX, INT64_MAX, check_number
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Flag, Kind, Names, Number, Text
 from groupcoord.errors import ConfigError
 
 ASSIGNOR_CLASSES = {
@@ -35,27 +35,45 @@ _REFUSED = {
 """Settings that the Java consumer refuses with a group protocol, and the reasons, by protocol."""
 
 
-def _number(default: int, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
-    lowest = -at_most - 1 if at_least is None else at_least
-    return field(default=default, metadata={"kind": int, "at_least": lowest, "at_most": at_most})
+@frozen
+class _OptionalText(Text):
+    """Type of a setting: a text, or None."""
+
+    may_be_empty: bool = True
+
+    def check(self, key: str, value: object) -> None:
+        if value is not None:
+            super().check(key, value)
+        if value == "" and not self.may_be_empty:
+            raise ConfigError(f"setting {key!r} must not be empty")
 
 
-def _text(default: str | None, *, may_be_empty: bool = True) -> Any:
-    return field(default=default, metadata={"kind": str, "may_be_empty": may_be_empty, "default": default})
+@frozen
+class _AssignorNames(Names):
+    """Type of a setting: names of assignors, which the converter of the field parses."""
+
+    def parse(self, key: str, raw: Any) -> Any:
+        return raw
+
+    def check(self, key: str, value: object) -> None:
+        are_names = isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+        if isinstance(value, tuple) and are_names and len(set(value)) < len(value):
+            raise ConfigError(f"setting {key!r} names an assignor twice: {', '.join(value)}")
+        super().check(key, value)
 
 
-def _flag(default: bool) -> Any:
-    return field(default=default, metadata={"kind": bool})
+def _setting(default: Any, kind: Kind, **traits: Any) -> Any:
+    return field(default=default, metadata={"kind": kind}, **traits)
 
 
-def _names(default: tuple[str, ...]) -> Any:
-    return field(default=default, converter=_to_names, metadata={"kind": tuple})
+def _number(default: int, at_least: int = 0, at_most: int = INT32_MAX) -> Any:
+    return _setting(default, Number(at_least, at_most))
 
 
 def _to_names(value: Any) -> Any:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
-        return value  # _validate reports it
+        return value  # _AssignorNames reports it
     stripped = tuple(name.strip() if isinstance(name, str) else name for name in names)
     return tuple(ASSIGNOR_CLASSES.get(name, name) for name in stripped)
 
@@ -70,27 +88,29 @@ class MemberConfig:
         ConfigError: a value has the wrong type, is out of bounds, or contradicts another one.
     """
 
-    group_id: str | None = _text(None)
-    group_instance_id: str | None = _text(None, may_be_empty=False)
-    client_id: str = _text("")
-    client_rack: str = _text("")
-    session_timeout_ms: int = _number(45_000)
-    heartbeat_interval_ms: int = _number(3_000)
-    max_poll_interval_ms: int = _number(300_000, at_least=1)
-    partition_assignment_strategy: tuple[str, ...] = _names(("range", "cooperative-sticky"))
-    enable_auto_commit: bool = _flag(True)
-    auto_commit_interval_ms: int = _number(5_000, at_least=0)
-    retry_backoff_ms: int = _number(100, at_least=0, at_most=INT64_MAX)
-    retry_backoff_max_ms: int = _number(1_000, at_least=0, at_most=INT64_MAX)
-    request_timeout_ms: int = _number(30_000, at_least=0)
-    default_api_timeout_ms: int = _number(60_000, at_least=0)
-    exclude_internal_topics: bool = _flag(True)
-    group_protocol: str = _text("classic")
-    group_remote_assignor: str | None = _text(None, may_be_empty=False)
+    group_id: str | None = _setting(None, _OptionalText())
+    group_instance_id: str | None = _setting(None, _OptionalText(may_be_empty=False))
+    client_id: str = _setting("", Text())
+    client_rack: str = _setting("", Text())
+    session_timeout_ms: int = _number(45_000, -INT32_MAX - 1)
+    heartbeat_interval_ms: int = _number(3_000, -INT32_MAX - 1)
+    max_poll_interval_ms: int = _number(300_000, 1)
+    partition_assignment_strategy: tuple[str, ...] = _setting(
+        ("range", "cooperative-sticky"), _AssignorNames(may_be_empty=True), converter=_to_names
+    )
+    enable_auto_commit: bool = _setting(True, Flag())
+    auto_commit_interval_ms: int = _number(5_000)
+    retry_backoff_ms: int = _number(100, at_most=INT64_MAX)
+    retry_backoff_max_ms: int = _number(1_000, at_most=INT64_MAX)
+    request_timeout_ms: int = _number(30_000)
+    default_api_timeout_ms: int = _number(60_000)
+    exclude_internal_topics: bool = _setting(True, Flag())
+    group_protocol: str = _setting("classic", Text())
+    group_remote_assignor: str | None = _setting(None, _OptionalText(may_be_empty=False))
 
     def __attrs_post_init__(self) -> None:
         for attribute in fields(MemberConfig):
-            _validate(attribute, getattr(self, attribute.name))
+            attribute.metadata["kind"].check(key_of(attribute.name), getattr(self, attribute.name))
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"setting 'heartbeat.interval.ms' ({self.heartbeat_interval_ms}) must be lower than "
@@ -129,7 +149,7 @@ class MemberConfig:
         Raises:
             ConfigError: a key is unknown, given in both spellings or not used by the protocol, or its value is invalid.
         """
-        parsers = {a.name: partial(_parse, kind=a.metadata["kind"]) for a in fields(cls)}
+        parsers = {a.name: partial(_parse, a.metadata["kind"]) for a in fields(cls)}
         values = read_properties(properties, parsers)
         config = cls(**values)
         cls._refuse(config.group_protocol, values)
@@ -142,36 +162,5 @@ class MemberConfig:
         return {key_of(name): getattr(self, name) for name in names}
 
 
-def _parse(key: str, raw: Any, kind: type) -> Any:
-    if not isinstance(raw, str):
-        return raw
-    text = raw.strip()
-    if kind is int:
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError(f"setting {key!r} must be a whole number, not {raw!r}") from None
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"setting {key!r} must be true or false, not {raw!r}")
-        return text.lower() == "true"
-    return text
-
-
-def _validate(attribute: Attribute[Any], value: object) -> None:
-    key, rules = key_of(attribute.name), attribute.metadata
-    kind = rules["kind"]
-    if kind is int:
-        check_number(key, value, rules["at_least"], rules["at_most"])
-    elif kind is bool:
-        if not isinstance(value, bool):
-            raise ConfigError(f"setting {key!r} must be true or false, not {value!r}")
-    elif kind is str:
-        if not isinstance(value, str) and not (value is None and rules["default"] is None):
-            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
-        if value == "" and not rules["may_be_empty"]:
-            raise ConfigError(f"setting {key!r} must not be empty")
-    elif not isinstance(value, tuple) or not all(isinstance(name, str) and name for name in value):
-        raise ConfigError(f"setting {key!r} must be a list of names, not {value!r}")
-    elif len(set(value)) < len(value):
-        raise ConfigError(f"setting {key!r} names an assignor twice: {', '.join(value)}")
+def _parse(kind: Kind, key: str, raw: Any) -> Any:
+    return kind.parse(key, raw.strip()) if isinstance(raw, str) else raw

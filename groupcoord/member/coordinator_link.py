@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define, field
+
 from groupcoord.core.messages import (
     CoordinatorType,
     FindCoordinator,
@@ -52,6 +54,7 @@ class ExponentialBackoff:
         return min(int(wait_ms * (1 - JITTER + 2 * JITTER * self._random())), self._longest_ms)
 
 
+@define(eq=False, repr=False)
 class CoordinatorLink:
     """Requests in flight and the coordinator.
 
@@ -61,40 +64,23 @@ class CoordinatorLink:
         broken: requests whose connection is gone, to be reported to their senders.
     """
 
-    __slots__ = (
-        "_attempts",
-        "_backoff",
-        "_group_id",
-        "_is_wanted",
-        "_lookup_id",
-        "_next_request_id",
-        "_outputs",
-        "_request_timeout_ms",
-        "_retry_ms",
-        "broken",
-        "in_flight",
-        "node",
-    )
-
-    def __init__(self, config: MemberConfig, backoff: ExponentialBackoff, outputs: list[Output]) -> None:
-        self._group_id = config.group_id or ""
-        self._request_timeout_ms = config.request_timeout_ms
-        self._backoff = backoff
-        self._outputs = outputs
-        self._next_request_id = 1
-        self._lookup_id: int | None = None
-        self._attempts = 0
-        self._retry_ms = 0
-        self._is_wanted = False
-        self.node: Node | None = None
-        self.in_flight: dict[int, Send] = {}
-        self.broken: list[Send] = []
+    _config: MemberConfig
+    _backoff: ExponentialBackoff
+    _outputs: list[Output]
+    _next_request_id: int = field(default=1, init=False)
+    _lookup_id: int | None = field(default=None, init=False)
+    _attempts: int = field(default=0, init=False)
+    _retry_ms: int = field(default=0, init=False)
+    _is_wanted: bool = field(default=False, init=False)
+    node: Node | None = field(default=None, init=False)
+    in_flight: dict[int, Send] = field(factory=dict, init=False)
+    broken: list[Send] = field(factory=list, init=False)
 
     # ------------------------------------------------------------ requests
 
     def send(self, request: MemberRequest, now_ms: int, purpose: object = None, timeout_ms: int | None = None) -> Send:
         """Send a request to the coordinator, which must be known."""
-        return self._send(request, self.node, now_ms + (timeout_ms or self._request_timeout_ms), purpose)
+        return self._send(request, self.node, now_ms + (timeout_ms or self._config.request_timeout_ms), purpose)
 
     def _send(self, request: MemberRequest, to: Node | None, deadline_ms: int, purpose: object) -> Send:
         request_id = self._next_request_id
@@ -157,8 +143,8 @@ class CoordinatorLink:
             self._is_wanted = True
             return
         self._is_wanted = False
-        request = FindCoordinator(CoordinatorType.GROUP, (self._group_id,))
-        self._lookup_id = self._send(request, None, now_ms + self._request_timeout_ms, None).request_id
+        request = FindCoordinator(CoordinatorType.GROUP, (self._config.group_id or "",))
+        self._lookup_id = self._send(request, None, now_ms + self._config.request_timeout_ms, None).request_id
 
     def found(self, response: Response) -> FoundCoordinator | None:
         """Handle a FindCoordinator response; return its entry, maybe with an error, or None if it is malformed."""

@@ -145,11 +145,11 @@ class Membership(ABC):
             self._outputs.append(Failed(api, error_code, message))
 
     @abstractmethod
-    def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
+    def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
         """Return the identity for a commit now.
 
         Args:
-            is_automatic: whether the group assigns the partitions.
+            is_auto_assigned: whether the group assigns the partitions.
         """
 
     @abstractmethod

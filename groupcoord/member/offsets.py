@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from attrs import define
+from attrs import define, field
 
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages import (
@@ -73,6 +73,7 @@ class _Purpose:
     identity: MemberIdentity
 
 
+@define(eq=False, repr=False)
 class Commits:
     """Commits that wait, are in flight, or are not reported yet.
 
@@ -80,40 +81,17 @@ class Commits:
         next_auto_ms: when the next automatic commit is due.
     """
 
-    __slots__ = (
-        "_async_in_flight",
-        "_backoff",
-        "_completed",
-        "_config",
-        "_link",
-        "_membership",
-        "_outputs",
-        "_subscription",
-        "_syncs",
-        "_waiting",
-        "next_auto_ms",
-    )
-
-    def __init__(
-        self,
-        config: MemberConfig,
-        link: CoordinatorLink,
-        membership: Membership,
-        subscription: SubscriptionState,
-        backoff: ExponentialBackoff,
-        outputs: list[Output],
-    ) -> None:
-        self._config = config
-        self._link = link
-        self._membership = membership
-        self._subscription = subscription
-        self._backoff = backoff
-        self._outputs = outputs
-        self._async_in_flight = 0
-        self._waiting: list[Commit] = []  # asynchronous, until the coordinator is found
-        self._completed: list[Commit] = []  # asynchronous, done but not reported
-        self._syncs: list[Commit] = []
-        self.next_auto_ms = 0
+    _config: MemberConfig
+    _link: CoordinatorLink
+    _membership: Membership
+    _subscription: SubscriptionState
+    _backoff: ExponentialBackoff
+    _outputs: list[Output]
+    _async_in_flight: int = field(default=0, init=False)
+    _waiting: list[Commit] = field(factory=list, init=False)  # asynchronous, until the coordinator is found
+    _completed: list[Commit] = field(factory=list, init=False)  # asynchronous, done but not reported
+    _syncs: list[Commit] = field(factory=list, init=False)
+    next_auto_ms: int = field(default=0, init=False)
 
     # ------------------------------------------------------------ beginning
 
@@ -139,29 +117,20 @@ class Commits:
         self._syncs.append(commit)
         self.tick(now_ms)
 
-    def begin_auto(self, now_ms: int) -> Commit | None:
-        """Commit all positions once. Returns None if there are none."""
-        offsets = self._subscription.all_consumed()
-        if not offsets:
-            return None
-        commit = Commit(0, offsets, CommitKind.AUTO)
-        self.begin_async(commit, now_ms)
-        return commit
-
-    def begin_repeated(self, kind: CommitKind, now_ms: int, deadline_ms: int) -> Commit | None:
-        """Commit all positions, with retries until the deadline. Returns None if there are none."""
+    def begin_all(self, kind: CommitKind, now_ms: int, deadline_ms: int = 0) -> Commit | None:
+        """Commit all known positions; return None if there are none."""
         offsets = self._subscription.all_consumed()
         if not offsets:
             return None
         commit = Commit(0, offsets, kind, deadline_ms)
-        self.begin_sync(commit, now_ms)
+        (self.begin_sync if kind.is_repeated else self.begin_async)(commit, now_ms)
         return commit
 
     def auto_commit_if_due(self, now_ms: int) -> None:
         """Commit all positions if automatic commits are enabled and the interval is over."""
         if self._config.enable_auto_commit and now_ms >= self.next_auto_ms:
             self.restart_interval(now_ms)
-            self.begin_auto(now_ms)
+            self.begin_all(CommitKind.AUTO, now_ms)
 
     def restart_interval(self, now_ms: int) -> None:
         """Restart the interval of automatic commits."""
@@ -170,7 +139,7 @@ class Commits:
     # ------------------------------------------------------------ sending
 
     def _send(self, commit: Commit, now_ms: int) -> None:
-        identity = self._membership.commit_identity(is_automatic=self._subscription.is_automatic)
+        identity = self._membership.commit_identity(is_auto_assigned=self._subscription.is_auto_assigned)
         if isinstance(identity, CommitRefusal):
             self._finish(commit, identity.failure, ErrorCode.NONE, identity.message)
             return
@@ -305,19 +274,16 @@ class Commits:
                 if not self._async_in_flight:
                     self._finish(commit, None)
             elif commit.outcome is None and commit.retry_ms is not None and now_ms >= commit.retry_ms:
-                self._try_again(commit, now_ms)
+                if self._link.node is not None:
+                    self._send(commit, now_ms)
+                else:
+                    self._link.find(now_ms)
             if commit.outcome is None and now_ms >= commit.deadline_ms:
                 self._finish(commit, CommitFailure.TIMED_OUT, ErrorCode.NONE, "its time was over")
         if any(commit.outcome is not None for commit in self._syncs):
             self.tell_completed(now_ms)
             self._outputs += [commit.outcome for commit in self._syncs if commit.outcome is not None]
             self._syncs = [commit for commit in self._syncs if commit.outcome is None]
-
-    def _try_again(self, commit: Commit, now_ms: int) -> None:
-        if self._link.node is not None:
-            self._send(commit, now_ms)
-        else:
-            self._link.find(now_ms)
 
     def give_up(self, now_ms: int) -> None:
         """End waiting commits after a failure of the member. Those in flight may still be answered."""
@@ -357,25 +323,16 @@ class Fetch:
     outcome: OffsetsFetched | None = None
 
 
+@define(eq=False, repr=False)
 class Fetches:
     """Requests for committed offsets without a result yet."""
 
-    __slots__ = ("_backoff", "_fetches", "_group_id", "_link", "_membership", "_outputs")
-
-    def __init__(
-        self,
-        config: MemberConfig,
-        link: CoordinatorLink,
-        membership: Membership,
-        backoff: ExponentialBackoff,
-        outputs: list[Output],
-    ) -> None:
-        self._group_id = config.group_id
-        self._link = link
-        self._membership = membership
-        self._backoff = backoff
-        self._outputs = outputs
-        self._fetches: list[Fetch] = []
+    _group_id: str | None
+    _link: CoordinatorLink
+    _membership: Membership
+    _backoff: ExponentialBackoff
+    _outputs: list[Output]
+    _fetches: list[Fetch] = field(factory=list, init=False)
 
     def begin(self, fetch: Fetch, now_ms: int) -> None:
         """Send a request. Without partitions the result is there at once."""

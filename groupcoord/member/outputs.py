@@ -295,6 +295,7 @@ Event = (
 Output = Send | AssignmentNeeded | MetadataNeeded | Event
 
 
+@define(eq=False, repr=False)
 class ListenerGate:
     """Makes the member wait while the application's listener handles an event.
 
@@ -302,12 +303,9 @@ class ListenerGate:
         is_shut: whether the listener is running.
     """
 
-    __slots__ = ("_outputs", "_waits", "is_shut")
-
-    def __init__(self, outputs: list[Output], *, waits: bool) -> None:
-        self._outputs = outputs
-        self._waits = waits
-        self.is_shut = False
+    _outputs: list[Output]
+    _waits: bool
+    is_shut: bool = field(default=False, init=False)
 
     def tell(self, event: Output) -> None:
         """Emit an event for the listener."""

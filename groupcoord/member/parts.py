@@ -6,6 +6,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from uuid import uuid4
 
+from attrs import define, field
+
 from groupcoord.core.messages import FindCoordinator, OffsetCommit, OffsetFetch, Response
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.member.assignors import ASSIGNORS, Assignor, RebalanceProtocol
@@ -25,6 +27,7 @@ _UNSUBSCRIBE_REASON = "the consumer unsubscribed from all topics"
 _CLOSE_REASON = "the consumer is being closed"
 
 
+@define(eq=False, repr=False)
 class Dispatcher:
     """Passes inputs to the parts and continues those that can.
 
@@ -34,46 +37,23 @@ class Dispatcher:
         poll_until_ms: the end of the application's current poll.
     """
 
-    __slots__ = (
-        "_commits",
-        "_config",
-        "_fetches",
-        "_gate",
-        "_is_quiet",
-        "_link",
-        "_membership",
-        "_others_ms",
-        "_outputs",
-        "_poll_due_ms",
-        "_protocol",
-        "_subscription",
-        "_topic_metadata",
-        "closing",
-        "deadline_ms",
-        "is_unsubscribing",
-        "poll_until_ms",
-    )
-
-    def __init__(self, parts: Parts, protocol: GroupProtocol) -> None:
-        self._config, self._link, self._membership = parts.config, parts.link, parts.membership
-        self._subscription, self._topic_metadata = parts.subscription, parts.topic_metadata
-        self._commits, self._fetches = parts.commits, parts.fetches
-        self._gate, self._outputs = parts.gate, parts.outputs
-        self._protocol = protocol
-        self.closing: Closing | None = None
-        self.is_unsubscribing = False
-        self.poll_until_ms = 0
-        self.deadline_ms = NEVER_MS
-        self._poll_due_ms = NEVER_MS  # when the application's poll has something to do
-        self._others_ms = NEVER_MS  # the deadline, except for heartbeats and their responses
-        self._is_quiet = False  # in the group, with nothing due but heartbeats and automatic commits
+    _parts: Parts
+    _protocol: GroupProtocol
+    _poll_due_ms: int = field(default=NEVER_MS, init=False)  # when the application's poll has something to do
+    _others_ms: int = field(default=NEVER_MS, init=False)  # the deadline, except for heartbeats and their responses
+    # In the group, with nothing due but heartbeats and automatic commits.
+    _is_quiet: bool = field(default=False, init=False)
+    closing: Closing | None = field(default=None, init=False)
+    is_unsubscribing: bool = field(default=False, init=False)
+    poll_until_ms: int = field(default=0, init=False)
+    deadline_ms: int = field(default=NEVER_MS, init=False)
 
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
         # Fast path: nothing but the deadline depends on such a response.
         if self._is_quiet and self._protocol.answered(send, response, now_ms):
-            self._look_for_heartbeats()
+            self._update_quiet_deadline()
         else:
             self._hand_over(send, response, now_ms)
             self.settle(now_ms)
@@ -81,9 +61,9 @@ class Dispatcher:
     def _hand_over(self, send: Send, response: Response, now_ms: int) -> None:
         request = send.request
         if isinstance(request, OffsetCommit):
-            self._commits.receive(send, response, now_ms)
+            self._parts.commits.receive(send, response, now_ms)
         elif isinstance(request, OffsetFetch):
-            self._fetches.receive(send, response, now_ms)
+            self._parts.fetches.receive(send, response, now_ms)
         elif isinstance(request, FindCoordinator):
             self._looked_up(response, now_ms)
         else:
@@ -93,28 +73,28 @@ class Dispatcher:
         """Handle a request without a response."""
         request = send.request
         if isinstance(request, OffsetCommit):
-            self._commits.failed(send, error_code, now_ms)
+            self._parts.commits.failed(send, error_code, now_ms)
         elif isinstance(request, OffsetFetch):
-            self._fetches.failed(send, error_code, now_ms)
+            self._parts.fetches.failed(send, error_code, now_ms)
         elif isinstance(request, FindCoordinator):
             self._lookup_failed(error_code, now_ms)
         else:
             self._protocol.failed(send, error_code, now_ms)
 
     def _looked_up(self, response: Response, now_ms: int) -> None:
-        entry = self._link.found(response)
+        entry = self._parts.link.found(response)
         if entry is None:
-            self._membership.fail(
+            self._parts.membership.fail(
                 "FindCoordinator", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"
             )
         elif entry.error_code is not ErrorCode.NONE:
             self._lookup_failed(entry.error_code, now_ms)
         else:
             self._protocol.coordinator_found(now_ms)
-            self._commits.coordinator_found(now_ms)
+            self._parts.commits.coordinator_found(now_ms)
 
     def _lookup_failed(self, error_code: ErrorCode, now_ms: int) -> None:
-        may_repeat = self._link.lookup_failed(error_code, now_ms)
+        may_repeat = self._parts.link.lookup_failed(error_code, now_ms)
         self._protocol.lookup_failed(error_code, now_ms, may_repeat=may_repeat)
 
     # ------------------------------------------------------------ going on
@@ -124,139 +104,139 @@ class Dispatcher:
         if (
             self._is_quiet
             and now_ms < self._others_ms
-            and now_ms < self._link.deadline_ms()
+            and now_ms < self._parts.link.deadline_ms()
             and self._protocol.beat_on(now_ms)
         ):
-            self._look_for_heartbeats()
+            self._update_quiet_deadline()
         else:
             self._do_what_is_due(now_ms)
             self.settle(now_ms)
 
-    def _look_for_heartbeats(self) -> None:
+    def _update_quiet_deadline(self) -> None:
         """Compute the next deadline after a heartbeat or its response."""
-        self.deadline_ms = min(self._others_ms, self._link.deadline_ms(), self._protocol.deadline_ms())
+        self.deadline_ms = min(self._others_ms, self._parts.link.deadline_ms(), self._protocol.deadline_ms())
 
     def _do_what_is_due(self, now_ms: int) -> None:
-        for send in self._link.expire(now_ms):
+        for send in self._parts.link.expire(now_ms):
             self.failed(send, ErrorCode.REQUEST_TIMED_OUT, now_ms)
         self._protocol.tick(now_ms)
-        self._link.tick(now_ms)
-        self._commits.tick(now_ms)
-        self._fetches.tick(now_ms)
+        self._parts.link.tick(now_ms)
+        self._parts.commits.tick(now_ms)
+        self._parts.fetches.tick(now_ms)
         if now_ms >= self._poll_due_ms:
             self.progress(now_ms)  # even if the host is late and the poll is over
 
     def settle(self, now_ms: int) -> None:
         """Handle the consequences of an input and compute the next deadline."""
-        while self._link.broken:
-            broken, self._link.broken = self._link.broken, []
+        while self._parts.link.broken:
+            broken, self._parts.link.broken = self._parts.link.broken, []
             for send in broken:
                 self.failed(send, ErrorCode.NETWORK_EXCEPTION, now_ms)
         self._rest_if_failed(now_ms)
         self._protocol.settle(now_ms)
-        if not self._commits.is_idle:
-            self._commits.tick(now_ms)
-        if not self._fetches.is_idle:
-            self._fetches.tick(now_ms)
-        if self.is_unsubscribing and not self._gate.is_shut:
+        if not self._parts.commits.is_idle:
+            self._parts.commits.tick(now_ms)
+        if not self._parts.fetches.is_idle:
+            self._parts.fetches.tick(now_ms)
+        if self.is_unsubscribing and not self._parts.gate.is_shut:
             self._finish_unsubscribing(now_ms)
         if self.closing is not None:
             self._go_on_closing(self.closing, now_ms)
         elif now_ms < self.poll_until_ms:
             self.progress(now_ms)
             self._rest_if_failed(now_ms)
-        self._look_ahead(now_ms)
+        self._update_deadlines(now_ms)
 
     def _rest_if_failed(self, now_ms: int) -> None:
-        if self._membership.has_ended:
-            self._link.rest()
+        if self._parts.membership.has_ended:
+            self._parts.link.rest()
             self._protocol.rest()
-            self._commits.give_up(now_ms)
-            self._fetches.give_up(now_ms)
+            self._parts.commits.give_up(now_ms)
+            self._parts.fetches.give_up(now_ms)
 
     def progress(self, now_ms: int) -> None:
         """Execute the work of the application's poll."""
-        if self._membership.has_ended or self.closing is not None or self.is_unsubscribing:
+        if self._parts.membership.has_ended or self.closing is not None or self.is_unsubscribing:
             return
-        self._commits.tell_completed(now_ms)
-        kind = self._subscription.kind
+        self._parts.commits.tell_completed(now_ms)
+        kind = self._parts.subscription.kind
         if kind is SubscriptionKind.NONE:
             return
         if kind is SubscriptionKind.MANUAL or self._protocol.progress(now_ms):
-            self._commits.auto_commit_if_due(now_ms)
+            self._parts.commits.auto_commit_if_due(now_ms)
 
     # ------------------------------------------------------------ leaving
 
     def _finish_unsubscribing(self, now_ms: int) -> None:
         self.is_unsubscribing = False
-        self._subscription.unsubscribe()
-        self._topic_metadata.forget()
+        self._parts.subscription.unsubscribe()
+        self._parts.topic_metadata.forget()
         self._protocol.leave(CloseOperation.DEFAULT, _UNSUBSCRIBE_REASON, now_ms)
 
     # ------------------------------------------------------------ closing
 
     def close(self, now_ms: int, deadline_ms: int, operation: CloseOperation) -> None:
         commit = None
-        self._gate.is_shut = False  # closing does not wait for the listener's earlier event
-        if self._config.enable_auto_commit and not self._membership.has_ended:
-            commit = self._commits.begin_repeated(CommitKind.SYNC, now_ms, deadline_ms)
+        self._parts.gate.is_shut = False  # closing does not wait for the listener's earlier event
+        if self._parts.config.enable_auto_commit and not self._parts.membership.has_ended:
+            commit = self._parts.commits.begin_all(CommitKind.SYNC, now_ms, deadline_ms)
         self.closing = Closing(deadline_ms, operation, commit)
 
     def _go_on_closing(self, closing: Closing, now_ms: int) -> None:
         is_late = now_ms >= closing.deadline_ms
         if closing.step is ClosingStep.COMMITS:
             is_committed = closing.commit is None or closing.commit.outcome is not None
-            if is_late or (is_committed and not self._commits.has_waiting):
-                self._commits.tell_completed(now_ms)
+            if is_late or (is_committed and not self._parts.commits.has_waiting):
+                self._parts.commits.tell_completed(now_ms)
                 self._protocol.begin_closing()
                 self._protocol.drop_all()
                 closing.step = ClosingStep.LISTENER
-        if closing.step is ClosingStep.LISTENER and (is_late or not self._gate.is_shut):
-            self._subscription.unsubscribe()
+        if closing.step is ClosingStep.LISTENER and (is_late or not self._parts.gate.is_shut):
+            self._parts.subscription.unsubscribe()
             self._protocol.leave(closing.operation, _CLOSE_REASON, now_ms)
             closing.step = ClosingStep.ANSWERS
-        if closing.step is ClosingStep.ANSWERS and (is_late or not self._link.awaits_coordinator):
+        if closing.step is ClosingStep.ANSWERS and (is_late or not self._parts.link.awaits_coordinator):
             self._end(now_ms)
 
     def _end(self, now_ms: int) -> None:
-        if self._membership.state is not MemberState.CLOSED:
-            self._link.abandon()
-            self._commits.tell_completed(now_ms)
-            self._membership.move(MemberState.CLOSED)
-            self._outputs.append(Closed())
+        if self._parts.membership.state is not MemberState.CLOSED:
+            self._parts.link.abandon()
+            self._parts.commits.tell_completed(now_ms)
+            self._parts.membership.move(MemberState.CLOSED)
+            self._parts.outputs.append(Closed())
 
     # ------------------------------------------------------------ time
 
-    def _look_ahead(self, now_ms: int) -> None:
+    def _update_deadlines(self, now_ms: int) -> None:
         """Compute the next deadline, and whether only heartbeats are due."""
         others_ms = NEVER_MS
-        is_quiet = self._membership.state is MemberState.STABLE and self._link.node is not None
-        if not self._commits.is_idle:
+        is_quiet = self._parts.membership.state is MemberState.STABLE and self._parts.link.node is not None
+        if not self._parts.commits.is_idle:
             is_quiet = False
-            others_ms = self._commits.deadline_ms()
-        if not self._fetches.is_idle:
+            others_ms = self._parts.commits.deadline_ms()
+        if not self._parts.fetches.is_idle:
             is_quiet = False
-            others_ms = min(others_ms, self._fetches.deadline_ms())
+            others_ms = min(others_ms, self._parts.fetches.deadline_ms())
         self._poll_due_ms = self._next_in_poll_ms() if now_ms < self.poll_until_ms else NEVER_MS
         if self.closing is None:
             others_ms = min(others_ms, self._poll_due_ms)
         else:
             is_quiet = False
-            if self._membership.state is not MemberState.CLOSED:
+            if self._parts.membership.state is not MemberState.CLOSED:
                 others_ms = min(others_ms, self.closing.deadline_ms)
         self._is_quiet = is_quiet and not self._protocol.is_busy
         self._others_ms = others_ms
-        self.deadline_ms = min(others_ms, self._link.deadline_ms(), self._protocol.deadline_ms())
+        self.deadline_ms = min(others_ms, self._parts.link.deadline_ms(), self._protocol.deadline_ms())
 
     def _next_in_poll_ms(self) -> int:
         """Return when the application's poll has something to do, if it still runs then."""
-        kind = self._subscription.kind
-        if kind is SubscriptionKind.NONE or self.is_unsubscribing or self._membership.has_ended:
+        kind = self._parts.subscription.kind
+        if kind is SubscriptionKind.NONE or self.is_unsubscribing or self._parts.membership.has_ended:
             return NEVER_MS
         is_manual = kind is SubscriptionKind.MANUAL
         deadline_ms = NEVER_MS if is_manual else self._protocol.progress_deadline_ms()
-        if self._config.enable_auto_commit and (is_manual or not self._protocol.is_busy):
-            deadline_ms = min(deadline_ms, self._commits.next_auto_ms)
+        if self._parts.config.enable_auto_commit and (is_manual or not self._protocol.is_busy):
+            deadline_ms = min(deadline_ms, self._parts.commits.next_auto_ms)
         return deadline_ms if deadline_ms < self.poll_until_ms else NEVER_MS
 
 
@@ -298,17 +278,17 @@ def _parts(
 ) -> Parts:
     backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     link = CoordinatorLink(config, backoff, outputs)
-    subscription = SubscriptionState(excludes_internal=config.exclude_internal_topics)
+    subscription = SubscriptionState(config.exclude_internal_topics)
     return Parts(
         config=config,
         membership=membership,
         link=link,
         subscription=subscription,
         commits=Commits(config, link, membership, subscription, backoff, outputs),
-        fetches=Fetches(config, link, membership, backoff, outputs),
-        topic_metadata=TopicMetadata(compares_racks=bool(config.client_rack)),
+        fetches=Fetches(config.group_id, link, membership, backoff, outputs),
+        topic_metadata=TopicMetadata(bool(config.client_rack)),
         backoff=backoff,
-        gate=ListenerGate(outputs, waits=waits_for_listener),
+        gate=ListenerGate(outputs, waits_for_listener),
         outputs=outputs,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from uuid import UUID
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.member.assignors import Cluster, ClusterTopic
@@ -18,6 +18,7 @@ _Racks = tuple[frozenset[str | None], ...]
 _Snapshot = dict[str, tuple[int, _Racks]]
 
 
+@define(eq=False, repr=False)
 class TopicMetadata:
     """Topics of the cluster, now and when the leader assigned.
 
@@ -29,28 +30,15 @@ class TopicMetadata:
         names: the names of topics by id, as far as ids are known.
     """
 
-    __slots__ = (
-        "_absent",
-        "_assigned",
-        "_compares_racks",
-        "_now",
-        "cluster",
-        "has_changed",
-        "is_asked",
-        "is_fresh",
-        "names",
-    )
-
-    def __init__(self, *, compares_racks: bool) -> None:
-        self._compares_racks = compares_racks
-        self._absent: frozenset[str] = frozenset()
-        self._now: _Snapshot = {}
-        self._assigned: _Snapshot | None = None
-        self.cluster = Cluster()
-        self.has_changed = False
-        self.is_fresh = False
-        self.is_asked = False
-        self.names: dict[UUID, str] = {}
+    _compares_racks: bool
+    _absent: frozenset[str] = field(default=frozenset(), init=False)
+    _snapshot: _Snapshot = field(factory=dict, init=False)
+    _assignment_snapshot: _Snapshot | None = field(default=None, init=False)
+    cluster: Cluster = field(factory=Cluster, init=False)
+    has_changed: bool = field(default=False, init=False)
+    is_fresh: bool = field(default=False, init=False)
+    is_asked: bool = field(default=False, init=False)
+    names: dict[UUID, str] = field(factory=dict, init=False)
 
     def update(self, cluster: Cluster, asked: Iterable[str]) -> None:
         """Replace the topics.
@@ -65,11 +53,11 @@ class TopicMetadata:
         self.is_fresh = True
         self.is_asked = False
 
-    def look(self, topics: Iterable[str]) -> None:
+    def take_snapshot(self, topics: Iterable[str]) -> None:
         """Store the present metadata of these topics, and compare it with that of the leader's assignment."""
         known = self.cluster.topics
-        self._now = {topic: self._picture(known[topic]) for topic in topics if topic in known}
-        self.has_changed = self._assigned is not None and self._assigned != self._now
+        self._snapshot = {topic: self._picture(known[topic]) for topic in topics if topic in known}
+        self.has_changed = self._assignment_snapshot is not None and self._assignment_snapshot != self._snapshot
 
     def _picture(self, topic: ClusterTopic) -> tuple[int, _Racks]:
         if not self._compares_racks or topic.replica_racks is None:
@@ -80,14 +68,14 @@ class TopicMetadata:
         """Return whether the metadata of any of these topics is unknown; that of absent topics is known."""
         return any(topic not in self.cluster.topics and topic not in self._absent for topic in topics)
 
-    def remember(self) -> None:
-        """Store the topics of the last :meth:`look` as those of the leader's assignment."""
-        self._assigned = self._now
+    def mark_assigned(self) -> None:
+        """Store the topics of the last :meth:`take_snapshot` as those of the leader's assignment."""
+        self._assignment_snapshot = self._snapshot
         self.has_changed = False
 
     def forget(self) -> None:
         """Drop the stored topics, because another member leads."""
-        self._assigned = None
+        self._assignment_snapshot = None
         self.has_changed = False
 
 
@@ -112,6 +100,7 @@ class SubscriptionPattern:
     pattern: str
 
 
+@define(eq=False, repr=False)
 class SubscriptionState:
     """Subscription, and a position for each owned partition.
 
@@ -125,33 +114,19 @@ class SubscriptionState:
         withheld: partitions that are not fetched: about to be revoked, or not reported to the listener yet.
     """
 
-    __slots__ = (
-        "_excludes_internal",
-        "_pattern",
-        "_paused",
-        "group_topics",
-        "joined_topics",
-        "kind",
-        "positions",
-        "regex",
-        "topics",
-        "withheld",
-    )
-
-    def __init__(self, *, excludes_internal: bool) -> None:
-        self._excludes_internal = excludes_internal
-        self._pattern: re.Pattern[str] | None = None
-        self._paused: set[TopicPartition] = set()
-        self.kind = SubscriptionKind.NONE
-        self.topics: tuple[str, ...] = ()
-        self.joined_topics: tuple[str, ...] | None = None
-        self.group_topics: frozenset[str] = frozenset()
-        self.positions: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        self.regex: str | None = None
-        self.withheld: frozenset[TopicPartition] = frozenset()
+    _excludes_internal: bool
+    _pattern: re.Pattern[str] | None = field(default=None, init=False)
+    _paused: set[TopicPartition] = field(factory=set, init=False)
+    kind: SubscriptionKind = field(default=SubscriptionKind.NONE, init=False)
+    topics: tuple[str, ...] = field(default=(), init=False)
+    joined_topics: tuple[str, ...] | None = field(default=None, init=False)
+    group_topics: frozenset[str] = field(default=frozenset(), init=False)
+    positions: dict[TopicPartition, OffsetAndMetadata | None] = field(factory=dict, init=False)
+    regex: str | None = field(default=None, init=False)
+    withheld: frozenset[TopicPartition] = field(default=frozenset(), init=False)
 
     @property
-    def is_automatic(self) -> bool:
+    def is_auto_assigned(self) -> bool:
         """True if the group assigns the partitions."""
         return self.kind not in (SubscriptionKind.NONE, SubscriptionKind.MANUAL)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from attrs import define, field
+
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID, Heartbeat, HeartbeatResponse, Response
 from groupcoord.errors import ErrorCode
 from groupcoord.member.config import MemberConfig
@@ -99,9 +101,9 @@ class MembershipManager(Membership):
 
     # ------------------------------------------------------------ commits
 
-    def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
+    def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
         """Return the identity for commits; if the group assigns the partitions, the member must be in the group."""
-        if not is_automatic:
+        if not is_auto_assigned:
             return MemberIdentity()
         if self.state is MemberState.STABLE:
             return MemberIdentity(self.generation.generation_id, self.generation.member_id, self._group_instance_id)
@@ -140,6 +142,7 @@ class MembershipManager(Membership):
         return CommitFailure.COMMIT_FAILED
 
 
+@define(eq=False, repr=False)
 class Heartbeats:
     """Sends heartbeats while the member is joined.
 
@@ -150,34 +153,17 @@ class Heartbeats:
         is_enabled: True from the JoinGroup response until the member is not joined any more.
     """
 
-    __slots__ = (
-        "_attempts",
-        "_backoff",
-        "_config",
-        "_link",
-        "_membership",
-        "_request",
-        "_request_generation",
-        "is_enabled",
-        "next_ms",
-        "poll_deadline_ms",
-        "session_deadline_ms",
-    )
-
-    def __init__(
-        self, config: MemberConfig, link: CoordinatorLink, membership: MembershipManager, backoff: ExponentialBackoff
-    ) -> None:
-        self._config = config
-        self._link = link
-        self._membership = membership
-        self._backoff = backoff
-        self._attempts = 0
-        self._request: Heartbeat | None = None
-        self._request_generation: Generation | None = None
-        self.is_enabled = False
-        self.next_ms = 0
-        self.session_deadline_ms = 0
-        self.poll_deadline_ms = 0
+    _config: MemberConfig
+    _link: CoordinatorLink
+    _membership: MembershipManager
+    _backoff: ExponentialBackoff
+    _attempts: int = field(default=0, init=False)
+    _request: Heartbeat | None = field(default=None, init=False)
+    _request_generation: Generation | None = field(default=None, init=False)
+    is_enabled: bool = field(default=False, init=False)
+    next_ms: int = field(default=0, init=False)
+    session_deadline_ms: int = field(default=0, init=False)
+    poll_deadline_ms: int = field(default=0, init=False)
 
     def enable(self, now_ms: int) -> None:
         """Start heartbeats and restart all deadlines after a join."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from attrs import define, field
+
 from groupcoord.core.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
@@ -19,8 +21,8 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
-from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded, Output
-from groupcoord.member.subscription import SubscriptionState, TopicMetadata
+from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded
+from groupcoord.member.protocol import Parts
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors that assign partitions of subscribed topics only."""
@@ -40,6 +42,7 @@ class _Stage(Enum):
     DONE = "the assignment can be sent"
 
 
+@define(eq=False, repr=False)
 class Leading:
     """Assignment of one generation in progress.
 
@@ -50,54 +53,33 @@ class Leading:
         LeadingError: the subscription of a member is malformed.
     """
 
-    __slots__ = (
-        "_assignor",
-        "_computed",
-        "_member_ids",
-        "_outputs",
-        "_protocol",
-        "_skips",
-        "_stage",
-        "_subscription",
-        "_subscriptions",
-        "_topic_metadata",
-        "assignments",
-        "generation_id",
-    )
+    _joined: JoinGroupResponse
+    _assignor: Assignor
+    _protocol: RebalanceProtocol
+    _parts: Parts
+    _subscriptions: dict[str, Subscription] = field(factory=dict, init=False)
+    _computed: Mapping[str, Assignment] = field(factory=dict, init=False)
+    _stage: _Stage = field(default=_Stage.TOPICS, init=False)
+    assignments: tuple[SyncAssignment, ...] = field(default=(), init=False)
 
-    def __init__(
-        self,
-        joined: JoinGroupResponse,
-        assignor: Assignor,
-        protocol: RebalanceProtocol,
-        subscription: SubscriptionState,
-        topic_metadata: TopicMetadata,
-        outputs: list[Output],
-    ) -> None:
-        self.generation_id = joined.generation_id
-        self.assignments: tuple[SyncAssignment, ...] = ()
-        self._assignor = assignor
-        self._protocol = protocol
-        self._subscription = subscription
-        self._topic_metadata = topic_metadata
-        self._outputs = outputs
-        self._skips = joined.skip_assignment  # a restarted static leader (KIP-814)
-        self._computed: Mapping[str, Assignment] | None = None
-        self._subscriptions = {}
-        for member_id, group_instance_id, metadata in joined.members:
+    def __attrs_post_init__(self) -> None:
+        for member_id, group_instance_id, metadata in self._joined.members:
             self._subscriptions[member_id] = _read(member_id, group_instance_id, metadata)
-        self._stage = _Stage.TOPICS
         self._want({topic for member in self._subscriptions.values() for topic in member.topics})
+
+    @property
+    def generation_id(self) -> int:
+        return self._joined.generation_id
 
     def _want(self, topics: set[str]) -> None:
         """Watch these topics, and request their metadata if it is unknown."""
-        self._subscription.group_topics = self._subscription.group_topics.union(topics)
+        self._parts.subscription.group_topics = self._parts.subscription.group_topics.union(topics)
         if self._is_waiting_for_topics:
-            self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
+            self._parts.outputs.append(MetadataNeeded(self._parts.subscription.metadata_topics()))
 
     @property
     def _is_waiting_for_topics(self) -> bool:
-        return self._topic_metadata.missing(self._subscription.group_topics)
+        return self._parts.topic_metadata.missing(self._parts.subscription.group_topics)
 
     def step(self) -> bool:
         """Continue as far as possible; return whether the assignment is complete.
@@ -106,27 +88,27 @@ class Leading:
             LeadingError: the assignment can't be encoded.
         """
         if self._stage is _Stage.TOPICS and not self._is_waiting_for_topics:
-            self._look()
-            if self._skips:
+            self._take_snapshot()
+            if self._joined.skip_assignment:  # a restarted static leader (KIP-814)
                 self._stage = _Stage.DONE
             else:
                 self._stage = _Stage.ASSIGNMENT
-                self._outputs.append(
+                self._parts.outputs.append(
                     AssignmentNeeded(
-                        self.generation_id, self._assignor, self._topic_metadata.cluster, self._subscriptions
+                        self.generation_id, self._assignor, self._parts.topic_metadata.cluster, self._subscriptions
                     )
                 )
         if self._stage is _Stage.MORE_TOPICS and not self._is_waiting_for_topics:
-            self._look()
+            self._take_snapshot()
             self._stage = _Stage.DONE
         if self._stage is not _Stage.DONE:
             return False
-        self._topic_metadata.remember()
-        self.assignments = tuple(_write(member_id, given) for member_id, given in (self._computed or {}).items())
+        self._parts.topic_metadata.mark_assigned()
+        self.assignments = tuple(_write(member_id, given) for member_id, given in self._computed.items())
         return True
 
-    def _look(self) -> None:
-        self._topic_metadata.look(self._subscription.watched_topics())
+    def _take_snapshot(self) -> None:
+        self._parts.topic_metadata.take_snapshot(self._parts.subscription.watched_topics())
 
     def computed(self, computed: ComputedAssignment) -> None:
         """Store the result of the assignor, unless it is of another generation or comes twice.

@@ -41,7 +41,8 @@ class ClassicProtocol(GroupProtocol):
         self._membership = membership
         self._has_assignors = bool(assignors)
         self._heartbeats = Heartbeats(parts.config, parts.link, membership, parts.backoff)
-        self._rebalance = Rebalance(parts, membership, self._heartbeats, assignors, protocol)
+        by_name = {assignor.name: assignor for assignor in assignors}
+        self._rebalance = Rebalance(parts, membership, self._heartbeats, by_name, protocol)
 
     # ------------------------------------------------------------ what it is
 
@@ -126,7 +127,7 @@ class ClassicProtocol(GroupProtocol):
 
     def metadata_updated(self, now_ms: int) -> None:
         """Detect changes of topics since the leader's assignment; continue an assignment that waited for metadata."""
-        self._parts.topic_metadata.look(self._parts.subscription.watched_topics())
+        self._parts.topic_metadata.take_snapshot(self._parts.subscription.watched_topics())
         self._rebalance.lead(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import Enum
 
-from attrs import frozen
+from attrs import define, field
 
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -32,7 +32,7 @@ from groupcoord.member.classic.leader import Leading, LeadingError
 from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import Reaction, reaction_to
 from groupcoord.member.membership import MemberState
-from groupcoord.member.offsets import Commit
+from groupcoord.member.offsets import Commit, CommitKind
 from groupcoord.member.outputs import (
     CommitFailure,
     ComputedAssignment,
@@ -64,16 +64,7 @@ class _Step(Enum):
     ASSIGNING = "the new assignment is told; then all is done"
 
 
-@frozen
-class _JoinFailure:
-    """Error of a JoinGroup or SyncGroup, and its reaction."""
-
-    api: str
-    error_code: ErrorCode
-    reaction: Reaction
-    message: str
-
-
+@define(eq=False, repr=False)
 class Rebalance:
     """The rebalance in progress, if any.
 
@@ -82,56 +73,22 @@ class Rebalance:
         retry_ms: when to join again after a failure.
     """
 
-    __slots__ = (
-        "_assigned",
-        "_assignment",
-        "_assignors",
-        "_commit",
-        "_commit_deadline_ms",
-        "_commits",
-        "_config",
-        "_failure",
-        "_gate",
-        "_heartbeats",
-        "_is_joining",
-        "_kept",
-        "_leading",
-        "_link",
-        "_membership",
-        "_outputs",
-        "_protocol",
-        "_step",
-        "_subscription",
-        "_topic_metadata",
-        "is_leader",
-        "retry_ms",
-    )
-
-    def __init__(
-        self,
-        parts: Parts,
-        membership: MembershipManager,
-        heartbeats: Heartbeats,
-        assignors: Sequence[Assignor],
-        protocol: RebalanceProtocol,
-    ) -> None:
-        self._config, self._link, self._subscription = parts.config, parts.link, parts.subscription
-        self._commits, self._topic_metadata = parts.commits, parts.topic_metadata
-        self._gate, self._outputs = parts.gate, parts.outputs
-        self._membership, self._heartbeats = membership, heartbeats
-        self._assignors = {assignor.name: assignor for assignor in assignors}
-        self._protocol = protocol
-        self._step = _Step.NONE
-        self._is_joining = False  # from the JoinGroup until its result, or that of its SyncGroup, was handled
-        self._assignment: bytes | None = None  # from the SyncGroup response
-        self._assigned: Assignment | None = None
-        self._failure: _JoinFailure | None = None
-        self._leading: Leading | None = None
-        self._kept: tuple[TopicPartition, ...] = ()  # partitions that stay when the listener has returned
-        self._commit: Commit | None = None  # commit before the revocation
-        self._commit_deadline_ms: int | None = None
-        self.is_leader = False
-        self.retry_ms: int | None = None
+    _parts: Parts
+    _membership: MembershipManager
+    _heartbeats: Heartbeats
+    _assignors: Mapping[str, Assignor]
+    _protocol: RebalanceProtocol
+    _step: _Step = field(default=_Step.NONE, init=False)
+    _is_joining: bool = field(default=False, init=False)
+    _assignment: bytes | None = field(default=None, init=False)  # from the SyncGroup response
+    _assigned: Assignment | None = field(default=None, init=False)
+    _failure: tuple[ErrorCode, Reaction] | None = field(default=None, init=False)
+    _leading: Leading | None = field(default=None, init=False)
+    _kept: tuple[TopicPartition, ...] = field(default=(), init=False)  # stay when the listener has returned
+    _commit: Commit | None = field(default=None, init=False)  # commit before the revocation
+    _commit_deadline_ms: int | None = field(default=None, init=False)
+    is_leader: bool = field(default=False, init=False)
+    retry_ms: int | None = field(default=None, init=False)
 
     # ------------------------------------------------------------ in the application's poll
 
@@ -142,28 +99,28 @@ class Rebalance:
             self._membership.rejoin_needed
             or self._is_joining
             or self._step is not _Step.NONE
-            or self._topic_metadata.has_changed
-            or self._subscription.has_changed
+            or self._parts.topic_metadata.has_changed
+            or self._parts.subscription.has_changed
         )
 
     def _note_changes(self) -> None:
         """Rejoin if topics or subscription have changed."""
         if not self._membership.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
-            if self._topic_metadata.has_changed:
+            if self._parts.topic_metadata.has_changed:
                 self._membership.request_rejoin("cached metadata has changed")
-            elif self._subscription.has_changed:
+            elif self._parts.subscription.has_changed:
                 self._membership.request_rejoin("subscription has changed")
 
     def progress(self, now_ms: int) -> bool:
         """Continue as far as possible; return whether all is done."""
         while self.is_needed:
             self._note_changes()
-            if self._gate.is_shut or self._membership.has_ended:
+            if self._parts.gate.is_shut or self._membership.has_ended:
                 return False
             if self._step is not _Step.NONE:
                 self._listener_done(now_ms)
-            elif self._link.node is None:
-                self._link.find(now_ms)
+            elif self._parts.link.node is None:
+                self._parts.link.find(now_ms)
                 return False
             elif self.retry_ms is not None and now_ms < self.retry_ms:
                 return False
@@ -188,66 +145,66 @@ class Rebalance:
 
     def _has_fresh_topics(self) -> bool:
         """Refresh the topics before a join with a pattern, which saves rebalances."""
-        if self._subscription.kind is not SubscriptionKind.PATTERN or self._topic_metadata.is_fresh:
+        if self._parts.subscription.kind is not SubscriptionKind.PATTERN or self._parts.topic_metadata.is_fresh:
             return True
-        if not self._topic_metadata.is_asked:
-            self._topic_metadata.is_asked = True
-            self._outputs.append(MetadataNeeded(None))
+        if not self._parts.topic_metadata.is_asked:
+            self._parts.topic_metadata.is_asked = True
+            self._parts.outputs.append(MetadataNeeded(None))
         return False
 
     # ------------------------------------------------------------ before the join
 
     def _prepare(self, now_ms: int) -> bool:
         """Commit and revoke partitions before a join; return whether that is in progress."""
-        if self._config.enable_auto_commit and not self._has_committed(now_ms):
+        if self._parts.config.enable_auto_commit and not self._has_committed(now_ms):
             return False
         self._commit = None
         self._commit_deadline_ms = None
         self.retry_ms = None
-        self._commits.tell_completed(now_ms)
+        self._parts.commits.tell_completed(now_ms)
         self._membership.needs_prepare = False
         self._step = _Step.PREPARING
-        owned = tuple(self._subscription.positions)
+        owned = tuple(self._parts.subscription.positions)
         self._kept = ()
         if self._membership.is_stranger:
             if owned:
-                self._gate.tell(PartitionsLost(owned))
+                self._parts.gate.tell(PartitionsLost(owned))
         elif self._protocol is RebalanceProtocol.EAGER:
-            self._gate.tell(PartitionsRevoked(owned))
+            self._parts.gate.tell(PartitionsRevoked(owned))
         else:
-            topics = set(self._subscription.topics)
+            topics = set(self._parts.subscription.topics)
             self._kept = tuple(partition for partition in owned if partition.topic in topics)
             if len(self._kept) < len(owned):
-                self._gate.tell(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
+                self._parts.gate.tell(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
         return True
 
     def _has_committed(self, now_ms: int) -> bool:
         """Commit all positions, with retries for as long as a rebalance may take."""
         if self._commit_deadline_ms is None:
-            self._commit_deadline_ms = now_ms + self._config.max_poll_interval_ms
+            self._commit_deadline_ms = now_ms + self._parts.config.max_poll_interval_ms
         if self._commit is None:
             if self._protocol is RebalanceProtocol.EAGER:
-                self._subscription.withhold(self._subscription.positions)
-            self._commit = self._commits.begin_auto(now_ms)
+                self._parts.subscription.withhold(self._parts.subscription.positions)
+            self._commit = self._parts.commits.begin_all(CommitKind.AUTO, now_ms)
         if self._commit is None or now_ms >= self._commit_deadline_ms:
             return True
         if self._commit.outcome is None:
             return False
         if self._commit.outcome.failure is CommitFailure.RETRIABLE:
             self._commit = None
-            self.retry_ms = min(now_ms + self._config.retry_backoff_ms, self._commit_deadline_ms)
+            self.retry_ms = min(now_ms + self._parts.config.retry_backoff_ms, self._commit_deadline_ms)
             return False
         return True
 
     def _prepared(self) -> None:
-        self._subscription.assign_from_group(self._kept)
-        self._subscription.group_topics = frozenset()
+        self._parts.subscription.assign_from_group(self._kept)
+        self._parts.subscription.group_topics = frozenset()
         self.is_leader = False
 
     # ------------------------------------------------------------ the join
 
     def _join(self, now_ms: int) -> None:
-        membership, config = self._membership, self._config
+        membership, config = self._membership, self._parts.config
         self.retry_ms = None
         try:
             protocols = tuple(self._protocol_of(assignor) for assignor in self._assignors.values())
@@ -255,7 +212,7 @@ class Rebalance:
             message = f"the subscription can't be written: {type(error).__name__}: {error}"
             membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, message)
             return
-        self._subscription.joined_topics = self._subscription.topics
+        self._parts.subscription.joined_topics = self._parts.subscription.topics
         membership.move(MemberState.PREPARING_REBALANCE)
         self._is_joining = True
         request = JoinGroup(
@@ -270,16 +227,16 @@ class Rebalance:
             reason=membership.rejoin_reason[:REASON_LENGTH_MAX],
         )
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_SLACK_MS)
-        self._link.send(request, now_ms, membership.generation, timeout_ms)
+        self._parts.link.send(request, now_ms, membership.generation, timeout_ms)
 
     def _protocol_of(self, assignor: Assignor) -> JoinProtocol:
-        topics = self._subscription.topics
+        topics = self._parts.subscription.topics
         subscription = Subscription(
             topics=topics,
             user_data=assignor.subscription_user_data(topics),
-            owned_partitions=tuple(self._subscription.positions),
+            owned_partitions=tuple(self._parts.subscription.positions),
             generation_id=self._membership.generation.generation_id,
-            rack_id=self._config.client_rack or None,
+            rack_id=self._parts.config.client_rack or None,
         )
         return JoinProtocol(assignor.name, encode_subscription(subscription))
 
@@ -310,9 +267,7 @@ class Rebalance:
     def _lead(self, joined: JoinGroupResponse, now_ms: int) -> None:
         assignor = self._assignors[str(joined.protocol_name)]
         try:
-            self._leading = Leading(
-                joined, assignor, self._protocol, self._subscription, self._topic_metadata, self._outputs
-            )
+            self._leading = Leading(joined, assignor, self._protocol, self._parts)
         except LeadingError as error:
             self._malformed("JoinGroup", str(error))
             return
@@ -339,19 +294,19 @@ class Rebalance:
 
     def _sync(self, assignments: tuple[SyncAssignment, ...], now_ms: int) -> None:
         generation = self._membership.generation
-        if self._link.node is None:
+        if self._parts.link.node is None:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.RETRY, "the coordinator is not known")
             return
         request = SyncGroup(
-            group_id=self._config.group_id or "",
+            group_id=self._parts.config.group_id or "",
             generation_id=generation.generation_id,
             member_id=generation.member_id,
-            group_instance_id=self._config.group_instance_id,
+            group_instance_id=self._parts.config.group_instance_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=generation.protocol_name,
             assignments=assignments,
         )
-        self._link.send(request, now_ms, generation)
+        self._parts.link.send(request, now_ms, generation)
 
     def receive_sync(self, send: Send, response: Response, now_ms: int) -> None:
         """Handle a SyncGroup response; the events of the assignment wait for a poll."""
@@ -375,7 +330,7 @@ class Rebalance:
             membership.rejoin_reason = ""
             membership.rejoin_needed = False
             self._assignment = response.assignment
-            self._outputs.append(
+            self._parts.outputs.append(
                 Joined(generation.generation_id, generation.member_id, str(generation.protocol_name), self.is_leader)
             )
 
@@ -391,7 +346,7 @@ class Rebalance:
         membership = self._membership
         reaction = reaction_to(kind, error_code)
         if reaction is Reaction.FIND_COORDINATOR:
-            self._link.lose(f"error response {error_code.name}")
+            self._parts.link.lose(f"error response {error_code.name}")
         elif reaction is Reaction.TAKE_MEMBER_ID:
             membership.generation = Generation(member_id=member_id)
             membership.request_rejoin(f"need to re-join with the given member-id: {member_id}")
@@ -412,7 +367,7 @@ class Rebalance:
             self._is_joining = False
             self._membership.fail(api, error_code, message)
         elif self._is_joining:
-            self._failure = _JoinFailure(api, error_code, reaction, message)
+            self._failure = error_code, reaction
 
     def _finish_join(self, now_ms: int) -> bool:
         """Handle the result of a join; return False if there is none yet."""
@@ -429,12 +384,12 @@ class Rebalance:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
         if self._failure is None:
             return False
-        failure, self._failure = self._failure, None
+        (error_code, reaction), self._failure = self._failure, None
         self._is_joining = False
-        if failure.reaction is not Reaction.TAKE_MEMBER_ID:
-            membership.request_rejoin(f"rebalance failed due to {failure.error_code.name}")
-        if failure.reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
-            self.retry_ms = now_ms + self._config.retry_backoff_ms
+        if reaction is not Reaction.TAKE_MEMBER_ID:
+            membership.request_rejoin(f"rebalance failed due to {error_code.name}")
+        if reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+            self.retry_ms = now_ms + self._parts.config.retry_backoff_ms
         return True
 
     # ------------------------------------------------------------ the end of a rebalance
@@ -444,23 +399,23 @@ class Rebalance:
         membership = self._membership
         membership.needs_prepare = True
         if not self.is_leader:
-            self._topic_metadata.forget()
+            self._parts.topic_metadata.forget()
         try:
             self._assigned = _read(data)
         except ConsumerProtocolError as error:
             self._malformed("SyncGroup", str(error))
             return
-        if not self._subscription.allows(self._assigned.partitions):
+        if not self._parts.subscription.allows(self._assigned.partitions):
             membership.request_rejoin("received assignment does not match the current subscription")
             return
         self._step = _Step.REVOKING
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             assigned = set(self._assigned.partitions)
-            owned = self._subscription.positions
+            owned = self._parts.subscription.positions
             self._kept = tuple(partition for partition in owned if partition in assigned)
             revoked = tuple(partition for partition in owned if partition not in assigned)
             if revoked:
-                self._gate.tell(PartitionsRevoked(revoked))
+                self._parts.gate.tell(PartitionsRevoked(revoked))
                 membership.request_rejoin("need to revoke partitions and re-join")
 
     def _assign(self, now_ms: int) -> None:
@@ -468,14 +423,14 @@ class Rebalance:
         assert given is not None
         self._assigned = None
         generation = self._membership.generation
-        owned = self._subscription.positions
+        owned = self._parts.subscription.positions
         added = tuple(sorted({partition for partition in given.partitions if partition not in owned}))
         problem = self._tell_assignor(str(generation.protocol_name), given, generation.generation_id)
-        self._commits.restart_interval(now_ms)
-        self._subscription.assign_from_group(given.partitions)
-        self._topic_metadata.is_fresh = False
+        self._parts.commits.restart_interval(now_ms)
+        self._parts.subscription.assign_from_group(given.partitions)
+        self._parts.topic_metadata.is_fresh = False
         self._step = _Step.ASSIGNING
-        self._gate.tell(PartitionsAssigned(added))
+        self._parts.gate.tell(PartitionsAssigned(added))
         if problem is not None:
             self._membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
@@ -495,18 +450,18 @@ class Rebalance:
     def drop_all(self) -> None:
         """Emit the revocation of all partitions before leaving, or their loss if ownership is uncertain."""
         self._cut_short()
-        owned = tuple(self._subscription.positions)
-        if not self._subscription.is_automatic or not owned:
+        owned = tuple(self._parts.subscription.positions)
+        if not self._parts.subscription.is_auto_assigned or not owned:
             return
         if self._membership.is_stranger or self._membership.is_rebalancing or self._membership.has_ended:
-            self._gate.tell(PartitionsLost(owned))
+            self._parts.gate.tell(PartitionsLost(owned))
         else:
-            self._gate.tell(PartitionsRevoked(owned))
+            self._parts.gate.tell(PartitionsRevoked(owned))
 
     def recover(self) -> None:
         """Restart after a failure. The response to a join in flight would be taken for the next one's."""
         self._cut_short()
-        self._link.forget(JoinGroup, SyncGroup)
+        self._parts.link.forget(JoinGroup, SyncGroup)
         self._is_joining = False
         self._assignment = self._failure = self._leading = self._commit = self._commit_deadline_ms = None
         self.retry_ms = None
@@ -514,12 +469,12 @@ class Rebalance:
     def _cut_short(self) -> None:
         """Stop waiting for the listener; the partitions reported to it are gone nevertheless."""
         if self._step in (_Step.PREPARING, _Step.REVOKING):
-            self._subscription.assign_from_group(self._kept)
+            self._parts.subscription.assign_from_group(self._kept)
         self._step = _Step.NONE
 
     def deadline_ms(self) -> int:
         """Return when :meth:`progress` is due without any input."""
-        if self._gate.is_shut or self._link.node is None:
+        if self._parts.gate.is_shut or self._parts.link.node is None:
             return NEVER_MS
         is_committing = self._commit is not None and self._commit.outcome is None
         deadline_ms = self._commit_deadline_ms if is_committing else self.retry_ms

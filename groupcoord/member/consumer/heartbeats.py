@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from uuid import UUID
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -123,7 +123,7 @@ class ConsumerMembership(Membership):
 
     # ------------------------------------------------------------ commits
 
-    def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
+    def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
         """Return the identity with the current epoch, which the coordinator validates."""
         epoch = self.epoch if self.has_epoch else UNKNOWN_GENERATION_ID
         member_id = self.member_id if self._was_member else UNKNOWN_MEMBER_ID
@@ -146,32 +146,22 @@ class ConsumerMembership(Membership):
         return CommitFailure.COMMIT_FAILED
 
 
+@define(eq=False, repr=False)
 class HeartbeatRequests:
     """Builds heartbeats and remembers which fields the coordinator has."""
 
-    __slots__ = (
-        "_assignment",
-        "_config",
-        "_has_told_settings",
-        "_membership",
-        "_regex",
-        "_steady",
-        "_subscription",
-        "_topics",
-    )
-
-    def __init__(self, config: MemberConfig, membership: ConsumerMembership, subscription: SubscriptionState) -> None:
-        self._config = config
-        self._membership = membership
-        self._subscription = subscription
-        self._steady: ConsumerGroupHeartbeat | None = (
-            None  # the last heartbeat without changes, which is sent again while nothing changes
-        )
-        self.forget()
+    _config: MemberConfig
+    _membership: ConsumerMembership
+    _subscription: SubscriptionState
+    _steady: ConsumerGroupHeartbeat | None = field(default=None, init=False)  # sent again while nothing changes
+    _has_sent_settings: bool = field(default=False, init=False)
+    _topics: tuple[str, ...] | None = field(default=None, init=False)
+    _regex: str | None = field(default=None, init=False)
+    _assignment: LocalAssignment | None = field(default=None, init=False)
 
     def forget(self) -> None:
         """Send all fields next time, because it is unknown what the coordinator has received."""
-        self._has_told_settings = False
+        self._has_sent_settings = False
         self._topics: tuple[str, ...] | None = None
         self._regex: str | None = None
         self._assignment: LocalAssignment | None = None
@@ -184,9 +174,9 @@ class HeartbeatRequests:
             self.forget()
         topics, regex = self._changed_topics(), self._changed_regex()
         owned = self._changed_assignment(current)
-        tells_settings, self._has_told_settings = not self._has_told_settings, True
-        tells_nothing = topics is None and regex is None and owned is None and not tells_settings
-        if tells_nothing and self._steady is not None and self._steady.member_epoch == membership.epoch:
+        sends_settings, self._has_sent_settings = not self._has_sent_settings, True
+        is_unchanged = topics is None and regex is None and owned is None and not sends_settings
+        if is_unchanged and self._steady is not None and self._steady.member_epoch == membership.epoch:
             return self._steady
         request = ConsumerGroupHeartbeat(
             group_id=config.group_id or "",
@@ -194,14 +184,14 @@ class HeartbeatRequests:
             member_epoch=membership.epoch,
             instance_id=config.group_instance_id,
             rack_id=(config.client_rack or None) if is_joining else None,
-            rebalance_timeout_ms=config.max_poll_interval_ms if tells_settings else -1,
+            rebalance_timeout_ms=config.max_poll_interval_ms if sends_settings else -1,
             subscribed_topic_names=topics,
             subscribed_topic_regex=regex,
-            server_assignor=config.group_remote_assignor if tells_settings else None,
+            server_assignor=config.group_remote_assignor if sends_settings else None,
             topic_partitions=owned,
             client_id=config.client_id,
         )
-        self._steady = request if tells_nothing else None
+        self._steady = request if is_unchanged else None
         return request
 
     def _changed_topics(self) -> tuple[str, ...] | None:
@@ -230,6 +220,7 @@ _URGENT = (MemberState.JOINING, MemberState.ACKNOWLEDGING)
 _BEATING = (*_URGENT, MemberState.RECONCILING, MemberState.STABLE, MemberState.PREPARE_LEAVING)
 
 
+@define(eq=False, repr=False)
 class ConsumerHeartbeats:
     """Sends heartbeats, one at a time.
 
@@ -238,32 +229,15 @@ class ConsumerHeartbeats:
         poll_deadline_ms: without a poll until then, the member leaves.
     """
 
-    __slots__ = (
-        "_attempts",
-        "_backoff",
-        "_in_flight",
-        "_link",
-        "_max_poll_interval_ms",
-        "_membership",
-        "_next_ms",
-        "_not_before_ms",
-        "_requests",
-        "interval_ms",
-        "poll_deadline_ms",
-    )
-
-    def __init__(self, parts: Parts, membership: ConsumerMembership) -> None:
-        self._link = parts.link
-        self._backoff = parts.backoff
-        self._max_poll_interval_ms = parts.config.max_poll_interval_ms
-        self._membership = membership
-        self._requests = HeartbeatRequests(parts.config, membership, parts.subscription)
-        self._in_flight: Send | None = None
-        self._attempts = 0
-        self._next_ms = 0
-        self._not_before_ms = 0  # a pause after a failure delays urgent heartbeats, too
-        self.interval_ms = 0
-        self.poll_deadline_ms = 0
+    _parts: Parts
+    _membership: ConsumerMembership
+    _requests: HeartbeatRequests
+    _in_flight: Send | None = field(default=None, init=False)
+    _attempts: int = field(default=0, init=False)
+    _next_ms: int = field(default=0, init=False)
+    _not_before_ms: int = field(default=0, init=False)  # a pause after a failure delays urgent heartbeats, too
+    interval_ms: int = field(default=0, init=False)
+    poll_deadline_ms: int = field(default=0, init=False)
 
     @property
     def is_wanted(self) -> bool:
@@ -277,7 +251,7 @@ class ConsumerHeartbeats:
 
     def polled(self, until_ms: int) -> None:
         """Set the end of the application's current poll."""
-        self.poll_deadline_ms = until_ms + self._max_poll_interval_ms
+        self.poll_deadline_ms = until_ms + self._parts.config.max_poll_interval_ms
 
     # ------------------------------------------------------------ sending
 
@@ -294,7 +268,7 @@ class ConsumerHeartbeats:
     def send(self, current: LocalAssignment, now_ms: int) -> None:
         """Send a heartbeat; the coordinator must be known."""
         self._next_ms = now_ms + self.interval_ms
-        self._in_flight = self._link.send(self._requests.make(current), now_ms)
+        self._in_flight = self._parts.link.send(self._requests.make(current), now_ms)
 
     def forget(self) -> None:
         """Ignore the response in flight, because the member has left."""
@@ -322,7 +296,7 @@ class ConsumerHeartbeats:
         """Retry after a pause with a full heartbeat."""
         self._in_flight = None
         self._requests.forget()
-        self._next_ms = self._not_before_ms = now_ms + self._backoff.wait_ms(self._attempts)
+        self._next_ms = self._not_before_ms = now_ms + self._parts.backoff.wait_ms(self._attempts)
         self._attempts += 1
 
     def hurry(self, now_ms: int) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from groupcoord.core.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, Response
 from groupcoord.errors import ErrorCode
-from groupcoord.member.consumer.heartbeats import ConsumerHeartbeats, ConsumerMembership, read_partitions
+from groupcoord.member.consumer.heartbeats import (
+    ConsumerHeartbeats,
+    ConsumerMembership,
+    HeartbeatRequests,
+    read_partitions,
+)
 from groupcoord.member.consumer.reconciliation import Reconciliation
 from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import Reaction
@@ -34,8 +39,9 @@ class ConsumerProtocol(GroupProtocol):
     def __init__(self, parts: Parts, membership: ConsumerMembership) -> None:
         self._parts = parts
         self._membership = membership
-        self._heartbeats = ConsumerHeartbeats(parts, membership)
-        self._reconciliation = Reconciliation(parts, membership)
+        requests = HeartbeatRequests(parts.config, membership, parts.subscription)
+        self._heartbeats = ConsumerHeartbeats(parts, membership, requests)
+        self._reconciliation = Reconciliation(parts, membership, parts.subscription)
 
     # ------------------------------------------------------------ what it is
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from enum import Enum
 from uuid import UUID
 
+from attrs import define, field
+
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.member.consumer.heartbeats import NO_ASSIGNMENT, ConsumerMembership, LocalAssignment, Partitions
 from groupcoord.member.coordinator_link import NEVER_MS
@@ -18,6 +20,7 @@ from groupcoord.member.membership import MemberState
 from groupcoord.member.offsets import Commit, CommitKind
 from groupcoord.member.outputs import MetadataNeeded, PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from groupcoord.member.protocol import Parts
+from groupcoord.member.subscription import SubscriptionState
 
 
 class _Step(Enum):
@@ -30,6 +33,7 @@ class _Step(Enum):
     LOSING = "the listener deals with what is lost; then join again"
 
 
+@define(eq=False, repr=False)
 class Reconciliation:
     """Current and target assignment of a member.
 
@@ -39,34 +43,18 @@ class Reconciliation:
         is_lossy: whether the member was fenced and must report its partitions as lost.
     """
 
-    __slots__ = (
-        "_commit",
-        "_is_waiting",
-        "_membership",
-        "_names",
-        "_parts",
-        "_retry_ms",
-        "_step",
-        "_subscription",
-        "_towards",
-        "current",
-        "is_lossy",
-        "target",
-    )
-
-    def __init__(self, parts: Parts, membership: ConsumerMembership) -> None:
-        self._parts = parts
-        self._membership = membership
-        self._subscription = parts.subscription
-        self._names: dict[UUID, str] = {}  # of assigned topics: metadata may lose a topic before it is revoked
-        self._commit: Commit | None = None
-        self._step = _Step.NONE
-        self._towards = NO_ASSIGNMENT  # the target of the reconciliation in progress
-        self._is_waiting = False  # for the names of topics
-        self._retry_ms = 0
-        self.current = NO_ASSIGNMENT
-        self.target = NO_ASSIGNMENT
-        self.is_lossy = False
+    _parts: Parts
+    _membership: ConsumerMembership
+    _subscription: SubscriptionState
+    _names: dict[UUID, str] = field(factory=dict, init=False)  # metadata may lose a topic before it is revoked
+    _commit: Commit | None = field(default=None, init=False)
+    _step: _Step = field(default=_Step.NONE, init=False)
+    _towards: LocalAssignment = field(default=NO_ASSIGNMENT, init=False)  # the target of the reconciliation in progress
+    _is_waiting: bool = field(default=False, init=False)  # for the names of topics
+    _retry_ms: int = field(default=0, init=False)
+    current: LocalAssignment = field(default=NO_ASSIGNMENT, init=False)
+    target: LocalAssignment = field(default=NO_ASSIGNMENT, init=False)
+    is_lossy: bool = field(default=False, init=False)
 
     @property
     def is_busy(self) -> bool:
@@ -138,7 +126,7 @@ class Reconciliation:
         config = self._parts.config
         if config.enable_auto_commit:
             deadline_ms = now_ms + config.max_poll_interval_ms
-            self._commit = self._parts.commits.begin_repeated(CommitKind.BEFORE_REVOCATION, now_ms, deadline_ms)
+            self._commit = self._parts.commits.begin_all(CommitKind.BEFORE_REVOCATION, now_ms, deadline_ms)
         return True
 
     def _resolve(self, now_ms: int) -> Partitions:
@@ -217,7 +205,7 @@ class Reconciliation:
             owned = tuple(partition for partition in positions if partition not in gone)
         self._step = _Step.NONE
         self.is_lossy = False
-        if owned and self._subscription.is_automatic:
+        if owned and self._subscription.is_auto_assigned:
             self._parts.gate.tell(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
 
     def clear(self) -> None:
@@ -228,7 +216,7 @@ class Reconciliation:
         self.current = self.target = NO_ASSIGNMENT
         self._names.clear()
         self._is_waiting = False
-        if self._subscription.is_automatic:
+        if self._subscription.is_auto_assigned:
             self._subscription.take(())
 
     # ------------------------------------------------------------ time
