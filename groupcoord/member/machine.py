@@ -46,20 +46,7 @@ class Member:
             although the coordinator assigns.
     """
 
-    __slots__ = (
-        "_commits",
-        "_config",
-        "_dispatcher",
-        "_fetches",
-        "_gate",
-        "_last_id",
-        "_link",
-        "_membership",
-        "_outputs",
-        "_protocol",
-        "_subscription",
-        "_topic_metadata",
-    )
+    __slots__ = ("_config", "_dispatcher", "_last_id", "_parts", "_protocol")
 
     def __init__(
         self,
@@ -72,17 +59,11 @@ class Member:
         member_id: str | None = None,
     ) -> None:
         self._config = config
-        parts, self._protocol = assemble(config, assignors, random, member_id, waits_for_listener=waits_for_listener)
-        self._outputs = parts.outputs
-        self._gate = parts.gate
-        self._link = parts.link
-        self._membership = parts.membership
-        self._subscription = parts.subscription
-        self._topic_metadata = parts.topic_metadata
-        self._commits = parts.commits
-        self._commits.restart_interval(now_ms)
-        self._fetches = parts.fetches
-        self._dispatcher = Dispatcher(parts, self._protocol)
+        self._parts, self._protocol = assemble(
+            config, assignors, random, member_id, waits_for_listener=waits_for_listener
+        )
+        self._parts.commits.restart_interval(now_ms)
+        self._dispatcher = Dispatcher(self._parts, self._protocol)
         self._last_id = 0
 
     # ------------------------------------------------------------ what the application calls
@@ -93,7 +74,6 @@ class Member:
         Raises:
             IllegalCallError: the member is closed, has no group or assignor, or has assigned itself partitions.
         """
-
         wanted = tuple(topics)
         if isinstance(topics, str) or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
             raise ValueError(f"topics are a list of names, not {topics!r}")
@@ -101,7 +81,7 @@ class Member:
         if not wanted:
             self.unsubscribe(now_ms)
             return
-        self._subscription.subscribe(wanted)
+        self._parts.subscription.subscribe(wanted)
         self._want_topics()
         self._dispatcher.settle(now_ms)
 
@@ -117,16 +97,15 @@ class Member:
             IllegalCallError: as for :meth:`subscribe`, or a SubscriptionPattern is used with the classic protocol.
             ValueError: the expression is invalid.
         """
-
         self._check_may_subscribe()
         if isinstance(pattern, SubscriptionPattern):
             if not self._config.is_consumer_protocol:
                 raise IllegalCallError("a SubscriptionPattern needs 'group.protocol' to be 'consumer'")
-            self._subscription.subscribe_regex(pattern)
+            self._parts.subscription.subscribe_regex(pattern)
             self._dispatcher.settle(now_ms)
             return
         try:
-            self._subscription.subscribe_pattern(pattern, self._topic_metadata.cluster.topics)
+            self._parts.subscription.subscribe_pattern(pattern, self._parts.topic_metadata.cluster.topics)
         except re.error as error:
             raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
         self._dispatcher.settle(now_ms)
@@ -137,19 +116,17 @@ class Member:
         Raises:
             IllegalCallError: the member is closed or subscribed.
         """
-
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted:
             self.unsubscribe(now_ms)
             return
-        self._subscription.assign(wanted)
+        self._parts.subscription.assign(wanted)
         self._want_topics()
         self._dispatcher.settle(now_ms)
 
     def unsubscribe(self, now_ms: int) -> None:
         """Give up all partitions and the subscription, and leave the group. A static member sends no request."""
-
         self._check_open()
         self._protocol.drop_all()
         self._dispatcher.is_unsubscribing = True
@@ -161,7 +138,6 @@ class Member:
         The next call, also with timeout 0, replaces this one. If the application does nothing but poll, one call with a
         very long timeout is enough.
         """
-
         self._check_open()
         self._dispatcher.poll_until_ms = now_ms + timeout_ms
         self._protocol.polled(now_ms + timeout_ms)
@@ -170,7 +146,6 @@ class Member:
 
     def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
         """Rejoin with the next poll (KIP-568). Does nothing in a consumer group."""
-
         self._check_open()
         self._protocol.request_rejoin(reason or "rebalance enforced by user")
         self._dispatcher.settle(now_ms)
@@ -181,18 +156,15 @@ class Member:
 
         Partitions that the member does not own are ignored.
         """
-
-        self._subscription.consumed(positions)
+        self._parts.subscription.consumed(positions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Exclude these partitions from fetches until :meth:`resume` or a new assignment."""
-
-        self._subscription.pause(partitions)
+        self._parts.subscription.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo :meth:`pause`."""
-
-        self._subscription.resume(partitions)
+        self._parts.subscription.resume(partitions)
 
     def commit_sync(
         self,
@@ -216,10 +188,9 @@ class Member:
             IllegalCallError: the member is closed or has no group.
             ValueError: an offset is negative.
         """
-
         wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         commit = self._new_commit(offsets, CommitKind.SYNC, now_ms + wait_ms)
-        self._commits.begin_sync(commit, now_ms)
+        self._parts.commits.begin_sync(commit, now_ms)
         self._dispatcher.settle(now_ms)
         return commit.commit_id
 
@@ -228,21 +199,19 @@ class Member:
 
         Arguments, result and errors are those of :meth:`commit_sync`.
         """
-
         commit = self._new_commit(offsets, CommitKind.ASYNC, 0)
-        self._commits.begin_async(commit, now_ms)
+        self._parts.commits.begin_async(commit, now_ms)
         self._dispatcher.settle(now_ms)
         return commit.commit_id
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition], now_ms: int, timeout_ms: int | None = None) -> int:
         """Request committed offsets; an :class:`OffsetsFetched` event with the returned id holds them."""
-
         self._check_has_group()
         wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         wanted = tuple(dict.fromkeys(TopicPartition(*partition) for partition in partitions))
         self._last_id += 1
         fetch = Fetch(self._last_id, wanted, now_ms + wait_ms)
-        self._fetches.begin(fetch, now_ms)
+        self._parts.fetches.begin(fetch, now_ms)
         self._dispatcher.settle(now_ms)
         return fetch.fetch_id
 
@@ -256,7 +225,6 @@ class Member:
             timeout_ms: the time limit for responses.
             operation: the choice whether to leave the group.
         """
-
         if self._dispatcher.closing is None:
             self._dispatcher.close(now_ms, now_ms + timeout_ms, operation)
         self._dispatcher.settle(now_ms)
@@ -269,19 +237,17 @@ class Member:
         Raises:
             IllegalCallError: the member has not failed, or belongs to a consumer group, in which failures are final.
         """
-
-        if self._membership.state is not MemberState.FAILED:
-            raise IllegalCallError(f"the member has not failed: it is {self._membership.state.value}")
+        if self._parts.membership.state is not MemberState.FAILED:
+            raise IllegalCallError(f"the member has not failed: it is {self._parts.membership.state.value}")
         self._protocol.recover()
-        self._gate.is_shut = False
+        self._parts.gate.is_shut = False
         self._dispatcher.settle(now_ms)
 
     # ------------------------------------------------------------ what the host brings
 
     def receive(self, request_id: int, response: Response, now_ms: int) -> None:
         """Handle a response. Responses to requests that were given up are ignored."""
-
-        send = self._link.in_flight.pop(request_id, None)
+        send = self._parts.link.in_flight.pop(request_id, None)
         if send is None:
             return
         self._dispatcher.receive(send, response, now_ms)
@@ -295,22 +261,20 @@ class Member:
                 supports no version that can express the request.
             now_ms: the time.
         """
-
-        send = self._link.in_flight.pop(request_id, None)
+        send = self._parts.link.in_flight.pop(request_id, None)
         if send is None:
             return
         if send.to is not None and error_code is ErrorCode.NETWORK_EXCEPTION:
             # All requests to the coordinator share one connection, so they fail together.
-            self._link.broken.append(send)
-            self._link.lose("disconnected")
+            self._parts.link.broken.append(send)
+            self._parts.link.lose("disconnected")
         else:
             self._dispatcher.failed(send, error_code, now_ms)
         self._dispatcher.settle(now_ms)
 
     def disconnected(self, now_ms: int) -> None:
         """Handle the loss of the connection to the coordinator: all requests to it have failed."""
-
-        self._link.lose("disconnected")
+        self._parts.link.lose("disconnected")
         self._dispatcher.settle(now_ms)
 
     def update_metadata(self, cluster: Cluster, now_ms: int) -> None:
@@ -320,30 +284,28 @@ class Member:
             cluster: at least all of :attr:`metadata_topics` that exist.
             now_ms: the time.
         """
-
-        self._topic_metadata.update(cluster, (*self._subscription.watched_topics(), *(self.metadata_topics or ())))
-        self._subscription.match(cluster.topics)
+        self._parts.topic_metadata.update(
+            cluster, (*self._parts.subscription.watched_topics(), *(self.metadata_topics or ()))
+        )
+        self._parts.subscription.match(cluster.topics)
         self._protocol.metadata_updated(now_ms)
         self._dispatcher.settle(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
         """Handle the result of :meth:`AssignmentNeeded.compute`. An outdated one is ignored."""
-
         self._protocol.assignment_computed(computed, now_ms)
         self._dispatcher.settle(now_ms)
 
     def listener_returned(self, now_ms: int) -> None:
         """Continue after an event that the member waits for (``waits_for_listener``); do nothing without one."""
-
-        if not self._gate.is_shut:
+        if not self._parts.gate.is_shut:
             return
-        self._gate.is_shut = False
+        self._parts.gate.is_shut = False
         self._dispatcher.progress(now_ms)
         self._dispatcher.settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Handle everything that is due."""
-
         if now_ms >= self._dispatcher.deadline_ms:
             self._dispatcher.tick(now_ms)
 
@@ -351,26 +313,24 @@ class Member:
 
     def take_outputs(self) -> list[Output]:
         """Return and clear the outputs, in order."""
-
-        outputs = self._outputs.copy()
-        self._outputs.clear()
+        outputs = self._parts.outputs.copy()
+        self._parts.outputs.clear()
         return outputs
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is due, or None if nothing is due without an input."""
-
         deadline_ms = self._dispatcher.deadline_ms
         return deadline_ms if deadline_ms < NEVER_MS else None
 
     @property
     def in_flight(self) -> Mapping[int, Send]:
         """Requests without a response, by id; responses to other requests are ignored."""
-        return self._link.in_flight
+        return self._parts.link.in_flight
 
     @property
     def state(self) -> MemberState:
         """State of the member."""
-        return self._membership.state
+        return self._parts.membership.state
 
     @property
     def member_id(self) -> str:
@@ -397,17 +357,17 @@ class Member:
     @property
     def coordinator(self) -> Node | None:
         """The coordinator, or None if it is unknown."""
-        return self._link.node
+        return self._parts.link.node
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The owned partitions, sorted."""
-        return tuple(self._subscription.positions)
+        return tuple(self._parts.subscription.positions)
 
     @property
     def fetchable(self) -> tuple[TopicPartition, ...]:
         """The partitions to fetch, sorted: neither paused nor about to be revoked."""
-        return self._subscription.fetchable()
+        return self._parts.subscription.fetchable()
 
     @property
     def metadata_topics(self) -> tuple[str, ...] | None:
@@ -415,18 +375,17 @@ class Member:
 
         None stands for all topics of the cluster, because the subscription is a pattern.
         """
-        return self._subscription.metadata_topics()
+        return self._parts.subscription.metadata_topics()
 
     @property
     def is_steady(self) -> bool:
         """True if heartbeats are the only requests that the member sends without an input or another deadline."""
-
         return (
-            self._membership.state is MemberState.STABLE
-            and self._link.node is not None
-            and not self._link.in_flight
-            and self._commits.is_idle
-            and self._fetches.is_idle
+            self._parts.membership.state is MemberState.STABLE
+            and self._parts.link.node is not None
+            and not self._parts.link.in_flight
+            and self._parts.commits.is_idle
+            and self._parts.fetches.is_idle
             and self._dispatcher.closing is None
             and not self._protocol.is_busy
         )
@@ -458,5 +417,5 @@ class Member:
         return Commit(self._last_id, converted, kind, deadline_ms)
 
     def _want_topics(self) -> None:
-        if self._topic_metadata.missing(self._subscription.metadata_topics() or ()):
-            self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
+        if self._parts.topic_metadata.missing(self._parts.subscription.metadata_topics() or ()):
+            self._parts.outputs.append(MetadataNeeded(self._parts.subscription.metadata_topics()))

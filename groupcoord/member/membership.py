@@ -9,7 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from attrs import define
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.errors import ErrorCode, GroupcoordError, IllegalTransitionError
@@ -106,22 +108,20 @@ class CommitRefusal(NamedTuple):
     message: str
 
 
+@define(eq=False, repr=False)
 class Membership(ABC):
     """Common part of both protocols: the state, its transitions and failures, and the identity for commits.
 
     Attributes:
+        transitions: the legal changes of the state.
         reactions: the reaction to each error of each API.
     """
 
-    __slots__ = ("_outputs", "_transitions", "reactions", "state")
-
-    def __init__(
-        self, state: MemberState, transitions: Transitions, reactions: Reactions, outputs: list[Output]
-    ) -> None:
-        self._outputs = outputs
-        self._transitions = transitions
-        self.reactions = reactions
-        self.state = state
+    transitions: ClassVar[Transitions]
+    reactions: ClassVar[Reactions]
+    _group_instance_id: str | None
+    _outputs: list[Output]
+    state: MemberState
 
     @property
     def has_ended(self) -> bool:
@@ -134,7 +134,7 @@ class Membership(ABC):
         Raises:
             IllegalTransitionError: there is no such transition.
         """
-        if state not in self._transitions.get(self.state, ()):
+        if state not in self.transitions.get(self.state, ()):
             raise IllegalTransitionError(f"a member can't go from {self.state.value} to {state.value}")
         self.state = state
 

@@ -258,7 +258,7 @@ def assemble(
     if config.is_consumer_protocol:
         if assignors is not None:
             raise ConfigError("setting 'group.protocol' is 'consumer': the coordinator assigns, not the member")
-        consumer = ConsumerMembership(member_id or new_member_id(random), config.group_instance_id, outputs)
+        consumer = ConsumerMembership(config.group_instance_id, outputs, member_id or new_member_id(random))
         parts = _parts(config, consumer, outputs, random, waits_for_listener=waits_for_listener)
         return parts, ConsumerProtocol(parts, consumer)
     chosen = tuple(assignors) if assignors is not None else chosen_assignors(config.partition_assignment_strategy)

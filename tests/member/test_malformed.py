@@ -118,7 +118,7 @@ def test_a_malformed_answer(kind: type, answer: Any, words: str) -> None:
     ("membership", "table"),
     [
         pytest.param(MembershipManager(None, []), TRANSITIONS, id="classic"),
-        pytest.param(ConsumerMembership("member", None, []), CONSUMER_TRANSITIONS, id="consumer"),
+        pytest.param(ConsumerMembership(None, [], "member"), CONSUMER_TRANSITIONS, id="consumer"),
     ],
 )
 def test_transitions(membership: Membership, table: Transitions, state: MemberState, target: MemberState) -> None:

@@ -17,7 +17,7 @@ from groupcoord.member.config import MemberConfig
 from groupcoord.member.coordinator_link import NEVER_MS, CoordinatorLink, ExponentialBackoff
 from groupcoord.member.error_handling import CLASSIC, Reaction, reaction_to
 from groupcoord.member.membership import TRANSITIONS, CommitRefusal, MemberIdentity, Membership, MemberState
-from groupcoord.member.outputs import CommitFailure, Output, RejoinRequested, Send
+from groupcoord.member.outputs import CommitFailure, RejoinRequested, Send
 
 
 class Generation(NamedTuple):
@@ -34,6 +34,7 @@ _JOINED = (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
 _REBALANCING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
 
+@define(eq=False, repr=False)
 class MembershipManager(Membership):
     """State and generation of a member, with the transitions that several parts need.
 
@@ -42,15 +43,13 @@ class MembershipManager(Membership):
         needs_prepare: whether owned partitions must be committed and revoked before the next join.
     """
 
-    __slots__ = ("_group_instance_id", "generation", "needs_prepare", "rejoin_needed", "rejoin_reason")
-
-    def __init__(self, group_instance_id: str | None, outputs: list[Output]) -> None:
-        super().__init__(MemberState.UNJOINED, TRANSITIONS, CLASSIC, outputs)
-        self._group_instance_id = group_instance_id
-        self.generation = NO_GENERATION
-        self.rejoin_needed = True
-        self.rejoin_reason = ""
-        self.needs_prepare = True
+    transitions = TRANSITIONS
+    reactions = CLASSIC
+    state: MemberState = MemberState.UNJOINED
+    generation: Generation = NO_GENERATION
+    rejoin_needed: bool = True
+    rejoin_reason: str = ""
+    needs_prepare: bool = True
 
     @property
     def is_joined(self) -> bool:

@@ -26,7 +26,7 @@ from groupcoord.member.config import MemberConfig
 from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import CONSUMER, Reaction
 from groupcoord.member.membership import CONSUMER_TRANSITIONS, CommitRefusal, MemberIdentity, Membership, MemberState
-from groupcoord.member.outputs import CommitFailure, Output, Send
+from groupcoord.member.outputs import CommitFailure, Send
 from groupcoord.member.protocol import CloseOperation, Parts
 from groupcoord.member.subscription import SubscriptionState
 
@@ -77,6 +77,7 @@ def write_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
 _IN_GROUP = (MemberState.JOINING, MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE)
 
 
+@define(eq=False, repr=False)
 class ConsumerMembership(Membership):
     """State and epoch of a member.
 
@@ -85,14 +86,12 @@ class ConsumerMembership(Membership):
         epoch: the epoch in heartbeats: 0 joins, -1 and -2 leave.
     """
 
-    __slots__ = ("_group_instance_id", "_was_member", "epoch", "member_id")
-
-    def __init__(self, member_id: str, group_instance_id: str | None, outputs: list[Output]) -> None:
-        super().__init__(MemberState.UNSUBSCRIBED, CONSUMER_TRANSITIONS, CONSUMER, outputs)
-        self._group_instance_id = group_instance_id
-        self._was_member = False
-        self.member_id = member_id
-        self.epoch = JOIN_GROUP_MEMBER_EPOCH
+    transitions = CONSUMER_TRANSITIONS
+    reactions = CONSUMER
+    member_id: str
+    state: MemberState = MemberState.UNSUBSCRIBED
+    epoch: int = JOIN_GROUP_MEMBER_EPOCH
+    _was_member: bool = False
 
     @property
     def is_in_group(self) -> bool:
