@@ -60,7 +60,7 @@ Metrics = Annotated[
     str | None,
     typer.Option(
         metavar="[HOST:]PORT",
-        help="While updating, serve /metrics for Prometheus; on 127.0.0.1 by default, port 0 takes a free one.",
+        help="Serve /metrics for Prometheus while it runs; on 127.0.0.1 by default, port 0 takes a free one.",
     ),
 ]
 Settings = Annotated[
@@ -85,6 +85,16 @@ def given_address(bootstrap_server: str, command_config: str | None) -> ClusterA
     return cluster_address(bootstrap_server, command_config) if bootstrap_server or command_config is not None else None
 
 
+def metrics_address(text: str) -> tuple[str, int]:
+    """Parse the value of ``--metrics``, PORT or HOST:PORT."""
+    from groupcoord.cli.messages import CommandError
+
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        raise CommandError(f"--metrics {text}: write it as PORT or HOST:PORT")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
 @contextmanager
 def served_metrics(cluster_name: Callable[[], str], address: str | None) -> Iterator[GroupCollector | None]:
     """Serve /metrics at PORT or HOST:PORT within the context; yield its collector, or None without an address."""
@@ -99,13 +109,11 @@ def served_metrics(cluster_name: Callable[[], str], address: str | None) -> Iter
         raise CommandError(
             f"--metrics {address}: {error.name} is not installed; try: pip install 'groupcoord[serve,local]'"
         ) from None
-    host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
-        raise CommandError(f"--metrics {address}: write it as PORT or HOST:PORT")
+    place = metrics_address(address)
     collector = GroupCollector(cluster_name())
     with ExitStack() as stack:
         try:
-            url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
+            url = stack.enter_context(served(collector, *place))
         except OSError as error:
             raise CommandError(f"--metrics {address}: {error.strerror or error}") from None
         say(f"metrics are at {url}", is_error=True)

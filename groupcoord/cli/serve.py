@@ -25,8 +25,8 @@ from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import ANY_ADDRESS, check_advertised, with_listener
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name, ensure_internal_topic
 from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal
-from groupcoord.cli.messages import CommandError, EscapingFormatter, key_values, say
-from groupcoord.cli.options import Settings
+from groupcoord.cli.messages import CommandError, EscapingFormatter, complain, key_values, say
+from groupcoord.cli.options import Metrics, Settings, metrics_address
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
@@ -80,11 +80,9 @@ def serve(
     advertised_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port that clients are given. [default: that of --port]")
     ] = None,
+    metrics: Metrics = None,
     metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="Port of /metrics for Prometheus; 0 takes a free one. Not with several nodes."
-        ),
+        int | None, typer.Option(min=0, max=65535, hidden=True, help="Deprecated: use --metrics.")
     ] = None,
     control_port: Annotated[
         int | None,
@@ -103,8 +101,9 @@ def serve(
     with _errors_told():
         _set_up_logging(log_level)
         _check_cluster(cluster, node_id, data_dir, nodes, control_port)
-        if nodes > 1 and metrics_port is not None:
-            raise CommandError("--metrics-port shows one node: leave it out, or --nodes")
+        metrics_place = _metrics_place(metrics, metrics_port, host)
+        if nodes > 1 and metrics_place is not None:
+            raise CommandError("--metrics shows one node: leave it out, or --nodes")
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
@@ -118,11 +117,19 @@ def serve(
             _check_control_port(control_port, sockets)
             opening = Opening(data_dir, config, is_set, topics, clock, security)
             told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
-            pages = _Pages(host, metrics_port, control_port)
+            pages = _Pages(metrics_place, control_port)
             if shared is not None:
                 _serve_in_cluster(shared, opening, told[0], sockets, pages)
             else:
                 _serve_in_one_process(opening, told, sockets, pages)
+
+
+def _metrics_place(address: str | None, port: int | None, host: str) -> tuple[str, int] | None:
+    if port is not None:
+        complain("serve", "--metrics-port is deprecated: use --metrics [HOST:]PORT")
+    if address is None:
+        return None if port is None else (host, port)
+    return metrics_address(address)
 
 
 def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
@@ -286,10 +293,9 @@ def _coordinator_of(servers: NodeServers | ClusterNode) -> GroupCoordinator | No
 
 
 class _Pages(NamedTuple):
-    """HTTP ports; None if not served."""
+    """HTTP addresses; None if not served."""
 
-    host: str
-    metrics_port: int | None
+    metrics: tuple[str, int] | None
     control_port: int | None
     request_log: RequestLog | None = None
 
@@ -353,7 +359,7 @@ async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Ca
 
 async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack: AsyncExitStack) -> None:
     log = logging.getLogger("groupcoord.host")
-    if pages.metrics_port is not None:
+    if pages.metrics is not None:
         from groupcoord.host.metrics import MetricsServer
 
         more = []
@@ -361,7 +367,7 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
             from groupcoord.cluster.metrics import ReplicaCollector
 
             more.append(ReplicaCollector(servers.status))
-        metrics = MetricsServer(partial(_coordinator_of, servers), pages.host, pages.metrics_port, more)
+        metrics = MetricsServer(partial(_coordinator_of, servers), *pages.metrics, more)
         try:
             await stack.enter_async_context(metrics)
         except OSError as error:

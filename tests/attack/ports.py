@@ -71,7 +71,7 @@ def idle_pages() -> Attack:
         server.limit(resource.RLIMIT_NOFILE, None)
         expect_few_lines(server, result, "the oldest connection for metrics")
 
-    return Attack("idle pages", act, words=("--metrics-port", str(port)), ends_by_signal=True)
+    return Attack("idle pages", act, words=("--metrics", str(port)), ends_by_signal=True)
 
 
 def is_served(client: Client, patience_s: float = 5.0) -> bool:

@@ -309,7 +309,7 @@ def test_what_the_others_have_otherwise_is_refused(url: str, nodes: Nodes) -> No
 def test_metrics_tell_of_a_node_and_of_its_share(url: str) -> None:
     """Its page has who has each log partition, beside what every server shows."""
     ports = FreePorts()
-    arguments = ("--set", "offsets.topic.num.partitions=2", "--node-id", "1", "--metrics-port", str(ports.first))
+    arguments = ("--set", "offsets.topic.num.partitions=2", "--node-id", "1", "--metrics", str(ports.first))
     deadline_s, page = time.monotonic() + DEADLINE_S, ""
     with serve("--cluster", f"{url}#measured", *arguments):
         while page.count("groupcoord_replica_owner{") < 2:

@@ -151,6 +151,15 @@ def test_an_address_that_is_not_ours() -> None:
         assert host in errors
 
 
+def test_metrics_of_several_nodes() -> None:
+    """They are refused, also by the deprecated name of the option."""
+    for option in ("--metrics", "--metrics-port"):
+        status, errors = refused("--port", "0", "--nodes", "2", option, "0")
+        *deprecated, refusal = errors.splitlines()
+        assert (status, len(deprecated)) == (2, option == "--metrics-port")
+        assert refusal == "groupcoord serve: --metrics shows one node: leave it out, or --nodes"
+
+
 def test_a_directory_in_use(tmp_path: Path) -> None:
     """A running server holds its directory: a second one says so in one line and ends with status 1."""
     with serve("--data-dir", str(tmp_path)):
