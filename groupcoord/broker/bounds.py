@@ -1,8 +1,7 @@
 """Bounds on the number of entries in requests that are handled in one step.
 
-A handler that returns :data:`~groupcoord.broker.work.Work` yields between entries and takes any number of them. Every
-other request is refused if its arrays, nested ones included, hold more entries than can be handled while all other
-connections wait. Kafka has no such bounds.
+A handler that yields between entries takes any number of them. Every other request is refused if its arrays, nested
+ones included, hold more entries than can be handled while all other connections wait. Kafka has no such bounds.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ def decode_bounded(
     """Decode a request; also return its refusal if it has too many entries."""
     header, request = decode_request(frame, client_host)
     limit = entry_limit(type(request), in_portions)
+    # Answered: the decoder has refused the request already.
     if limit is None or isinstance(request, Answered) or not holds_more(request, limit):
         return header, request, None
     error_code = _ERRORS.get(type(request), ErrorCode.INVALID_REQUEST)
@@ -58,20 +58,23 @@ def decode_bounded(
 
 
 def holds_more(request: Any, limit: int) -> bool:
-    """Return whether the arrays of a request, at any depth, have more entries than this."""
+    # Lazy, so that counting ends at the limit.
     counts = accumulate(len(array) for array in arrays_of(request))
     return any(count > limit for count in counts)
 
 
 def arrays_of(value: Any) -> Iterator[Any]:
-    """Yield the arrays of a request, at any depth, and of offset columns only one."""
+    """Yield the arrays of a request, at any depth; of offset columns only one."""
+    # A stack, not recursion: the peer decides on the depth.
     waiting = [value]
     while waiting:
         value = waiting.pop()
         if isinstance(value, OffsetColumns):
+            # Its columns have the same length: one entry for each partition.
             yield value[0]
         elif type(value) in (tuple, list):
             yield value
+            # Entries of an array have one type, so the first decides.
             if value and not isinstance(value[0], (str, int, bytes)):
                 waiting += value
         elif isinstance(value, tuple):  # a named tuple

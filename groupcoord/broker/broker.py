@@ -52,9 +52,6 @@ class Broker(Dispatcher):
     as it returns True, and send the output of the connections that :meth:`take_dirty` returns. All calls must come from
     one thread.
 
-    Args:
-        parts: what it runs.
-
     Attributes:
         coordinator: the group coordinator.
         data: the logs of topics.
@@ -73,7 +70,9 @@ class Broker(Dispatcher):
         self.transactions, self.share_requests = parts.transactions, parts.share_requests
         self._is_woken = True
         self._seen_advances = -1
+        # Looked up at each call, since the host replaces start_job later.
         parts.dead_letters.start_job = lambda job: self.start_job(job)
+        # Appended, not assigned: nodes of one process share the transaction and share coordinators.
         for part in parts.wakers:
             part.on_earlier.append(self.wake_earlier)
         self.deliver_replies()
@@ -97,6 +96,7 @@ class Broker(Dispatcher):
             client_host: the client's address in Kafka's form: ``/127.0.0.1``.
             listener: the name of its listener, if there are several.
         """
+        # The next turn is short, so that more waiting connections are accepted.
         self.turns.has_newcomer = True
         principal, max_bytes = self.parts.principal_of(client_host), self.config.socket_request_max_bytes
         if self.security is None:
@@ -115,6 +115,7 @@ class Broker(Dispatcher):
         now_ms = self.clock.now_ms()
         has_more = self.data.compact_some(now_ms)
         store = self.log_store
+        # Both get their portion in each call, whether or not the other has more.
         return (isinstance(store, CompactingStore) and store.compact_some(now_ms)) or has_more
 
     def wake_earlier(self) -> None:
@@ -124,9 +125,11 @@ class Broker(Dispatcher):
     def nearer_deadline_ms(self) -> int | None:
         """Return a deadline that may have come nearer since the last call, or None. Cheap enough for each request."""
         advances = self.coordinator.timer_advances
+        # Nearly always: a heartbeat only postpones its session's timer.
         if advances == self._seen_advances:
             return None
         self._seen_advances = advances
+        # Only the coordinator's timers have moved, so the other parts need no look.
         if not self._is_woken:
             return self.coordinator.next_deadline_ms()
         self._is_woken = False
@@ -156,7 +159,8 @@ class Broker(Dispatcher):
         deliver_replies(self.coordinator)
 
     def reload_failed(self) -> None:
-        """Load failed log partitions again; errors are logged. Call it once a second.
+        """Load failed log partitions again, and do what is due once a second: log lines, shared documents, checks of
+        files.
 
         The pause before the next attempt doubles with each failure, up to a minute.
         """
@@ -193,7 +197,6 @@ class Broker(Dispatcher):
         self.data.all_logs.abandon()
 
     def _stop_waking(self) -> None:
-        """Remove this node from parts that other nodes continue to use."""
         for part in self.parts.wakers:
             part.on_earlier[:] = [call for call in part.on_earlier if call != self.wake_earlier]
 

@@ -1,8 +1,7 @@
 """Connection of a client without its socket, and the dispatch of its requests.
 
 As in a Kafka broker, requests of a connection are handled one at a time and in order: while a join or a long poll waits
-for its response, the frames behind it wait, too. Jobs decode large requests and encode large responses. Other long work
-is done in portions at the connection's turns. Sources: ``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
+for its response, the frames behind it wait, too. Sources: ``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -71,8 +70,7 @@ class Interceptor(Timed, Protocol):
         """Inspect a decoded request before it is handled.
 
         An interceptor that takes a request later calls :meth:`Connection.go_on`, with the same or another request,
-        :meth:`Connection.answer` or :meth:`Connection.refuse`. Until then the connection handles nothing else. To see
-        the response, set :attr:`Connection.on_answer`.
+        :meth:`Connection.answer` or :meth:`Connection.refuse`. Until then the connection handles nothing else.
 
         Returns:
             True if the interceptor takes the request; False to have it handled normally.
@@ -111,6 +109,7 @@ class Dispatcher(ABC):
         self.now_s = turns.now_s
         self.start_job: Callable[[Job], None] = do_in_place
         self.interceptor = None
+        # Only large frames can hold many entries; small ones are decoded without a look at the bounds.
         self.decode_large = partial(decode_bounded, in_steps)
         self._handlers = handlers
 
@@ -124,13 +123,13 @@ class Dispatcher(ABC):
         """Release what is kept for a closed connection."""
 
     def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
-        """Return the type of new connections; subclasses may derive from the usual type."""
         return usual
 
     def handle(self, connection: Connection, request: Any) -> None:
         handler = self._handlers.get(type(request))
         if handler is None:
             coordinator = self.coordinator
+            # Repeats `submit` without its call: every heartbeat and commit passes here.
             coordinator.submit(request, connection, connection.principal)
             deliver_replies(coordinator)
             return
@@ -139,6 +138,7 @@ class Dispatcher(ABC):
             work: Work[WireResponse | None] = response
             try:
                 awaited = next(work)
+            # Most handlers end at once, and then no turn is needed.
             except StopIteration as done:  # nearly always
                 response = done.value
             else:
@@ -170,8 +170,7 @@ class Connection:
     """Connection of a client, made by :meth:`Broker.connect`.
 
     Feed it with :meth:`receive_data`, write what :meth:`take_output` returns, and when :attr:`closing` is set, write
-    the rest and close. One request is handled at once; further ones when :meth:`Broker.run_turn` gives the connection
-    its turn. Responses may come at any time: :meth:`Broker.take_dirty` returns the connections with output.
+    the rest and close. Responses may come at any time: :meth:`Broker.take_dirty` returns the connections with output.
 
     Attributes:
         client_host: the client's address in Kafka's form (``/127.0.0.1``).
@@ -255,7 +254,7 @@ class Connection:
         """Take bytes from the peer, and handle the request in them unless others precede it.
 
         Returns:
-            True if the bytes were one request, which was handled completely.
+            True if the bytes were one request, and no step of it is left.
         """
         # Nearly always this is exactly one request, and nothing waits.
         self.active_at_s = now_s = self._now_s()
@@ -263,14 +262,17 @@ class Connection:
         if (
             self._header is None
             and not self._buffer
+            # A frame of size 0 has no header; the slow path refuses it.
             and 0 < size <= self._max_request_bytes
             and _SIZE_FROM(data)[0] == size
             and self.output_bytes < OUTPUT_LIMIT_BYTES
             and not self._is_paused
             and self.closing is None
             and self._work is None
+            # Last, because it starts to measure the cost.
             and self._turns.go_first(self, now_s)
         ):
+            # A view saves the copy of a large Produce; small frames are cheaper as bytes.
             self._handle(data[SIZE_BYTES:] if size < LARGE_REQUEST_BYTES else memoryview(data)[SIZE_BYTES:])
             return self._work is None
         if self.closing is None:
@@ -305,6 +307,7 @@ class Connection:
         output = self._output
         if not output:
             return []
+        # One small response and no request held back.
         if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:  # nearly always
             self.output_bytes = 0
             return [output.pop()]
@@ -342,7 +345,7 @@ class Connection:
 
     @property
     def is_busy(self) -> bool:
-        """True while received requests can be handled without another event."""
+        """True while the connection waits for its turn or a job, or works on a request."""
         return self.is_queued or self._work is not None
 
     def pause(self) -> None:
@@ -370,18 +373,21 @@ class Connection:
         closed.
         """
         header = self._header
+        # The peer may have left, or an interceptor answered already.
         if response is None or header is None:
             return
         if self.on_answer is not None:
             on_answer, self.on_answer = self.on_answer, None
             if on_answer(response):
                 return
+        # Its response may be as large as its request, so a job encodes it.
         if self._is_long:
             self._is_long = False
             self._work_on(self._write_long(header, response))
             return
         try:
             if self._work is not None or type(response) is FetchResponse:  # work may repeat one part many times
+                # Parts are shared, not joined: records of a log, or one group described many times.
                 self._put_out(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)
@@ -427,6 +433,7 @@ class Connection:
 
     def answer_later(self, work: Work[WireResponse | None]) -> None:
         """Start work at the connection's next turn, for callers in the middle of a change."""
+        # Not started here: the caller is in the middle of an append of another connection.
         self._work = self._answer_with(work, None)
         self._wait_for_turn()
 
@@ -449,24 +456,26 @@ class Connection:
             self._turns.add(self)
 
     def _can_handle(self) -> bool:
-        """Return whether there is work that waits only for the connection's turn."""
+        # A peer that does not read its responses gets no further ones.
         if self._is_paused or self.closing is not None or self.output_bytes >= OUTPUT_LIMIT_BYTES:
             return False
         if self._work is not None:
             return self._awaited is None
+        # A request that waits for its response holds up the frames behind it.
         return self._header is None and self._has_frame()
 
     def _has_frame(self) -> bool:
-        """Return whether the buffer begins with a whole request, or with an invalid size."""
         buffer = self._buffer
         if len(buffer) < SIZE_BYTES:
             return False
+        # An invalid size counts as a frame, so that it is refused at once.
         size = _SIGNED_SIZE_FROM(buffer)[0]
         return len(buffer) - SIZE_BYTES >= size or not 0 <= size <= self._max_request_bytes
 
     def _handle_next(self) -> None:
         buffer = self._buffer
         (size,) = _SIGNED_SIZE_FROM(buffer)
+        # The most frequent causes are clients of another protocol, so the reason names it.
         if not 0 <= size <= self._max_request_bytes:
             self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._size_limit()))
             return
@@ -474,6 +483,7 @@ class Connection:
             self._mark_dirty()  # so that the host reads on, even without a response
         end = SIZE_BYTES + size
         if size >= LARGE_REQUEST_BYTES and len(buffer) == end:
+            # The frame keeps the old buffer, which saves a copy of up to 100 MB.
             self._buffer = bytearray()
             self._handle(memoryview(buffer)[SIZE_BYTES:])
             return
@@ -482,11 +492,11 @@ class Connection:
         self._handle(frame)
 
     def _size_limit(self) -> str:
-        """Return the limit of request sizes: the setting and its value."""
         return f"socket.request.max.bytes ({self._max_request_bytes})"
 
     def _handle(self, frame: bytes | memoryview) -> None:
         try:
+            # A large Produce with few partitions is decoded quickly, and needs no job.
             if len(frame) >= LARGE_REQUEST_BYTES and not names_few(frame):
                 self._work_on(self._read_large(bytes(frame)))
                 return
@@ -500,13 +510,13 @@ class Connection:
             self._fail("a request could not be handled")
 
     def _fail(self, what: str) -> None:
+        # A bug costs the connection that met it; others are served.
         logger.exception("%s, so the connection of %s is closed", what, self.client_host)
         self.refuse(f"internal error: {what}")
 
     # ------------------------------------------------------------ long work
 
     def _work_on(self, work: Work[None]) -> None:
-        """Start work; what exceeds a portion is done at the connection's turns."""
         self._work = work
         if self._is_working:
             return  # the running work of this connection continues with it
@@ -516,11 +526,11 @@ class Connection:
         self._wait_for_turn()
 
     def _answer_with(self, work: Work[WireResponse | None], awaited: Awaited | None) -> Work[None]:
+        # The first step was taken by the caller, which passes what it waits for.
         yield awaited
         self.answer((yield from work))
 
     def _go_on(self) -> None:
-        """Do a portion of long work: until it ends, waits, or time is up."""
         self._is_working = True
         try:
             while (work := self._work) is not None:
@@ -558,6 +568,7 @@ class Connection:
         self._is_long = True
         broker = self._broker
         if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
+            # The interceptor sees the request even if it is refused for too many entries.
             broker.handle(self, refusal or request)
 
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
@@ -571,6 +582,7 @@ class Connection:
             if len(part) <= OUTPUT_PORTION_BYTES:
                 self._output.append(part)
             else:
+                # Slices without a copy.
                 view = memoryview(part)
                 self._output += (
                     view[start : start + OUTPUT_PORTION_BYTES] for start in range(0, len(part), OUTPUT_PORTION_BYTES)
@@ -579,6 +591,7 @@ class Connection:
 
     def _drop_work(self) -> None:
         work, self._work, self._awaited = self._work, None, None
+        # A running generator cannot be closed by what it calls.
         if work is not None and not self._is_working:
             work.close()
 

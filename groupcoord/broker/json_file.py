@@ -73,6 +73,7 @@ class _Folder:
         return str(self._directory / name)
 
     def stamp(self, name: str) -> object:
+        # No other process writes the directory, which is locked, so existence is enough.
         return (self._directory / name).exists() or None
 
     def read(self, name: str) -> str:
@@ -83,6 +84,7 @@ class _Folder:
 
     def write(self, name: str, text: str, seen: object) -> object:
         replace_file(self._directory / name, text.encode(), is_secret=self._is_secret)
+        # The rename is durable only when its directory is.
         sync_path(self._directory)
         return self.stamp(name)
 
@@ -115,7 +117,6 @@ class JsonFile:
 
     @property
     def refusals(self) -> int:
-        """Number of writes to this place refused because another process had written first."""
         return 0 if self._documents is None else self._documents.refusals
 
     def read(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
@@ -124,15 +125,18 @@ class JsonFile:
         Raises:
             DataFileError: of the file's type: it can't be read, or has another version or invalid content.
         """
+        # The stamp comes first: a write in between makes the next write fail, not get lost.
         documents, self._seen = self._documents, self._stamp()
         if documents is None or self._seen is None:
             return None
         place = documents.place_of(self._name)
         try:
             content = self._content(documents)
+            # Before parsing, since another version may have other fields.
             if content["version"] != FILE_VERSION:
                 raise self._error_type(f"has version {content['version']!r}; this program knows {FILE_VERSION}")
             return parse(content)
+        # The parser's own errors get the file's name, too.
         except self._error_type as error:
             raise self._error_type(f"{place}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -146,6 +150,7 @@ class JsonFile:
         """
         if self._documents is not None:
             versioned = {"version": FILE_VERSION, **make_content()}
+            # Refused if another process has written since, so no change is lost.
             self._seen = self._documents.write(self._name, _text_of(versioned), self._seen)
 
     def read_if_changed(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
@@ -166,9 +171,8 @@ class JsonFile:
 
 
 def _text_of(content: Mapping[str, object]) -> str:
-    """Return JSON with one line for each entry of the top level's lists and objects.
-
-    ``json.dumps`` with indentation takes four times as long, and all connections wait for it.
+    """Return JSON with one line for each entry of the top level's lists and objects; ``json.dumps`` with indentation is
+    slower.
     """
     members = ",\n".join(f"  {json.dumps(key)}: {_lines_of(value)}" for key, value in content.items())
     return f"{{\n{members}\n}}\n"

@@ -49,6 +49,7 @@ class RateLimitedLogger:
         """Write or count a line. ``kind`` is a fixed phrase of the program, since each kind is remembered for an
         interval.
         """
+        # A suppressed line must not be counted as omitted.
         if not self._logger.isEnabledFor(level):
             return
         interval = self._intervals.get(kind)
@@ -63,6 +64,7 @@ class RateLimitedLogger:
             self._intervals[kind] = interval._replace(
                 level=max(level, interval.level),
                 left_out=interval.left_out + 1,
+                # Formatted now, since the arguments may change until the report.
                 last=message % arguments if arguments else message,
             )
 
@@ -74,6 +76,7 @@ class RateLimitedLogger:
 
     def report(self, now_s: float, *, ends: bool = False) -> None:
         """Log the omissions of intervals that are over, or of all if ``ends``."""
+        # Also forgets kinds without omissions, so memory is bounded by the kinds of one interval.
         for kind, interval in list(self._intervals.items()):
             if ends or now_s - interval.started_s >= self._interval_s:
                 del self._intervals[kind]
@@ -107,8 +110,9 @@ class Notices:
         self._lines = RateLimitedLogger(logger)
 
     def protocol_is_off(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
-        """Log that a client uses a disabled protocol. As in Kafka, its response has no reason."""
+        """Log that a client uses a disabled protocol."""
         self._lines.warning(
+            # As in Kafka, the response has no reason.
             "consumer protocol",
             self._now_s(),
             "client %r at %s asks for group.protocol=consumer in group %r, which is switched off here: "
@@ -119,7 +123,6 @@ class Notices:
         )
 
     def topics_changed(self, before: Mapping[str, Topic | None]) -> None:
-        """Log the configs without effect that topics were given since ``before``."""
         changed = [topic for name, was in before.items() if (topic := self._topics.get(name)) not in (None, was)]
         idle = [
             f"{topic.name} ({', '.join(f'{key}={topic.configs[key]}' for key in keys)})"
@@ -127,6 +130,7 @@ class Notices:
             if topic is not None and (keys := settings_without_effect(topic.configs))
         ]
         if idle:
+            # A request may configure thousands of topics.
             left_out = f" and {len(idle) - TOLD_TOPICS} more" if len(idle) > TOLD_TOPICS else ""
             self._lines.warning(
                 "settings without effect",

@@ -1,7 +1,6 @@
 """Parts of a broker, made in order, and the dispatch table of its requests.
 
-:class:`Parts` creates everything that a :class:`~groupcoord.broker.broker.Broker` runs.
-The dispatch table names the handler of each request; all other requests go to the group coordinator as they are.
+Requests without a handler in the table go to the group coordinator as they are.
 """
 
 from __future__ import annotations
@@ -183,12 +182,7 @@ Handlers = dict[type, Handler]
 
 @define(eq=False, kw_only=True, slots=False)
 class Parts:
-    """Everything that a broker runs. The fields are those of :func:`~groupcoord.broker.broker.make_broker`.
-
-    Raises:
-        LoadError: no log partition can be read. If some can, the others are logged.
-        TransactionLogError: the transaction log can't be read.
-    """
+    """Everything that a broker runs. The fields are those of :func:`~groupcoord.broker.broker.make_broker`."""
 
     config: Config
     clock: Clock
@@ -213,6 +207,7 @@ class Parts:
         self.notices = Notices(self.topics, self.now_s)
         self.shared_documents = self._make_shared_documents()
         self.topic_requests = self._make_topic_requests()
+        # Before the coordinator: its owner functions look the topic up.
         self._ensure_offsets_topic()
         # Internal topics and transactions need the coordinator and it needs them, so lambdas look up the later ones.
         self.internal_topics = LateCreations(
@@ -298,6 +293,7 @@ class Parts:
             new_member_id=self.new_member_id,
             new_uuid=self.new_uuid,
             authorize=self.authorize,
+            # The transaction coordinator is made later, from this coordinator.
             verify_transaction=lambda request: self.transactions.verify_commit(request),
         )
         coordinator.serve(self.administered.features.served_protocols(self.config))
@@ -306,7 +302,6 @@ class Parts:
         return coordinator
 
     def _own_transactions(self) -> TransactionCoordinator:
-        """Return the transaction coordinator of a single node."""
         transactions = TransactionCoordinator(
             config=self.config,
             clock=self.clock,
@@ -319,7 +314,6 @@ class Parts:
         return transactions
 
     def _make_transaction_requests(self) -> TransactionRequests | None:
-        """Return the handlers of transactions; None for nodes that share a log, which have none."""
         if not self.nodes.has_transactions:
             return None
         return TransactionRequests(
@@ -336,15 +330,12 @@ class Parts:
     # ------------------------------------------------------------ what parts call
 
     def permissions(self, connection: Connection) -> Permissions:
-        """Return the permissions of a connection's client."""
         return Permissions(self.authorize, connection.principal)
 
     def node_for(self, connection: Connection) -> Node:
-        """Return the node with its address for a connection's client."""
         return self.node if connection.nodes is None else connection.nodes[self.node.node_id]
 
     def _advertised_listeners(self) -> str:
-        """Return the value of ``advertised.listeners``."""
         listeners = "" if self.security is None else self.security.advertised_listeners(self.node.node_id)
         return listeners or f"PLAINTEXT://{self.node.host}:{self.node.port}"
 
@@ -352,12 +343,10 @@ class Parts:
         return self.topic_requests.create_internal_topics(question, Permissions(self.authorize, question.principal))
 
     def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
-        """Pass on a late response of the share coordinator."""
         self.coordinator.found_out(found)
         deliver_replies(self.coordinator)
 
     def reload_shared(self) -> None:
-        """Reload the documents that other nodes of a cluster may have written."""
         if self.shared_documents is None:
             return
         before = list(self.topics)
@@ -368,8 +357,8 @@ class Parts:
     # ------------------------------------------------------------ dispatch table
 
     def handlers(self) -> Handlers:
-        """Return the handler of each request type that does not go to the group coordinator as it is."""
         self._table = table = self.handlers_at_once() | self.handlers_in_steps()
+        # Kafka refuses without a reason, so the server logs one.
         if GroupType.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         if self.shared_documents is not None:
@@ -451,6 +440,7 @@ class Parts:
 
     def _group_steps(self) -> Handlers:
         transactions = self.transaction_requests
+        # FindCoordinator creates the transaction topic, or fails where nodes share a log.
         prepare = refuse_to_find if transactions is None else transactions.prepare
         groups = GroupRequests(self.coordinator, self.topics, prepare)
         return {
@@ -527,7 +517,6 @@ class Parts:
     # ------------------------------------------------------------ handlers
 
     def _permitted(self, answer: Callable[..., Any], *arguments: Any) -> Handler:
-        """Return a handler that calls a function with a request, arguments, and the permissions of its client."""
         return lambda connection, request: answer(request, *arguments, self.permissions(connection))
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse:
@@ -541,6 +530,7 @@ class Parts:
         """Import the handler of Produce with its first request, since a server may never read a batch."""
         from groupcoord.broker.records.produce import ProduceRequests
 
+        # A single node is never the wrong leader.
         leaders = None if self.nodes.leadership.is_sole else self.leaders
         requests = ProduceRequests(self.data, self.permissions, self.transactions.verify_writer, leaders)
         handler = self._table[Produce] = requests.produce
@@ -554,12 +544,14 @@ class Parts:
     def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
         node_id, features = self.node_for(connection).node_id, self.administered.features
         response = yield from answer_update_features(request, features, node_id, self.permissions(connection))
+        # All nodes of this process follow the new levels at once.
         for coordinator in self.nodes.coordinators.values():
             coordinator.serve(features.served_protocols(coordinator.config))
         return response
 
 
 def _refuse_new_token(connection: Connection, request: CreateDelegationToken) -> WireResponse:
+    # Kafka names owner and requester in the response even though it refuses.
     kind, _, name = str(connection.principal).partition(":")
     owner = (request.owner_principal_type or kind, request.owner_principal_name or name)
     return CreateDelegationTokenResponse(delegation_token_refusal(connection), *owner, kind, name)

@@ -29,11 +29,7 @@ ExpressionError: type[Exception] = re2.error
 
 
 class Expressions:
-    """LRU cache of compiled RE2 expressions.
-
-    Attributes:
-        size_bytes: the most memory that they can take.
-    """
+    """LRU cache of compiled RE2 expressions; ``size_bytes`` is the most memory that they can take."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -51,6 +47,7 @@ class Expressions:
         if found is None:
             found = self._compiled[key] = _compile(*key)
             self.size_bytes += found[1]
+            # Any client may subscribe to any number of expressions.
             while self.size_bytes > REMEMBERED_BYTES_MAX:
                 _, (_, freed_bytes) = self._compiled.popitem(last=False)
                 self.size_bytes -= freed_bytes
@@ -59,10 +56,12 @@ class Expressions:
 
 
 def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
-    """Return an expression, and its memory bound."""
+    """Return an expression and its memory bound."""
     if not is_latin:
         return _compile_within(regex, re2.Options.Encoding.UTF8, MEMORY_MAX)
+    # Names of topics are ASCII, so classes need not cover all of Unicode.
     in_latin = _BEYOND_LATIN.sub(_as_latin, regex)
+    # Small expressions keep their characters, so that errors are those of the original.
     if in_latin != regex:
         try:
             return _compile_within(regex, re2.Options.Encoding.UTF8, USUAL_MEMORY_MAX)
@@ -74,9 +73,7 @@ def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
 
 
 def _as_latin(found: re.Match[str]) -> str:
-    """Return a Latin-1 character in place of one beyond Latin-1, written literally or as an escape;
-    neither is ASCII.
-    """
+    """Return a Latin-1 character in place of one beyond Latin-1; neither is ASCII."""
     if found["escaped"]:
         return found[0]
     return "\xff" if len(found[0]) == 1 else r"\xff"
@@ -90,6 +87,7 @@ def _compile_within(pattern: str | bytes, encoding: Any, memory_max: int) -> tup
         if memory_max > USUAL_MEMORY_MAX:
             options.max_mem = USUAL_MEMORY_MAX
             with suppress(re2.error):
+                # Nearly all fit, and then the cache holds more of them.
                 return re2.compile(pattern, options), USUAL_MEMORY_MAX
         options.max_mem = memory_max
         return re2.compile(pattern, options), memory_max
@@ -109,10 +107,10 @@ class TopicMatcher:
         self._authorize = authorize
 
     def problem(self, regex: str) -> str | None:
-        """Return the error message of an expression, or None if it is valid."""
         try:
             compile_expression(regex, ascii_only=True)
         except re2.error as error:
+            # The binding raises bytes or text.
             reason = error.args[0]
             text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
             return f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}."
@@ -120,6 +118,7 @@ class TopicMatcher:
 
     def matching_topics(self, regex: str, principal: Principal) -> Iterable[str]:
         """Return the topics that an expression matches completely and that the principal may describe."""
+        # KIP-848: topics that the member may not describe do not match.
         permissions = Permissions(self._authorize, principal)
         expression = compile_expression(regex, ascii_only=True)
         return [

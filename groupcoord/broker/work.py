@@ -1,12 +1,8 @@
 """Long work in steps, and the turns in which connections do it, so that no peer holds up the others.
 
-A handler that loops over what a peer names is a generator: it yields where other connections may have their turn, and
-reads again after each yield what they may have changed. A pure function (decoding a large frame, encoding a large
-response, checking a batch) is a :class:`Job`, which the host may run in another thread.
-
-Requests are handled in turns of bounded time; between two turns the host reads its sockets. A turn takes connections in
-the order of :class:`Turns`: new requests before unfinished ones, then cheap clients before expensive ones, then the
-longest wait. One connection per turn that has waited for ``PATIENCE_S`` precedes all.
+A handler that loops over entries of a request is a generator: it yields where other connections may have their turn,
+and reads again after each yield what they may have changed. A pure function is a :class:`Job`, which the host may run
+in another thread. Between two turns of bounded time the host reads its sockets.
 """
 
 from __future__ import annotations
@@ -27,12 +23,7 @@ PORTION = 64
 
 
 class Awaited:
-    """Result that work waits for.
-
-    Attributes:
-        is_done: whether it is available.
-        on_done: called when it becomes available.
-    """
+    """Result that work waits for; ``on_done`` is called when it becomes available."""
 
     __slots__ = ("is_done", "on_done")
 
@@ -41,7 +32,7 @@ class Awaited:
         self.on_done: Callable[[], None] | None = None
 
     def done(self) -> None:
-        """Mark it as available, once."""
+        # Several events may end one wait: a timer, a change of the log, another partition.
         if not self.is_done:
             self.is_done = True
             if self.on_done is not None:
@@ -79,23 +70,20 @@ class Timed(Protocol):
 
 
 class Wakes(Timed, Protocol):
-    """Part of a broker with a deadline that may come nearer between two ticks.
-
-    Attributes:
-        on_earlier: the callbacks for that, one for each node that shares the part.
+    """Part of a broker with a deadline that may come nearer between two ticks; ``on_earlier`` has a callback for each
+    node that shares it.
     """
 
     on_earlier: list[Callable[[], None]]
 
 
 class Waker:
-    """Base of parts that call ``on_earlier``; see :class:`Wakes`."""
+    """Base of parts that call ``on_earlier``."""
 
     def __init__(self) -> None:
         self.on_earlier: list[Callable[[], None]] = []
 
     def wake_earlier(self) -> None:
-        """Announce that the next deadline may have come nearer."""
         for call in self.on_earlier:
             call()
 
@@ -113,7 +101,6 @@ class Timers(Waker):
         self._number = 0
 
     def add(self, deadline_ms: int, call: Callable[[], None]) -> int:
-        """Set a timer, and return its number."""
         self._number += 1
         self._calls[self._number] = call
         heappush(self._heap, (deadline_ms, self._number))
@@ -121,8 +108,8 @@ class Timers(Waker):
         return self._number
 
     def cancel(self, number: int) -> None:
-        """Cancel a timer that has not expired."""
         self._calls.pop(number, None)
+        # Peers can set timers far in the future and leave, so cancelled entries must not pile up.
         if len(self._heap) > 2 * len(self._calls) + STALE_TIMERS_LIMIT:
             self._heap = [entry for entry in self._heap if entry[1] in self._calls]
             heapify(self._heap)
@@ -139,11 +126,7 @@ class Timers(Waker):
 
 
 class Answer(Awaited):
-    """Token of a request that is part of larger work.
-
-    Attributes:
-        response: the response, once available.
-    """
+    """Token of a request that is part of larger work."""
 
     __slots__ = ("response",)
 
@@ -168,8 +151,9 @@ class Job(Awaited):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Make the call, in any thread; :meth:`done` is called in the broker's thread."""
+        """Make the call, in any thread."""
         call = self._call
+        # The connection was closed before the thread came to this job.
         if call is None:
             return
         function, arguments = call
@@ -179,11 +163,11 @@ class Job(Awaited):
             self._error = error
 
     def drop(self) -> None:
-        """Skip the call if it has not begun."""
         self._call = None
 
     def result(self) -> Any:
         """Return the function's result, or raise its exception, once."""
+        # The traceback refers to the frames of the job; keeping it would keep their memory.
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -205,6 +189,7 @@ def run_in_executor(function: Callable[..., T], *arguments: Any) -> Work[T]:
     try:
         yield job
     finally:
+        # Also when the generator is closed, because its peer has left.
         job.drop()
     result: T = job.result()
     return result
@@ -218,10 +203,8 @@ def run_on_entries(function: Callable[..., T], entries: Collection[Any], *argume
 
 
 def do_whole(work: Work[T]) -> T:
-    """Run work to its end without yielding to others, and return its result.
-
-    Raises:
-        InvariantError: it waits for a response.
+    """Run work to its end without yielding to others, and return its result; InvariantError if it
+    waits for a response.
     """
     while True:
         try:
@@ -231,12 +214,16 @@ def do_whole(work: Work[T]) -> T:
             return result
         if isinstance(awaited, Job):
             do_in_place(awaited)
+        # Nothing else runs here, so the response would never come.
         elif awaited is not None and not awaited.is_done:
             raise InvariantError("work that should be done in one go has to wait for an answer")
 
 
 def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None:
-    """Run work that no connection waits for. It raises nothing, and resumes when what it waits for is available."""
+    """Run work that no connection waits for, and that raises nothing; it resumes when the awaited
+    result is available.
+    """
+    # A generator that is resumed here continues after its last yield.
     for awaited in work:
         if isinstance(awaited, Job):
             start_job(awaited)
@@ -285,7 +272,7 @@ LEVELS_S = (0.005, 0.05, 0.3)
 """Bounds between the levels of recent cost."""
 
 PATIENCE_S = 0.02
-"""Of the connections that have waited this long, one precedes all others in each turn."""
+"""Of the connections that have waited this long, one is second in the next turn."""
 
 _LEVEL_COUNT = len(LEVELS_S) + 1
 
@@ -303,14 +290,12 @@ class TakesTurns(Protocol):
 
 
 class Turns:
-    """Fair scheduler of connections with waiting requests.
+    """Fair scheduler of connections with waiting requests: new requests before unfinished ones, then cheap clients
+    before expensive ones, then the longest wait.
 
     Attributes:
-        now_s: a monotonic clock in seconds.
-        waiting: the number of waiting connections.
         is_over: True if a new request had to wait because the turn had lasted long enough.
-        has_newcomer: set when a connection is accepted. The next turn then serves new requests of cheap clients only,
-            since event loops may accept one connection at a time, and more may wait.
+        has_newcomer: set when a connection is accepted.
     """
 
     __slots__ = (
@@ -338,19 +323,18 @@ class Turns:
         self.waiting = 0
 
     def go_first(self, who: TakesTurns, now_s: float) -> bool:
-        """Return whether a request that has just arrived is handled without queueing; its cost counts from now on.
-
-        It is, until the turn is over, unless others wait and its connection is not cheap.
-        """
+        """Return whether a request that has just arrived is handled without queueing; its cost counts from now on."""
         first = self._first
         if first is not None:
             first.cost_s += now_s - self._first_s
         if now_s >= self._end_s:
+            # Once per turn: responses of the requests so far are sent before others are handled.
             if self._end_s:
                 self.is_over = True
                 self._first = None
                 return False
             self._end_s = now_s + TURN_S
+        # Others wait, and this client has been expensive lately: it queues behind the cheap ones.
         if self.waiting and self._level(who, now_s):
             self._first = None
             return False
@@ -366,7 +350,6 @@ class Turns:
         return self.now_s() >= self._until_s
 
     def add(self, who: TakesTurns) -> None:
-        """Queue a connection, once."""
         if not who.is_queued:
             self._add(who, self.now_s(), 0)
 
@@ -385,6 +368,7 @@ class Turns:
         if self.waiting:
             self._promote(now_s)
             end_s = start_s + TURN_S
+            # Event loops may accept one connection at a time, so a short turn lets the next ones in.
             levels = self._levels[:1] if self.has_newcomer else self._levels
             while now_s < end_s and (level := next(filter(None, levels), None)):
                 now_s = self._run_next(level, now_s)
@@ -403,24 +387,22 @@ class Turns:
         who.is_queued = False
         self.waiting -= 1
         if has_more:
+            # Unfinished requests wait behind all new ones.
             self._add(who, now_s, _LEVEL_COUNT)
         return now_s
 
     def _level(self, who: TakesTurns, now_s: float) -> int:
+        # The common case, without computing a power.
         if who.cost_s <= LEVELS_S[0]:
             return 0
         self._forget_cost(who, now_s)
         return sum(who.cost_s > bound_s for bound_s in LEVELS_S)
 
     def _forget_cost(self, who: TakesTurns, now_s: float) -> None:
-        """Reduce a recorded cost by its age."""
         who.cost_s *= 0.5 ** ((now_s - who.cost_at_s) / HALF_LIFE_S)
         who.cost_at_s = now_s
 
     def _promote(self, now_s: float) -> None:
-        """Move the first of each level to the level of its present cost, and the longest wait beyond PATIENCE_S to the
-        front.
-        """
         levels = self._levels
         eldest, eldest_s = levels[0], now_s - PATIENCE_S
         for number, level in enumerate(levels):
@@ -428,11 +410,13 @@ class Turns:
                 continue
             who = level[0]
             better = levels[number - number % _LEVEL_COUNT + self._level(who, now_s)]
+            # Costs fall while connections wait, but the queues are filled by the cost at queueing time.
             if better is not level:
                 better.append(level.popleft())
             elif number and who.queued_at_s <= eldest_s:
                 eldest, eldest_s = level, who.queued_at_s
         if eldest is not levels[0]:
+            # Not the first: cheap requests must not wait behind a portion of long work in every turn.
             levels[0].insert(1, eldest.popleft())
 
 
@@ -451,6 +435,7 @@ class Background:
     def take_turn(self) -> bool:
         for awaited in self._work:
             if awaited is not None and not awaited.is_done:
+                # Queued again by the event, so waiting costs no turns.
                 awaited.on_done = self.begin
                 return False
             if self._turns.is_time_up():

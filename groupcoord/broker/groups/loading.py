@@ -19,10 +19,8 @@ PAUSE_MS = 10_000
 
 
 class AppendFailureLog:
-    """Log lines about failed appends: one at once, then one every ten seconds with reason and count, and one at the
-    end.
-
-    Failures of whole log partitions are logged by :class:`Reloading`.
+    """Log lines about failed appends: one at once, then one every ten seconds with reason and count, and one when
+    appends work again.
     """
 
     def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
@@ -36,7 +34,6 @@ class AppendFailureLog:
         self._next_line_ms = 0
 
     def tell(self) -> None:
-        """Write a line if it is due. Call it about every second."""
         for partition, failures in self._coordinator.take_append_failures().items():
             self._failing[partition] = failures.next_log_offset
             self._reason = failures.reason
@@ -46,15 +43,17 @@ class AppendFailureLog:
         if self._untold_count and now_ms >= self._next_line_ms:
             logger.error("the log can't be written: %s (appends refused: %d)", self._reason, self._untold_count)
             self._untold_count, self._next_line_ms, self._is_told = 0, now_ms + PAUSE_MS, True
+        # All failing partitions must be written again; success in one proves nothing for another.
         if self._failing and self._take_written() and not self._failing and self._is_told:
             logger.warning("the log can be written again (appends refused in the meantime: %d)", self._count)
             self._untold_count, self._count, self._is_told = 0, 0, False
 
     def _take_written(self) -> bool:
-        """Remove the log partitions that were written since or have failed; return whether any was written."""
+        """Remove log partitions that were written since, or have failed; return whether any was written."""
         has_written = False
         for index, next_log_offset in list(self._failing.items()):
             partition = self._coordinator.partition(index)
+            # It failed as a whole; Reloading logs it.
             if partition is None:
                 del self._failing[index]
             elif partition.writer.next_log_offset > next_log_offset:
@@ -67,8 +66,6 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
 
 
 class _Failure(NamedTuple):
-    """Failed attempt, and the time of the next."""
-
     message: str
     pause_ms: int
     retry_ms: int
@@ -77,9 +74,8 @@ class _Failure(NamedTuple):
 class Reloading:
     """Loader of log partitions that retries failed ones.
 
-    A partition that fails later (an append of unknown outcome, a missing file) is loaded again by the next
-    :meth:`retry`. The pause doubles with each failed attempt, up to a minute. A line is logged when a partition fails,
-    when the reason changes, and when it is served again. The cyclic garbage collector is paused meanwhile.
+    The pause doubles with each failed attempt, up to a minute. A line is logged when a partition fails, when the reason
+    changes, and when it is served again.
     """
 
     def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
@@ -97,6 +93,7 @@ class Reloading:
             LoadError: none of them could be loaded.
         """
         causes: dict[int, Exception] = {}
+        # Loading creates millions of objects and no garbage; the collector would visit them again and again.
         with collector_paused():
             for partition, leader_epoch in leader_epochs.items():
                 try:
@@ -105,6 +102,7 @@ class Reloading:
                     causes.update(error.causes)
         for partition, cause in causes.items():
             self._failed(partition, cause)
+        # With one readable partition the server is useful, so it starts.
         if causes and len(causes) == len(leader_epochs):
             raise LoadError(causes)
 
@@ -112,6 +110,7 @@ class Reloading:
         """Load failed log partitions that are due, and log append failures."""
         self._append_watch.tell()
         now_ms = self._clock.now_ms()
+        # A file may disappear without an append that notices.
         self._give_up_failed(now_ms)
         self._log.report(now_ms / 1000)
         for partition in range(self._count):
@@ -139,6 +138,7 @@ class Reloading:
 
     def _failed(self, partition: int, cause: Exception) -> None:
         message, before = str(cause), self._failures.get(partition)
+        # Once per reason, since retries never end.
         if before is None or before.message != message:
             logger.error("log partition %d can't be loaded, its groups are not served: %s", partition, message)
         pause_ms = FIRST_PAUSE_MS if before is None else min(2 * before.pause_ms, LONGEST_PAUSE_MS)

@@ -1,7 +1,7 @@
 """Requests to the group coordinator that can name many groups, members or offsets.
 
 The coordinator answers one request in one step. Requests that name many entries are divided, so that others get their
-turn in between, and an entry that is named several times is looked up once.
+turn in between.
 """
 
 from __future__ import annotations
@@ -71,8 +71,6 @@ Committed = Callable[[str | None], OffsetsOfGroup]
 """Returns the committed offsets of a group, a live view."""
 
 Ask = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
-"""Sends a request to the coordinator."""
-
 
 def names_many(request: OffsetFetch, committed: Committed) -> bool:
     """Return whether a request exceeds one step."""
@@ -93,8 +91,6 @@ def has_many_offsets(committed: OffsetsOfGroup) -> bool:
 
 
 class OffsetFetches:
-    """Work of a large OffsetFetch."""
-
     def __init__(self, request: OffsetFetch, ask: Ask, committed: Committed, topics: TopicRegistry) -> None:
         self._request = request
         self._ask = ask
@@ -102,12 +98,12 @@ class OffsetFetches:
         self._topics = topics
 
     def work(self) -> Work[OffsetFetchResponse]:
-        """Fetch each group once, however often it is named."""
         found: dict[Hashable, FetchedGroup] = {}
         groups = []
         for wanted in self._request.groups:
             key = _key_of(wanted)
             if key not in found:
+                # Once, however often a request names the group.
                 found[key] = yield from self._fetch_group(wanted)
             groups.append(found[key])
             yield None
@@ -127,11 +123,8 @@ class OffsetFetches:
         return response.groups[0]
 
     def _fetch_all(self, wanted: GroupToFetch, committed: OffsetsOfGroup) -> Work[FetchedGroup]:
-        """Fetch all offsets of a group, in the order of a fetch in one step.
-
-        Offsets that disappear meanwhile or are denied are omitted; so are topics without an id if topics are named by
-        id.
-        """
+        """Fetch all offsets of a group, in the order of a fetch in one step."""
+        # Checks permission, member and epoch before any offset is read.
         group = yield from self._fetch(evolve(wanted, topics=()))
         topics: dict[str | None, tuple[FetchedTopic, _Gathered]] = {}
         for portion in self._portions(committed):
@@ -139,6 +132,7 @@ class OffsetFetches:
             if found.error_code is not ErrorCode.NONE:
                 return found
             for topic in found.topics:
+                # Offsets may be deleted between two portions, as if the fetch had come later.
                 present = _present(fetched_offsets(topic.partitions))
                 if len(present):
                     topics.setdefault(topic.name, (topic, _Gathered()))[1].add(present)
@@ -151,12 +145,14 @@ class OffsetFetches:
         portion: list[TopicToFetch] = []
         room = MANY_OFFSETS
         for name in tuple(committed):
+            # A live view: the topic may be gone since the names were listed.
             indexes = tuple(committed.get(name, ()))
             start = 0
             while start < len(indexes):
                 part = indexes[start : start + room]
                 if not self._request.uses_topic_ids:
                     portion.append(TopicToFetch(name, part))
+                # As in Kafka, a topic without an id is omitted where ids are used.
                 elif (topic := self._topics.get(name)) is not None:
                     portion.append(TopicToFetch(None, part, topic.topic_id))
                 start += len(part)
@@ -188,13 +184,12 @@ class OffsetFetches:
             partitions = gathered.whole()
             is_refused = partitions.error_codes is not None and partitions.error_codes[0] in REFUSED_TOPICS
             answered = FetchedTopic(topic.name, topic.topic_id, partitions if named else ())
+            # KafkaApis appends topics with authorization errors behind the others.
             (refused if is_refused else read).append(answered)
         return group._replace(topics=tuple(read + refused))
 
 
 class _Gathered:
-    """Offsets of a topic, collected portion by portion."""
-
     def __init__(self) -> None:
         self._columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
         self._error_codes: list[ErrorCode] = []
@@ -257,8 +252,8 @@ class GroupRequests:
         self._prepare = prepare
 
     def _ask(self, connection: Connection, request: Any) -> Work[Any]:
-        """Return the coordinator's response, which may have to wait for the log."""
         answer = Answer()
+        # The response may have to wait for the log.
         connection.submit(request, answer)
         if not answer.is_done:
             yield answer
@@ -302,7 +297,7 @@ class GroupRequests:
     # ------------------------------------------------------------ groups and members
 
     def find_coordinators(self, connection: Connection, request: FindCoordinator) -> Work[WireResponse | None]:
-        """Find coordinators, with their addresses for the connection's listener."""
+        # Without keys it only decides whether transactions exist here.
         if self._prepare(connection, evolve(request, keys=())) is not None:
             return self._prepare(connection, request)
         nodes = connection.nodes
@@ -311,6 +306,7 @@ class GroupRequests:
             asked = request if len(request.keys) == 1 else evolve(request, keys=(key,))
             self._prepare(connection, asked)
             found: FoundCoordinator = (yield from self._ask(connection, asked)).coordinators[0]
+            # Each listener has its own advertised addresses.
             if nodes is None or found.node == NO_NODE:
                 return found
             return found._replace(node=nodes[found.node.node_id])
@@ -325,8 +321,6 @@ class GroupRequests:
         return response
 
     def describe_groups(self, connection: Connection, request: DescribeGroups) -> Work[WireResponse | None]:
-        """Describe classic groups. As in Kafka, denied ones come first."""
-
         def describe(group_id: str | None) -> Work[DescribedGroup]:
             asked = DescribeGroups((group_id,), request.include_authorized_operations)
             group: DescribedGroup = (yield from self._ask(connection, asked)).groups[0]
@@ -335,11 +329,10 @@ class GroupRequests:
         groups = yield from _each_once(request.group_ids, describe)
         yield None  # the result may be large
         denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        # KafkaApis puts groups that are denied first.
         return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
 
     def describe_groups_of_a_kind(self, connection: Connection, request: Any) -> Work[WireResponse | None]:
-        """Describe groups of the request's type."""
-
         def describe(group_id: str | None) -> Work[Any]:
             return (yield from self._ask(connection, evolve(request, group_ids=(group_id,)))).groups[0]
 
@@ -370,12 +363,14 @@ class GroupRequests:
                     found += group.topics[0].partitions
                     yield None
                 described.append(DescribedShareTopic(name, group.topics[0].topic_id, tuple(found)))
+            # As in Kafka, denied topics come last.
             described.sort(key=_is_refused)
             return DescribedShareGroupOffsets(group_id, tuple(described))
 
         return DescribeShareGroupOffsetsResponse(tuple((yield from _each_once(request.groups, describe))))
 
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
+        # In one step their tombstones can share an append.
         if len(request.group_ids) <= FEW_GROUPS:
             whole: DeleteGroupsResponse = yield from self._ask(connection, request)
             return whole
@@ -384,6 +379,7 @@ class GroupRequests:
             results: tuple[DeletedGroup, ...] = (yield from self._ask(connection, DeleteGroups((group_id,)))).results
             return results
 
+        # Kafka answers a repeated group once.
         deleted = yield from each_long(dict.fromkeys(request.group_ids), delete)
         return DeleteGroupsResponse(tuple(result for results in deleted for result in results))
 
@@ -406,7 +402,6 @@ class GroupRequests:
 
 
 def _is_refused(topic: DescribedShareTopic) -> bool:
-    """Return whether a topic is denied; as in Kafka, such topics come last."""
     return bool(topic.partitions) and topic.partitions[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 

@@ -61,12 +61,8 @@ class Readable(NamedTuple):
 
 @define(eq=False)
 class FetchPlan:
-    """Partitions that a request reads, now and perhaps again after a wait.
-
-    Attributes:
-        bytes_max: the most bytes to read in all.
-        readable: the partitions to read.
-        refused: the responses for the others.
+    """Partitions that a request reads, now and perhaps again after a wait; ``refused`` has the responses for the
+    others.
     """
 
     request: Fetch
@@ -76,16 +72,13 @@ class FetchPlan:
 
     @property
     def min_bytes(self) -> int:
-        """Number of bytes that ends a wait."""
         return min(self.request.min_bytes, self.bytes_max)
 
     def end_of(self, log: PartitionLog) -> int:
-        """Return the offset up to which the request may read."""
         return log.last_stable_offset if self.request.isolation_level == READ_COMMITTED else log.end_offset
 
 
 def is_expected(request: Fetch) -> bool:
-    """Return whether the isolation level of a request is valid."""
     return request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
@@ -100,13 +93,14 @@ def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
         return TopicNameOrIdEntry(topic.name, topic.topic_id, partitions)
 
     refused = yield from each_long(request.topics, refuse)
+    # As recorded: topics named by id are left out.
     return FetchResponse(error_code, topics=tuple(topic for topic in refused if topic.name is not None))
 
 
 def plan_fetch(
     request: Fetch, targets: Targets, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[FetchPlan]:
-    """Find the readable partitions. Topics are looked up again after each yield, since they may be deleted."""
+    """Find the readable partitions."""
     readable: list[Readable] = []
     without_topic: list[tuple[Target, FetchedPartitionData]] = []
     refused: list[tuple[Target, FetchedPartitionData]] = []
@@ -121,16 +115,19 @@ def plan_fetch(
             if topic is not None and topic.has_partition(index):
                 try:
                     log = data.log(topic, index)
+                    # Kept for the check at read time, which may come after an election.
                     leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
                     readable.append(Readable(target, partition, log, leader_epoch))
                 except FailedLogError as error:
                     error_code = log_error(error, partition.current_leader_epoch)
+                    # As recorded: null for an unreadable partition, an empty list for a missing one.
                     refused.append((target, FetchedPartitionData(index, error_code, aborted_transactions=None)))
             else:
                 errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
                 errors.append((target, FetchedPartitionData(index, error_code)))
         if portion is not targets:
             yield None
+            # Others may delete or create topics before the next portion.
             topics.clear()
     bytes_max = min(request.max_bytes, data.config.fetch_max_bytes)
     return FetchPlan(request, bytes_max, readable, without_topic + refused)
@@ -144,6 +141,7 @@ def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissi
         return None, ErrorCode.UNKNOWN_TOPIC_ID
     is_follower = request.replica_id >= 0
     is_allowed = (
+        # Followers read without READ on topics.
         permissions.on_cluster(Operation.CLUSTER_ACTION) if is_follower else permissions.on_topic(name, Operation.READ)
     )
     if not is_allowed:
@@ -155,7 +153,6 @@ class FetchResult(NamedTuple):
     """Result of a read.
 
     Attributes:
-        fetched: an entry for each partition.
         waits: whether it is too little, and the request waits.
         has_failed: whether a partition has an error, or its reader's last record is not in the log.
     """
@@ -166,7 +163,6 @@ class FetchResult(NamedTuple):
 
 
 def read(plan: FetchPlan) -> Work[FetchResult]:
-    """Read the partitions of a plan."""
     left, has_read, has_failed = plan.bytes_max, False, False
     read_bytes = 0
     found: list[tuple[Target, FetchedPartitionData]] = []
@@ -175,11 +171,13 @@ def read(plan: FetchPlan) -> Work[FetchResult]:
             fetched, size_bytes = _read(readable, plan, left, takes_first=not has_read)
             found.append((readable.target, fetched))
             has_failed = has_failed or fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None
+            # KIP-74: only the first non-empty partition may exceed the limits by one batch.
             has_read = has_read or bool(size_bytes)
             left = max(left - size_bytes, 0)
             read_bytes += size_bytes
         if portion is not plan.readable:
             yield None
+    # KafkaApis answers at once if nothing is readable or anything failed.
     waits = bool(found) and not has_failed and read_bytes < plan.min_bytes and plan.request.max_wait_ms > 0
     return FetchResult([*found, *plan.refused], waits, has_failed or bool(plan.refused))
 
@@ -190,6 +188,7 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
     error_code = _check(readable, plan.request)
     if error_code is not ErrorCode.NONE:
         return FetchedPartitionData(index, error_code, aborted_transactions=None), 0
+    # Without logs the partition seems to end at the fetch offset, so consumers neither lag nor reset.
     if log is None:
         end = partition.fetch_offset
         return FetchedPartitionData(index, error_code, end, end, 0, () if is_committed else None), 0
@@ -214,11 +213,13 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
 
 def _check(readable: Readable, request: Fetch) -> ErrorCode:
     partition, log = readable.partition, readable.log
+    # Deleted since the plan was made.
     if log is not None and log.is_closed:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     error_code = check_leader_epoch(max(partition.current_leader_epoch, NO_LEADER_EPOCH), readable.leader_epoch)
     if error_code is not ErrorCode.NONE:
         return error_code
+    # Nodes share their logs, so this server has no followers.
     if request.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # this server has no followers
     leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
@@ -245,7 +246,6 @@ class FetchWait:
     Attributes:
         fetched: the results of the read; None if the partitions are read again.
         has_moved: the leader of one of its partitions has changed.
-        is_over: it no longer waits.
     """
 
     connection: Connection
@@ -272,6 +272,7 @@ class FetchWait:
                     return True
                 if log is not None:
                     self._counts[log] = partition.fetch_offset, partition.partition_max_bytes, 0, log.leader_epoch
+                    # Before counting, so that no append in between is missed.
                     log.watchers[self._changed] = None
                     self._count(log)
             if portion is not self.plan.readable:
@@ -287,6 +288,7 @@ class FetchWait:
         self.fetched = None
         self._count(log)
         self.has_moved = self.has_moved or log.leader_epoch != self._counts[log][3]
+        # Errors end the wait at once, as in DelayedFetch.
         if log.is_closed or self.has_moved or self._total_bytes >= self.plan.min_bytes:
             self._on_ready(self)
 
@@ -301,8 +303,6 @@ class FetchWait:
 
 
 class FetchRequests:
-    """Handler of Fetch: fetch sessions, and fetches that wait."""
-
     def __init__(
         self, data: TopicData, permissions_of: Callable[[Connection], Permissions], leaders: CurrentLeaders
     ) -> None:
@@ -316,7 +316,6 @@ class FetchRequests:
         self._waiting: dict[Connection, FetchWait] = {}
 
     def fetch(self, connection: Connection, request: Fetch) -> Work[WireResponse | None]:
-        """Read, or wait. A small request may name many partitions through its session."""
         if not is_expected(request):
             return (yield from answer_unexpected(request))
         context = yield from self._sessions.open(request)
@@ -330,6 +329,7 @@ class FetchRequests:
             wait = self._waiting[connection] = FetchWait(connection, context, plan, first, self._end_wait)
             deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
             wait.timer = self.timers.add(deadline_ms, partial(self._end_wait, wait))
+            # The response comes from the timer or from an append.
             if (yield from wait.watch()):
                 return None
             self.disconnected(connection)
@@ -345,7 +345,7 @@ class FetchRequests:
             self.timers.cancel(wait.timer)
 
     def _end_wait(self, wait: FetchWait) -> None:
-        """Answer a Fetch that waited; at its connection's turn if its partitions have changed."""
+        """Answer a Fetch that waited."""
         self.disconnected(wait.connection)
         work = self._answer_wait(wait)
         if wait.fetched is None:
@@ -355,6 +355,7 @@ class FetchRequests:
 
     def _answer_wait(self, wait: FetchWait) -> Work[WireResponse]:
         plan, fetched = wait.plan, wait.fetched
+        # Another node may lead now, which the plan would not notice.
         if wait.has_moved:
             permissions = self._permissions_of(wait.connection)
             plan = yield from plan_fetch(plan.request, wait.context.targets, self._data, permissions)

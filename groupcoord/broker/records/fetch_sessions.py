@@ -63,9 +63,10 @@ class _Known:
     log_start_offset: int = -1
 
     def note(self, data: FetchedPartitionData) -> bool:
-        """Store the values of a response; return whether any of them is new."""
+        """Store the values of a response; return whether the response has to include the partition."""
         is_failed = data.error_code is not ErrorCode.NONE
         told = self.high_watermark, self.log_start_offset
+        # After an error the next success counts as news.
         self.high_watermark = -1 if is_failed else data.high_watermark
         self.log_start_offset = data.log_start_offset
         is_known = not is_failed and data.diverging_epoch is None and not data.records
@@ -74,8 +75,6 @@ class _Known:
 
 @define(eq=False)
 class _Session:
-    """Fetch session of a client; ``epoch`` is that of its next request."""
-
     session_id: int
     uses_topic_ids: bool
     used_at_ms: int
@@ -85,19 +84,14 @@ class _Session:
 
 @define(eq=False)
 class FetchContext:
-    """Partitions of a request, and the form of its response.
-
-    Attributes:
-        targets: the partitions.
-        session: their session, or None.
-    """
+    """Partitions of a request with their session, if any, and the form of its response."""
 
     targets: Targets
     session: _Session | None = None
     wants_session: Callable[[Fetched], Work[int]] | None = None
 
     def respond(self, fetched: Fetched) -> Work[FetchResponse]:
-        """Return the response: of a session's partitions only changed ones."""
+        """Return the response; with a session it includes only partitions with news."""
         session = self.session
         if session is None:
             session_id = NO_SESSION if self.wants_session is None else (yield from self.wants_session(fetched))
@@ -111,6 +105,7 @@ class FetchContext:
                 known = session.partitions.get(target)
                 if known is None or known.note(data):
                     news.append((target, data))
+                    # KIP-227: the others precede it next time, so that none starves at a low max_bytes.
                     if known is not None and data.records:  # the others precede it next time
                         del session.partitions[target]
                         session.partitions[target] = known
@@ -142,8 +137,6 @@ def _by_topic(fetched: Fetched) -> Work[tuple[TopicNameOrIdEntry[FetchedPartitio
 
 
 class FetchSessions:
-    """Fetch sessions of all clients."""
-
     def __init__(
         self, slots: int, now_ms: Callable[[], int], new_id: Callable[[int, int], int] = _random_session_id
     ) -> None:
@@ -157,15 +150,13 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: Fetch) -> Work[FetchContext | ErrorCode]:
-        """Return the context of a request, and update its session.
-
-        Returns:
-            The context, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
-        """
+        """Return the context of a request, and update its session; or the error of the request."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A full request closes the session that it names, also with the final epoch.
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
             targets = _target(request) or (yield from _targets(request))
+            # A session without partitions would save nothing.
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchContext(list(targets.items()))
             uses_topic_ids = request.topics[0].name is None
@@ -178,8 +169,10 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        # A client that was upgraded in between has to begin again.
         if any((topic.name is None) != session.uses_topic_ids for topic in request.topics):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        # Skips 0, which asks for a new session.
         session.epoch = session.epoch % INT32_MAX + 1
         session.used_at_ms = self._now_ms()
         self._sessions.move_to_end(session.session_id)
@@ -206,6 +199,7 @@ class FetchSessions:
                         partitions.pop(Target(topic.name, topic.topic_id, index), None)
                 if indexes is not topic.partitions:
                     yield None
+        # The client starts again without a session.
         if self._partition_count > SESSION_PARTITIONS_MAX:
             self._forget(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # so that the client starts again without a session
@@ -219,6 +213,7 @@ class FetchSessions:
         """Update the partition count by the change of a session, if it still exists."""
         before = len(session.partitions)
         yield None
+        # Another request may have closed it between two portions.
         if self._sessions.get(session.session_id) is session:
             self._partition_count += len(session.partitions) - before
 
@@ -250,6 +245,7 @@ class FetchSessions:
             len(self._sessions) >= self._slots or self._partition_count + partition_count > SESSION_PARTITIONS_MAX
         ) and self._sessions:
             oldest = next(iter(self._sessions.values()))
+            # A session in use is not evicted.
             if now_ms - oldest.used_at_ms <= EVICTION_MS:
                 return False
             self._forget(oldest.session_id)

@@ -52,11 +52,9 @@ NOT_HELD = (-5, -6)
 def answer_list_offsets(
     request: ListOffsets, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListOffsetsResponse]:
-    """Look up offsets by time.
-
-    Topics and partitions are in the order of Kafka's hash maps; denied topics come last.
-    """
+    """Look up offsets by time. Topics and partitions are in the order of Kafka's hash maps; denied topics come last."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        # As recorded: an invalid level fails in the broker's code.
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         refused = yield from each_long(request.topics, lambda topic: _refused_listing(topic, error_code))
         return ListOffsetsResponse(refused)
@@ -84,7 +82,6 @@ def _refused_listing(
 
 
 def _gather(topic: TopicEntry[ListOffsetsPartition], asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
-    """Group the requested timestamps by partition; repeated partitions are refused later."""
     for portion in portions(topic.partitions):
         for partition in portion:
             asked.setdefault(partition.partition_index, []).append(partition)
@@ -97,6 +94,7 @@ def _list_topic(
 ) -> Work[TopicEntry[ListedOffsetsPartition]]:
     def list_partition(index: int) -> Work[ListedOffsetsPartition]:
         partition, *others = asked[index]
+        # KafkaApis refuses repeated partitions, in any topic entry.
         if others:
             return ListedOffsetsPartition(index, ErrorCode.INVALID_REQUEST)
         return (yield from _list(partition, name, request, data))
@@ -110,7 +108,9 @@ def _list(
 ) -> Work[ListedOffsetsPartition]:
     index = partition.partition_index
     topic = data.topics.get(name)
+    # Followers and debuggers see all records.
     isolation_level = request.isolation_level if request.replica_id == CONSUMER_REPLICA_ID else READ_UNCOMMITTED
+    # Before the topic: each version knows more negative timestamps.
     if partition.timestamp < request.lowest_timestamp:
         return ListedOffsetsPartition(index, ErrorCode.UNSUPPORTED_VERSION)
     if topic is None or not topic.has_partition(index):
@@ -126,8 +126,10 @@ def _list(
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         offset = 0 if log is None else _bound(log, partition.timestamp, isolation_level)
         if log is not None and partition.timestamp != LATEST:
+            # The epoch of the record at the offset, which may be older than the leader's.
             leader_epoch = log.epochs.at(offset)
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
+    # Kafka without tiered storage has no such offset either.
     if log is None or partition.timestamp in NOT_HELD:
         return ListedOffsetsPartition(index, ErrorCode.NONE)
     return (yield from _find(log, partition, isolation_level))
@@ -157,7 +159,7 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
 
 
 def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
-    """Return the first record with this time or a later one. Times in batch headers are not trusted.
+    """Return the first record with this time or a later one.
 
     Raises:
         RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
@@ -168,6 +170,7 @@ def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
 
     offset = log.start_offset
     while (batch := log.batch_since(timestamp_ms, offset)) is not None:
+        # Short and uncompressed: cheaper here than as a job.
         if is_short(batch):
             found = first_since(batch, timestamp_ms, offset)
             yield None
@@ -175,6 +178,7 @@ def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
             found = yield from run_in_executor(first_since, batch, timestamp_ms, offset)
         if found is not None:
             return found
+        # The batch header's largest timestamp was wrong.
         offset = Batch(batch, 0, 0).next_offset
     return None
 
@@ -185,8 +189,6 @@ HIGH_WATERMARK = -1
 def answer_delete_records(
     request: DeleteRecords, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DeleteRecordsResponse]:
-    """Advance the start offsets of logs."""
-
     def delete(topic: TopicEntry[DeleteRecordsPartition]) -> Work[TopicEntry[DeletedRecordsPartition]]:
         partitions = yield from each(topic.partitions, lambda entry: _delete(entry, topic.name, data, permissions))
         return TopicEntry(topic.name, partitions)
@@ -204,8 +206,10 @@ def _delete(
         return DeletedRecordsPartition(index, error_code)
     if topic is None or not topic.has_partition(index):
         return DeletedRecordsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    # As in Kafka, before the policy.
     if topic.is_internal:
         return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    # As recorded: only topics with the policy delete.
     if not data.settings_of(topic).is_deleted:
         return DeletedRecordsPartition(index, ErrorCode.POLICY_VIOLATION)
     try:
@@ -223,10 +227,9 @@ def _delete(
 def answer_offset_for_leader_epoch(
     request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[OffsetForLeaderEpochResponse]:
-    """Return the end offsets of leader epochs, for brokers with cluster action and consumers that may describe
-    (KIP-320).
-    """
+    """Return the end offsets of leader epochs (KIP-320)."""
     if permissions.on_cluster(Operation.CLUSTER_ACTION):
+        # Brokers may look at all topics; consumers need DESCRIBE.
         permissions = UNRESTRICTED
 
     def find_ends(topic: TopicEntry[LeaderEpochPartition]) -> Work[TopicEntry[LeaderEpochEnd]]:
@@ -250,6 +253,7 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         return LeaderEpochEnd(index, log_error(error, partition.current_leader_epoch))
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
+    # An unknown newer epoch has no end here: UNDEFINED_EPOCH.
     if error_code is not ErrorCode.NONE or epoch == NO_LEADER_EPOCH or epoch > leader_epoch:
         return LeaderEpochEnd(index, error_code)
     if log is None:

@@ -37,8 +37,7 @@ ALLOWED_ACKS = (-1, 0, 1)
 NO_DATA = "topics of this server hold no data"
 NO_DATA_ERROR = ErrorCode.POLICY_VIOLATION
 """Error of Produce without logs. kafka-python, aiokafka and librdkafka, idempotent or not, fail the send at once with
-it. INVALID_REQUEST blames the client, aiokafka does not know INVALID_RECORD, and most others are retried until the
-delivery timeout.
+it. INVALID_REQUEST blames the client, aiokafka does not know INVALID_RECORD, and most others are retried.
 """
 
 NOT_IN_TRANSACTION = "Partition was not added to the transaction"
@@ -62,12 +61,10 @@ Batches = dict[int, ProducedBatch | RefusedBatchError]
 def answer_produce(
     request: Produce, data: TopicData, verify: Verify, permissions: Permissions = UNRESTRICTED
 ) -> Work[ProduceResponse]:
-    """Append batches. As in Kafka, the last of repeated partitions counts.
-
-    Topics are looked up again after each yield, since they may be deleted.
-    """
+    """Append batches. As in Kafka, the last of repeated partitions counts."""
     found: dict[str | UUID, tuple[TopicNameOrIdEntry[ProducePartition], Batches]] = {}
     for topic in request.topics:
+        # As recorded, a topic without partitions is not in the response.
         if topic.partitions:
             if found:
                 yield None
@@ -77,6 +74,7 @@ def answer_produce(
                     batches[index] = _read(records)
                 if portion is not topic.partitions:
                     yield None
+    # One check for the whole request: all batches have the same transactional id.
     refusal = _transaction_refusal(request, found, permissions)
     answered: list[TopicNameOrIdEntry[ProducedPartition]] = []
     count = 0
@@ -88,6 +86,7 @@ def answer_produce(
             count += 1
             if not count % MANY_APPENDS:
                 yield None
+                # It may have been deleted during the turn of others.
                 known = data.find(name, topic_id)
             if error_code is not ErrorCode.NONE:
                 produced.append(ProducedPartition(index, error_code))
@@ -96,6 +95,7 @@ def answer_produce(
             if known is not None and isinstance(batch, ProducedBatch) and _takes_long(batch, known, data):
                 is_checked = True
                 check_error = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
+                # Deleted, or created again, while the job ran.
                 known = data.find(name, topic_id)
             verdict = ErrorCode.NONE
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
@@ -106,11 +106,15 @@ def answer_produce(
 
 
 def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
-    """Return whether checking a batch takes long: it has many records, or an unknown number."""
+    """Return whether checking a batch takes long, for its number of records or because a compacted topic needs their
+    keys.
+    """
     if data.logs is None:
         return False
     if data.settings_of(topic).is_compacted:
+        # Compressed batches of few bytes may hold many records, so is_short looks at that, too.
         return not is_short(batch.data)
+    # Without keys to check, a compressed batch is appended as it is.
     return batch.record_count > FEW_SIZES and not batch.attributes & CODEC_MASK
 
 
@@ -165,6 +169,7 @@ def _produce(
         log = data.log(topic, index)
     except FailedLogError as error:
         return ProducedPartition(index, error.error_code, error.reason)
+    # KafkaApis validates the batch before acks and internal topics.
     if log is not None and isinstance(batch, RefusedBatchError):
         return ProducedPartition(index, batch.error_code, batch.reason)
     if request.acks not in ALLOWED_ACKS:
@@ -173,6 +178,7 @@ def _produce(
         return ProducedPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if log is None or isinstance(batch, RefusedBatchError):
         return ProducedPartition(index, NO_DATA_ERROR, NO_DATA)
+    # KIP-110: versions before 7 have no zstd.
     if batch.uses_zstd and not request.allows_zstd:
         return ProducedPartition(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if verdict is not ErrorCode.NONE:
@@ -193,10 +199,8 @@ def _produce(
 def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
 ) -> ErrorCode:
-    """Verify a partition with the transaction coordinator, and translate its error as Kafka does.
-
-    This is skipped if the log knows the transaction, or the batch will be refused anyway.
-    """
+    """Verify a partition with the transaction coordinator, and translate its error as Kafka does."""
+    # It is refused anyway, and must not be added to the transaction.
     if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
         return ErrorCode.NONE
     try:
@@ -204,6 +208,7 @@ def _verify(
     except FailedLogError:
         return ErrorCode.NONE
     refuses_zstd = batch.uses_zstd and not request.allows_zstd
+    # While a transaction is open in the log, the coordinator has verified it before.
     if log is None or refuses_zstd or log.producers.has_open(batch.producer_id, batch.producer_epoch):
         return ErrorCode.NONE
     transactional_id, partition = request.transactional_id or "", TopicPartition(topic.name, index)
@@ -212,8 +217,10 @@ def _verify(
     )
     error_code = verify(writer)
     match error_code:
+        # KIP-890: versions before 11 do not know the error.
         case ErrorCode.TRANSACTION_ABORTABLE if not request.knows_abortable:
             return ErrorCode.INVALID_TXN_STATE
+        # Old clients retry upon NOT_ENOUGH_REPLICAS (KIP-890).
         case ErrorCode.CONCURRENT_TRANSACTIONS if not request.adds_partitions:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         case ErrorCode.COORDINATOR_NOT_AVAILABLE:
@@ -222,8 +229,6 @@ def _verify(
 
 
 class ProduceRequests:
-    """Handler of Produce."""
-
     def __init__(
         self,
         data: TopicData,
@@ -237,10 +242,10 @@ class ProduceRequests:
         self._leaders = leaders
 
     def produce(self, connection: Connection, request: Produce) -> Work[WireResponse | None]:
-        """Append records. With acks=0, an error closes the connection, as in Kafka."""
         response = yield from answer_produce(request, self._data, self._verify, self._permissions_of(connection))
         if request.acks != 0:
             return response if self._leaders is None else self._leaders.add(response, connection.nodes)
+        # Without a response, a closed connection is the only way to report an error.
         failed = (
             partition
             for topic in response.topics

@@ -2,8 +2,8 @@
 
 With ``records.enable=false`` topics have no logs, and every partition starts and ends at offset 0. Groups may still
 commit offsets such as 42, where Kafka would answer OFFSET_OUT_OF_RANGE and consumers would reset to 0. So a Fetch at
-any offset from 0 on finds the end of the log there: no records, high watermark = fetch offset, lag 0. Produce is
-refused but announced, since librdkafka does not fetch from brokers without it. Internal topics can be read.
+any offset from 0 on finds the end of the log there. Produce is refused but announced, since librdkafka does not fetch
+from brokers without it. Internal topics can be read.
 """
 
 from __future__ import annotations
@@ -83,11 +83,9 @@ class TopicData:
         self._lines.error(kind, self.clock.now_ms() / 1000, "%s", line)
 
     def _is_logged(self, topic: Topic) -> bool:
-        """Return whether the logs of a topic are kept here; those of ``__consumer_offsets`` belong to the log store."""
         return topic.name != OFFSETS_TOPIC if topic.is_internal else self.config.records_enable
 
     def find(self, name: str | None, topic_id: UUID) -> Topic | None:
-        """Return a topic by name, or by id if the name is None."""
         return self.topics.get_by_id(topic_id) if name is None else self.topics.get(name)
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
@@ -97,33 +95,30 @@ class TopicData:
             FailedLogError: its files can't be used.
         """
         offsets = self.whole._offsets
+        # The store has these files open; a second log must not open them.
         if offsets is not None and topic.name == OFFSETS_TOPIC:
             return offsets.log(partition_index)
         return self.all_logs.log(topic, partition_index) if self._is_logged(topic) else None
 
     def log_with_epoch(self, topic: Topic, partition_index: int) -> tuple[PartitionLog | None, int]:
-        """Return the log and the leader epoch of a partition; see :meth:`log`."""
         log = self.log(topic, partition_index)
         return log, LEADER_EPOCH if log is None else log.leader_epoch
 
     def existing_logs(self, topic: Topic) -> list[int]:
-        """Return the partitions of a topic that have a log or its files.
-
-        Raises:
-            OSError: the directory can't be read.
-        """
+        """Return the partitions of a topic that have a log or its files; OSError if the directory can't be read."""
         return [index for _, index in self.all_logs.existing([topic])]
 
     def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
         """Serve ``__consumer_offsets`` to clients from the store that writes it.
 
         Returns:
-            A callback for appends to log partitions, if the store does not serve its logs itself.
+            A callback for appends to log partitions if their records are copied, else None.
         """
         whole = self.whole
         if whole._offsets is None:
             if isinstance(store, ServingStore):
                 whole._offsets = store
+            # Reading would compete with a take-over of the partition.
             elif isinstance(store, SharedStore):
                 whole._offsets = UnservedLogs()
             else:
@@ -131,13 +126,14 @@ class TopicData:
         return whole._offsets.appended if isinstance(whole._offsets, CopiedLogs) else None
 
     def offsets_topic_id(self, topic: Topic | None, store: LogStore) -> UUID | None:
-        """Give log store and registry the same id of ``__consumer_offsets``: the registry's, once the topic exists.
+        """Return the id of ``__consumer_offsets``, and have the log store adopt the registry's if the topic exists.
 
         Returns:
             The id for a topic that is created now; None for a new one.
         """
         if topic is None:
             return store.topic_id if isinstance(store, IdentifiedStore) else None
+        # Clients may have cached the registry's id.
         if isinstance(store, ServingStore):
             store.adopt_topic_id(topic.topic_id)
         return topic.topic_id
@@ -148,7 +144,6 @@ class TopicData:
         return self
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
-        """Return the leader epoch of an existing partition."""
         return self.latest_epoch(topic, partition_index) or LEADER_EPOCH
 
     def latest_epoch(self, topic: Topic, partition_index: int) -> int | None:
@@ -160,6 +155,7 @@ class TopicData:
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
         known = self._settings.get(topic.topic_id)
+        # Each change of a topic creates a new object.
         if known is None or known[0] is not topic:
             known = self._settings[topic.topic_id] = topic, self._read_settings(topic)
         return known[1]
@@ -194,17 +190,13 @@ class TopicData:
         return TOPIC_DEFINITIONS[name].inherited(self.config, self._layers)[0] if own is None else own
 
     def use_broker_configs(self, layers: Sequence[Layer]) -> None:
-        """Apply dynamic broker configs."""
         self._layers = layers
         self._settings.clear()
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
-        """Append the end of a transaction to a partition; a deleted partition needs none.
-
-        Returns:
-            The error of :meth:`PartitionLog.append_marker`; KAFKA_STORAGE_ERROR if the log's files can't be used.
-        """
+        """Append the end of a transaction to a partition, and return the error."""
         topic = self.topics.get(name)
+        # A deleted topic must not hold up the end of a transaction.
         if topic is None or not self._is_logged(topic) or not topic.has_partition(partition_index):
             return ErrorCode.NONE
         try:
@@ -214,7 +206,6 @@ class TopicData:
         return log.append_marker(marker, self.clock.now_ms(), self.settings_of(topic))
 
     def delete(self, topic: Topic) -> None:
-        """Delete the logs of a topic."""
         self._settings.pop(topic.topic_id, None)
         if self._is_logged(topic):
             self.all_logs.delete(topic)
@@ -225,10 +216,10 @@ class TopicData:
         """Return the time of the next retention check, or None without logs. Only :meth:`tick` brings it nearer."""
         if self.logs is None:
             return None
+        # The other logs follow at once, in further ticks.
         return self._retention_due_ms if not self._to_retain else self.clock.now_ms()
 
     def tick(self, now_ms: int) -> None:
-        """Apply retention to some logs; the others follow at once."""
         if self.logs is None or (not self._to_retain and now_ms < self._retention_due_ms):
             return
         if not self._to_retain:
@@ -243,6 +234,7 @@ class TopicData:
         due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
         for topic_id, index in due:
             topic = self.topics.get_by_id(topic_id)
+            # It may have been deleted since the check began.
             if topic is not None and not topic.is_internal:
                 with suppress(TopicLogError):  # it was logged, and is retried
                     self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)
@@ -270,6 +262,7 @@ class TopicData:
 
 def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
     """Compare a leader epoch with the current one: UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH or NONE."""
+    # KIP-320: a newer epoch means that this node has not heard of its successor yet.
     if epoch > current:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if epoch < current and epoch != NO_LEADER_EPOCH:
@@ -278,7 +271,7 @@ def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
 
 
 class NotLeaderError(FailedLogError):
-    """Another node leads the partition: NOT_LEADER_OR_FOLLOWER. ``leader_epoch`` is None if this node is no replica."""
+    """Another node leads the partition. ``leader_epoch`` is None if this node is no replica."""
 
     def __init__(self, leader_epoch: int | None = None) -> None:
         super().__init__("this node does not lead the partition")
@@ -294,8 +287,6 @@ def log_error(error: FailedLogError, current_leader_epoch: int) -> ErrorCode:
 
 
 class NodeData(TopicData):
-    """Logs of the partitions that a node leads."""
-
     def __init__(self, whole: TopicData, leadership: Leadership, node_id: int) -> None:
         super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
         self._whole = whole
@@ -310,6 +301,7 @@ class NodeData(TopicData):
         leader = self._leadership.leader(topic, partition_index)
         if leader.node_id != self._node_id:
             is_replica = self._node_id in self._leadership.replicas(topic, partition_index)
+            # Only replicas know the epoch, and so compare the client's first.
             raise NotLeaderError(leader.epoch if is_replica else None)
         log = super().log(topic, partition_index)
         if log is not None and log.leader_epoch != leader.epoch:  # its files were unusable for a while
@@ -322,6 +314,7 @@ class NodeData(TopicData):
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
         topic = self.topics.get(name)
+        # Kafka's ReplicaManager appends to local leaders only.
         if topic is not None and not self._leadership.leads(self._node_id, topic, partition_index):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return super().append_marker(name, partition_index, marker)
@@ -353,10 +346,10 @@ class CurrentLeaders:
     def _with_leaders(
         self, topics: Iterable[Any], told: Mapping[int, Node] | None
     ) -> tuple[tuple[Any, ...] | None, tuple[MetadataBroker, ...]]:
-        """Return topics with current leaders, and the leaders' addresses; None if no partition needs one."""
         leader_ids: set[int] = set()
         changed = []
         for topic in topics:
+            # Topics without such errors are passed on without a copy.
             if any(partition.error_code in MISDIRECTED for partition in topic.partitions):
                 partitions = tuple(
                     partition._replace(current_leader=self._leader(topic, partition.partition_index, leader_ids))

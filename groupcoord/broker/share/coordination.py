@@ -1,8 +1,7 @@
 """Share coordinator of a server (KIP-932): its topic ``__share_group_state``, its requests, and the persister.
 
-The topic is created by the first request. Its logs are those of other topics, and permitted clients can read it. All
-nodes share one coordinator; clients send requests to the leader of the partition. Leaders of share-partitions and share
-groups call it through the :class:`Persister`, which retries.
+The topic is created on first use. All nodes share one coordinator; clients send requests to the leader of the
+partition. Leaders of share-partitions and share groups call it through the :class:`Persister`, which retries.
 """
 
 from __future__ import annotations
@@ -70,19 +69,10 @@ PASSING = frozenset(
 """Errors that are retried. Kafka also retries unknown partitions, since brokers may learn of topics late."""
 
 Tell = Callable[[Any], None]
-"""Takes the share coordinator's response."""
-
 Submit = Callable[[ShareStateRequest, Any], None]
-"""Sends a request to the share coordinator; the token takes the response."""
-
 
 class _Asked:
-    """Pending request, as a token for the share coordinator.
-
-    Attributes:
-        request: the request, or its part to retry.
-        try_count: the number of responses.
-    """
+    """Pending request, or the part of it that is retried, as a token for the share coordinator."""
 
     def __init__(self, persister: Persister, request: ShareStateRequest, tell: Tell) -> None:
         self.request = request
@@ -97,11 +87,13 @@ class _Asked:
         self.try_count += 1
         found = results_of(response)
         failed = {partition for partition, result in found.items() if result.error_code in PASSING}
+        # Results of earlier attempts stay, since only the failed part is sent again.
         self._results.update(found)
         if failed and self.try_count < TRIES_MAX:
             self.request = part_of(self.request, failed)
             self._persister.ask_later(self)
         else:
+            # With retries, the response is put together in the order of the request.
             self._tell(response if self.try_count == 1 else answer_of(self._whole, self._results))
 
 
@@ -114,7 +106,6 @@ class Persister:
         self._now_ms = now_ms
 
     def ask(self, request: ShareStateRequest, tell: Tell) -> None:
-        """Send a request; the callback takes the response, now or later."""
         self._submit(request, _Asked(self, request, tell))
 
     def ask_later(self, asked: _Asked) -> None:
@@ -146,12 +137,12 @@ class ShareCoordination:
         self._coordinator: ShareCoordinator | None = None
         self.persister = Persister(self._submit, clock.now_ms)
         self.on_earlier = self.persister.timers.on_earlier
+        # States are loaded before clients can connect.
         if topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 
     @property
     def is_possible(self) -> bool:
-        """False if topics have no logs."""
         return self._data.logs is not None
 
     @property
@@ -187,6 +178,7 @@ class ShareCoordination:
         for index in indexes:
             try:
                 coordinator.load(index)
+            # Other partitions are served; reload_failed tries again.
             except LoadError as error:
                 logger.error("partition %d of %s can't be loaded: %s", index, SHARE_STATE_TOPIC, error)
 
@@ -218,7 +210,6 @@ class ShareCoordination:
         return self._leadership.node(self._leadership.leader(self._topic, index).node_id)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Delete the states of a topic's share-partitions."""
         if self._coordinator is not None:
             self._coordinator.topic_deleted(topic.topic_id)
 
@@ -228,6 +219,7 @@ class ShareCoordination:
         if coordinator is None:
             token.answer(request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
+        # The server's own requests need no permission.
         coordinator.submit(request, token, is_own=True)
         deliver_replies(coordinator)
 
@@ -249,7 +241,6 @@ class ShareCoordination:
             self.deliver_replies()
 
     def reload_failed(self) -> None:
-        """Load failed partitions again. Call it about every second."""
         if self._coordinator is not None:
             self._load(self._coordinator.failed_partitions())
 
@@ -293,8 +284,6 @@ PARTITIONS_AT_ONCE = 500
 """Most share-partitions of a query that is answered at once."""
 
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
-"""Takes late responses of the share coordinator."""
-
 
 class ServerShareHost:
     """Host of the share groups of a node: settings, share coordinator, end offsets.
@@ -321,12 +310,12 @@ class ServerShareHost:
         return self._configs.share_settings_of(group_id)
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Query the share coordinator; None if the response comes later, as for many partitions."""
         if not self._share.is_possible:
             return self._alone.ask(question)
         awaited = AwaitedAnswer(question, self._take)
 
         def answered(response: ShareStateResponse) -> None:
+            # Read now, with the states, so that the lag is not older than the start offset.
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
             awaited.found_out(ShareCoordinatorAnswered(question, response, ends))
 
@@ -339,7 +328,6 @@ class ServerShareHost:
     def _ask_in_portions(
         self, request: ShareStateRequest, answered: Callable[[ShareStateResponse], None]
     ) -> Work[None]:
-        """Query the share coordinator in portions, and pass on the whole response."""
         whole: Any = request
         results: dict[TopicIdPartition, AnyResult] = {}
         for topic in whole.topics:
@@ -357,6 +345,7 @@ class ServerShareHost:
         if topic is None or not topic.has_partition(index):
             return None
         try:
+            # Whole data: the group's coordinator need not lead the partition.
             log = self._data.log(topic, index)
         except FailedLogError:
             return None

@@ -2,7 +2,7 @@
 choice.
 
 As recorded from Kafka 4.4: the topic's name needs a prefix, and the topic a config that allows this. A record goes to
-the partition of the same number, modulo their count. Headers hold its origin and the reason.
+the partition of the same number, modulo their count.
 """
 
 from __future__ import annotations
@@ -40,12 +40,7 @@ class NoDeadLetterTopicError(GroupcoordError):
 
 
 class DeadLetters:
-    """Sender of dead letters.
-
-    Attributes:
-        timers: the pauses between attempts; also the timers of the share-partitions that send dead letters.
-        start_job: runs a job; in place by default.
-    """
+    """Sender of dead letters. Its ``timers`` are also those of the share-partitions that send them."""
 
     def __init__(
         self,
@@ -69,9 +64,8 @@ class DeadLetters:
         settings: ShareGroupSettings,
         done: Callable[[], None],
     ) -> None:
-        """Append a record for each given up record, then call ``done``. Errors are logged, and the
-        records are dropped.
-        """
+        """Append a record for each given up record, then call ``done``."""
+        # Imported here: most servers never send a dead letter.
         from groupcoord.broker.share.letters import Origin
 
         origin, log_read = Origin(topic.name, index, group_id), log if settings.copies_dead_letters else None
@@ -86,6 +80,7 @@ class DeadLetters:
             target = self._topic(name)
             index = origin.partition % target.partition_count
             bytes_max = self._data.settings_of(target).max_message_bytes
+            # Lazy, since a run may span millions of offsets.
             left, given_up = _given_up(runs), list[GivenUp]()
             while given_up := [*given_up, *islice(left, LETTERS_AT_ONCE - len(given_up))]:
                 data = b"" if log is None else _read(log, given_up)
@@ -94,6 +89,7 @@ class DeadLetters:
                     yield from self._append(target.topic_id, index, portion)
                 del given_up[:count]
         except (NoDeadLetterTopicError, TopicError, TopicLogError, OSError) as error:
+            # As in Kafka, the records are given up even if nothing can be sent.
             message, group_id = "dead letters of share group %r are dropped: %s", origin.group_id
             self._lines.log(logging.ERROR, "dead letters", self._data.clock.now_ms() / 1_000, message, group_id, error)
         done()
@@ -101,7 +97,6 @@ class DeadLetters:
     # ------------------------------------------------------------ the topic
 
     def _topic(self, name: str) -> Topic:
-        """Return the dead letter topic, created if missing and allowed."""
         config, topics = self._data.config, self._data.topics
         prefix = config.errors_deadletterqueue_topic_name_prefix
         if not name.startswith(prefix):
@@ -118,15 +113,12 @@ class DeadLetters:
         return topic
 
     def _append(self, topic_id: UUID, index: int, portion: Portion) -> Work[None]:
-        """Append a portion to a partition. While its disk fails, retry after pauses.
-
-        Raises:
-            TopicLogError: it is refused, or the disk fails for too long.
-        """
+        """Append a portion to a partition; TopicLogError if it is refused, or the disk fails for too long."""
         for try_count in range(1, TRIES_MAX):
             try:
                 self._try_append(topic_id, index, portion)
             except TopicLogError as error:
+                # Only a disk can recover; a refusal would repeat.
                 if error.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise
                 pause = Awaited()
@@ -139,9 +131,11 @@ class DeadLetters:
     def _try_append(self, topic_id: UUID, index: int, portion: Portion) -> None:
         from groupcoord.records.batches import frame_records
 
+        # By id: a topic of this name may have been created again.
         topic = self._data.topics.get_by_id(topic_id)
         if topic is None:
             raise TopicLogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        # Whichever node leads the partition, its log is shared.
         log = self._data.whole.log(topic, index)
         if log is None:
             raise TopicLogError(ErrorCode.POLICY_VIOLATION, "topics hold nothing")
@@ -171,7 +165,7 @@ def _given_up(runs: Sequence[Run]) -> Iterator[GivenUp]:
 
 
 def _read(log: PartitionLog, given_up: Sequence[GivenUp]) -> bytes:
-    """Return batches from the first of some records on; they may be gone."""
+    # The source topic was deleted meanwhile; letters go without contents.
     if log.is_closed:
         return b""
     offset = max(given_up[0].offset, log.start_offset)

@@ -6,9 +6,8 @@ A ShareFetch fails at once if it can read none of its partitions. Otherwise it w
 - A share-partition with an unreadable state is reported when the wait ends, never without a wait.
 - One that moves or is deleted during the wait is left out; the next fetch reports the reason.
 
-A session belongs to a member of a group, and ends with the connection that opened it. Sources: ``KafkaApis``,
-``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4, as recorded. There a
-release does not always end a wait (the records come after ``max_wait_ms``); here it always does.
+Sources: ``KafkaApis``, ``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4, as
+recorded. There a release does not always end a wait (the records come after ``max_wait_ms``); here it always does.
 """
 
 from __future__ import annotations
@@ -70,11 +69,9 @@ class SharedPartition(NamedTuple):
 
 
 class ShareSession:
-    """Share session of a member.
+    """Share session of a member; it ends with the connection that opened it.
 
     Attributes:
-        group_id, member_id: the member.
-        connection: the connection that opened it.
         epoch: the epoch of the next request.
         partitions: the partitions, with the topic's name when they were added; "" if it did not exist.
         due: partitions that the next response names in any case.
@@ -89,7 +86,6 @@ class ShareSession:
         self.due: set[SharedPartition] = set()
 
     def count(self) -> None:
-        """Advance the epoch."""
         self.epoch = FIRST_EPOCH + 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def add(self, partition: SharedPartition, name: str) -> None:
@@ -110,8 +106,6 @@ class ShareSession:
 
 
 class ShareSessions:
-    """Share sessions of a broker."""
-
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[Connection, dict[tuple[str, str], ShareSession]] = {}
@@ -138,6 +132,7 @@ class ShareSessions:
         session = self._sessions.get((group_id, member_id))
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
+        # As in Kafka, the final epoch closes a session at any epoch.
         if epoch == FINAL_EPOCH:
             return session
         if epoch != session.epoch:
@@ -152,11 +147,9 @@ class ShareSessions:
         return list(self._of_connection.get(connection, {}).values())
 
     def disconnected(self, connection: Connection, ended: list[ShareSession]) -> list[str]:
-        """Return the groups without sessions after a connection has closed and its sessions have ended.
-
-        These include the group of the last session that was opened there, even if that had ended earlier.
-        """
+        """Return the groups without sessions after a connection has closed and its sessions have ended."""
         group_ids = dict.fromkeys(session.group_id for session in ended)
+        # Also the group of the last session opened there, even if that has ended.
         last = self._opened_last.pop(connection, None)
         if last is not None:
             group_ids[last] = None
@@ -197,13 +190,7 @@ _ACKNOWLEDGED = _Acknowledged(ErrorCode.NONE)
 
 @define(eq=False)
 class _Outcome:
-    """Result of a ShareFetch for one partition.
-
-    Attributes:
-        error_code: NONE, or why it can't be read.
-        acknowledged: the result of acknowledgements, or None.
-        read: the records that were read.
-    """
+    """Result of a ShareFetch for one partition; ``acknowledged`` is None if nothing was acknowledged."""
 
     error_code: ErrorCode = ErrorCode.NONE
     acknowledged: _Acknowledged | None = None
@@ -215,8 +202,6 @@ class _Fetching:
     """State of a ShareFetch.
 
     Attributes:
-        permissions: the permissions of the client.
-        deadline_ms: the end of its wait.
         has_paused: whether other requests were handled since its share-partitions were looked up.
         outcomes: the results by partition, in reading order.
     """
@@ -230,8 +215,6 @@ class _Fetching:
 
 
 class ShareRequests:
-    """Handlers of ShareFetch and ShareAcknowledge."""
-
     def __init__(
         self,
         data: TopicData,
@@ -258,7 +241,6 @@ class ShareRequests:
             self.partitions.forget_group(group_id)
 
     def _end(self, session: ShareSession) -> None:
-        """End a session, and release the member's records."""
         self.sessions.remove(session)
         for partition in session.partitions:
             led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
@@ -283,6 +265,7 @@ class ShareRequests:
     def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | Work[WireResponse | None]:
         permissions = self._permissions_of(connection)
         error_code = _refusal(request, permissions)
+        # KIP-1222: a request that renews locks must not fetch.
         if error_code is ErrorCode.NONE and request.is_renew_ack:
             sizes = request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms
             error_code = ErrorCode.INVALID_REQUEST if any(sizes) else ErrorCode.NONE
@@ -291,9 +274,11 @@ class ShareRequests:
         group_id, member_id = request.group_id or "", request.member_id or ""
         found: ShareSession | ErrorCode
         if request.share_session_epoch == FIRST_EPOCH:
+            # A new session has acquired nothing yet.
             if any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions):
                 return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
             if self._is_full(group_id, member_id):
+                # After the wait, so that clients do not retry in a loop.
                 return self._refuse_full(request.max_wait_ms)
             found = self.sessions.open(group_id, member_id, connection)
         else:
@@ -318,7 +303,9 @@ class ShareRequests:
         named_count = sum(len(topic.partitions) for topic in request.topics)
         if len(session.partitions) + named_count > SESSION_PARTITIONS_MAX:
             return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
+        # Before reading: released records can be acquired again.
         acknowledged = yield from self._acknowledge_all(session, request, fetching.permissions)
+        # Its partitions are acknowledged, but no longer read.
         if is_final:
             self._end(session)
         else:
@@ -346,6 +333,7 @@ class ShareRequests:
         while led:
             readable = self._readable(fetching, led, has_waited=has_waited)
             is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
+            # Others may acquire the records between the wake-up and this turn.
             if (self._is_enough(fetching, readable) or is_late) and (self._read(fetching, readable) or is_late):
                 return
             fetching.has_paused = has_waited = True
@@ -369,15 +357,17 @@ class ShareRequests:
     def _readable(
         self, fetching: _Fetching, led: dict[SharedPartition, LedPartition], *, has_waited: bool
     ) -> dict[SharedPartition, LedPartition]:
-        """Return the share-partitions that can still be read. The others are reported, or omitted from the response."""
+        """Return the share-partitions that can still be read."""
         readable = {}
         for partition, each in led.items():
+            # Without a pause, nothing can have changed since the look-up.
             if self.partitions.is_usable(each) if fetching.has_paused else each.error_code is ErrorCode.NONE:
                 readable[partition] = each
                 fetching.outcomes[partition] = _Outcome()
             elif each.records is None and has_waited:  # its state could not be read
                 fetching.outcomes[partition] = _Outcome(each.error_code)
             else:
+                # The next fetch reports it.
                 fetching.outcomes.pop(partition, None)
         return readable
 
@@ -426,6 +416,7 @@ class ShareRequests:
                 fetching.outcomes[partition].error_code = error.error_code
                 has_failed = True
         left_bytes, left_records = min(request.max_bytes, self._data.config.fetch_max_bytes), request.max_records
+        # As in Kafka, each partition gets the same share of the bytes.
         share_bytes = max(left_bytes // max(len(ready), 1), 1)
         has_read = False
         for partition, each in ready:
@@ -454,6 +445,7 @@ class ShareRequests:
         has_failed = False
         topics: dict[Any, list[SharePartitionData]] = {}
         for partition, outcome in fetching.outcomes.items():
+            # KIP-932: a session's response leaves out partitions without news.
             is_told = (
                 partition in session.due
                 or outcome.error_code is not ErrorCode.NONE
@@ -463,6 +455,7 @@ class ShareRequests:
             if outcome.error_code is ErrorCode.NONE:
                 session.due.discard(partition)
             else:
+                # The recovery is reported, too.
                 session.due.add(partition)
                 has_failed = True
             if is_told:
@@ -554,6 +547,7 @@ class ShareRequests:
     ) -> None:
         topic = self._find(partition, "", permissions)
         try:
+            # As recorded, malformed batches win over an unknown topic.
             check_acknowledgements(batches, may_renew=request.is_renew_ack)
         except RefusedAcknowledgementError as error:
             done(partition, error.error_code)
@@ -575,6 +569,7 @@ def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -
     error_code = permissions.group_error(request.group_id, Operation.READ)
     if error_code is not ErrorCode.NONE:
         return error_code
+    # After the permission, as in KafkaApis.
     is_sound = request.member_id and len(request.member_id) <= MEMBER_ID_MAX
     return ErrorCode.NONE if is_sound else ErrorCode.INVALID_REQUEST
 

@@ -34,12 +34,7 @@ class Origin(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """Given up record.
-
-    Attributes:
-        delivery_count: the number of deliveries.
-        is_rejected: whether a member rejected it.
-    """
+    """Record that was given up, with the number of its deliveries, and whether a member rejected it."""
 
     offset: int
     delivery_count: int
@@ -47,12 +42,7 @@ class GivenUp(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """Encoded dead letters.
-
-    Attributes:
-        records: the records, each after its length.
-        record_count: their number.
-    """
+    """Encoded dead letters, each after its length, and their number."""
 
     records: bytes
     record_count: int
@@ -69,23 +59,23 @@ def write_letters(
     """
     offsets = [each.offset for each in given_up]
     contents, next_offset = _contents(data, offsets)
+    # Without a batch there is nothing to read, now or later.
     count = bisect_left(offsets, next_offset) or len(given_up)
     return list(_portions(origin, given_up[:count], contents, batch_bytes_max - BATCH_HEADER_BYTES)), count
 
 
 def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], int]:
-    """Return the encoded key and value of records by offset, and the offset up to which they were looked for.
-
-    It ends after a portion of data; the rest is for another job.
-    """
+    """Return the encoded key and value of records by offset, and the offset up to which they were looked for."""
     contents: dict[int, bytes] = {}
     next_offset = looked_at_bytes = 0
     try:
         for batch in iter_batches(data, check_crc=False):
+            # The rest is for another job, so that no job takes long.
             if looked_at_bytes >= PORTION_BYTES:
                 break
             next_offset = batch.next_offset
             wanted = offsets[bisect_left(offsets, batch.base_offset) : bisect_left(offsets, next_offset)]
+            # The claimed number alone could make the job run for minutes.
             if not wanted or batch.record_count > BATCH_RECORDS_MAX:
                 continue
             try:
@@ -94,6 +84,7 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
                 contents.update(_contents_in(batch, payload, wanted))
             except UNREADABLE:
                 looked_at_bytes += PORTION_BYTES  # it may have been large
+    # The last batch is truncated by the read.
     except InvalidBatchError:
         pass  # the last one is truncated
     return contents, next_offset
@@ -117,6 +108,7 @@ def _field(payload: bytes, position: int, record_end: int) -> tuple[bytes, int]:
     if size < 0:
         return _NULL, position
     end = position + size
+    # A producer wrote the lengths; none may reach into the next record.
     if end > record_end:
         raise MalformedError(f"a field of {size} bytes, {record_end - position} left")
     return sized(payload[position:end]), end
@@ -130,12 +122,14 @@ def _portions(
     for each in given_up:
         headers = _headers(origin, each)
         content = contents.get(each.offset, _NOTHING)
+        # The topic takes no such batch; the letter still names the record.
         if len(content) + len(headers) + _RECORD_BYTES > bytes_max:
             content = _NOTHING
         body_bytes = len(content) + len(headers) + _RECORD_BYTES
         if portion and size_bytes + body_bytes > portion_bytes_max:
             yield Portion(b"".join(portion), len(portion))
             portion, size_bytes = [], 0
+        # Attributes and timestamp delta are 0, the offset delta counts from the portion's first record.
         body = b"\x00" + write_varint(0) + write_varint(len(portion)) + content + headers
         portion.append(write_varint(len(body)) + body)
         size_bytes += body_bytes

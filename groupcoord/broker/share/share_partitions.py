@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 Done = Callable[[ErrorCode], None]
-"""Takes the result."""
-
 SettingsOf = Callable[[str], ShareGroupSettings]
 
 _FENCED = frozenset(
@@ -77,7 +75,6 @@ _TRANSLATION = {
 
 
 def for_member(error_code: ErrorCode) -> ErrorCode:
-    """Translate an error of the share coordinator for a member."""
     return _TRANSLATION.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -85,12 +82,11 @@ class LedPartition:
     """Share-partition that this broker leads.
 
     Attributes:
-        key: its group, topic and partition.
-        log: the log of the partition.
         records: its records in flight; None until its state is read.
         state_epoch, leader_epoch: the epochs of state writes.
         error_code: why it can't be used, or NONE.
         waiting: the callbacks of waiting fetches.
+        lock_ms: the deadline of its next timer, or None.
         is_burying: whether dead letters are being sent.
     """
 
@@ -107,17 +103,12 @@ class LedPartition:
         self.is_burying = False
 
     def tell(self) -> None:
-        """Wake waiting fetches, since there may be records or an error."""
         for wake in list(self.waiting):
             wake()
 
 
 class SharePartitions:
-    """Share-partitions that a broker leads.
-
-    Attributes:
-        dead_letters: the sender of dead letters.
-    """
+    """Share-partitions that a broker leads."""
 
     def __init__(
         self, data: TopicData, persister: Persister, settings_of: SettingsOf, dead_letters: DeadLetters
@@ -140,7 +131,7 @@ class SharePartitions:
     # ------------------------------------------------------------ which there are
 
     def lead(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
-        """Return a share-partition of an existing partition; its records may not be known yet."""
+        """Return the share-partition of an existing partition, or an error; its records may not be known yet."""
         try:
             log, leader_epoch = self._data.log_with_epoch(topic, key.partition)
         except FailedLogError as error:
@@ -151,10 +142,12 @@ class SharePartitions:
         led = self._led.get(key)
         if led is not None and led.log is log and led.leader_epoch == leader_epoch:
             return led
+        # An election or a new log: another leader may have written the state.
         self._drop_key(key)
         led = LedPartition(key, topic, log, leader_epoch)
         self._led[key] = led
         keys = self._watched.setdefault(log, {})
+        # One watcher for all groups that read the log.
         if not keys:
             log.watchers[self._log_changed] = None
         keys[key] = led
@@ -178,7 +171,6 @@ class SharePartitions:
         return led.error_code is ErrorCode.NONE
 
     def _is_current(self, led: LedPartition) -> bool:
-        """Return whether this broker leads a share-partition with the same log and epoch as when it was read."""
         if led.log.is_closed:
             return False
         try:
@@ -190,12 +182,10 @@ class SharePartitions:
         return [led for led in self._led.values() if self._is_current(led)]
 
     def close(self) -> None:
-        """Stop watching logs."""
         for log in self._watched:
             log.watchers.pop(self._log_changed, None)
 
     def forget_group(self, group_id: str) -> None:
-        """Drop the share-partitions of a group without sessions."""
         for key in [key for key in self._led if key.group_id == group_id]:
             self._drop_key(key)
 
@@ -205,7 +195,6 @@ class SharePartitions:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _drop(self, led: LedPartition, error_code: ErrorCode) -> None:
-        """Drop a share-partition, and wake its waiting fetches with an error."""
         if self._led.get(led.key) is not led:
             return
         del self._led[led.key]
@@ -239,6 +228,7 @@ class SharePartitions:
             self._drop(led, for_member(state.error_code))
             return
         start_offset = state.start_offset
+        # The group begins here, by its setting.
         if start_offset == NO_START_OFFSET:
             settings = self.settings_of(led.key.group_id)
             try:
@@ -250,6 +240,7 @@ class SharePartitions:
         end_offset = led.log.end_offset
         try:
             # Batches beyond the log's end, which it has lost, are dropped: those offsets may be written yet.
+            # A state that any client with CLUSTER_ACTION has written may be invalid.
             led.records = SharePartition(
                 start_offset,
                 [
@@ -263,6 +254,7 @@ class SharePartitions:
             self._lines.log(logging.ERROR, "unusable state", self._now_s(), message, led.key.text, error)
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
+        # The state has no reason for archiving; as in Kafka the count decides.
         limit = self.settings_of(led.key.group_id).delivery_count_limit
         for run in led.records.archiving():  # the state has no reason; as in Kafka the count decides
             run.state.is_rejected = run.state.count < limit
@@ -288,9 +280,11 @@ class SharePartitions:
         if error_code is ErrorCode.NONE:
             led.records.written(write)
         else:
+            # Records get back their state from before the write.
             led.records.refused(write)
         if done is not None:
             done(ErrorCode.NONE if error_code is ErrorCode.NONE else for_member(error_code))
+        # A newer leader or state exists, so nothing here is valid.
         if error_code in _FENCED:
             self._drop(led, for_member(error_code))
             return
@@ -299,8 +293,8 @@ class SharePartitions:
         led.tell()
 
     def _bury(self, led: LedPartition) -> None:
-        """Send given up records as dead letters, then archive them. Later ones follow afterwards."""
         records = led.records
+        # Later ones follow when these are sent, so each is sent once.
         dead = [] if records is None or led.is_burying else records.archiving()
         if records is not None and dead:
             led.is_burying = True
@@ -318,7 +312,6 @@ class SharePartitions:
     def acknowledge(
         self, led: LedPartition, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done
     ) -> None:
-        """Apply a member's acknowledgements; ``done`` takes the result, now or later."""
         assert led.records is not None, "what is acknowledged was fetched"
         settings, now_ms = self.settings_of(led.key.group_id), self._data.clock.now_ms()
         try:
@@ -332,7 +325,6 @@ class SharePartitions:
             self.write(led, write, done)
 
     def release(self, led: LedPartition, member_id: str) -> None:
-        """Release all records of a member."""
         if led.records is not None:
             write = led.records.release(member_id, self.settings_of(led.key.group_id))
             if write is not None:
@@ -341,8 +333,8 @@ class SharePartitions:
     # ------------------------------------------------------------ time
 
     def watch_locks(self, led: LedPartition) -> None:
-        """Schedule the expiry of a share-partition's locks."""
         lock_ms = None if led.records is None else led.records.next_lock_ms()
+        # A later deadline keeps the timer, which is set again when it expires.
         if lock_ms is not None and (led.lock_ms is None or lock_ms < led.lock_ms):
             led.lock_ms = lock_ms
             self.dead_letters.timers.add(lock_ms, partial(self._lock_expires, led))
@@ -366,12 +358,11 @@ class SharePartitions:
 
 
 def start_offset_of(policy: AutoOffsetReset, log: PartitionLog, now_ms: int) -> int:
-    """Return the initial offset of a share group by ``share.auto.offset.reset``.
-
-    Raises:
-        TopicLogError: the log can't be read.
+    """Return the initial offset of a share group by ``share.auto.offset.reset``; TopicLogError if the log can't be
+    read.
     """
     if policy.duration_ms is not None:
+        # Rare enough to block for: once for each new share-partition.
         found = do_whole(find_time(log, now_ms - policy.duration_ms))
         return log.end_offset if found is None else found.offset
     return log.start_offset if policy == EARLIEST else log.end_offset
@@ -381,13 +372,8 @@ READ_COMMITTED = "read_committed"
 
 
 class ReadRecords(NamedTuple):
-    """Records read for a member.
-
-    Attributes:
-        records: batches of the log.
-        acquired: the acquired records.
-        size_bytes: the size of the batches.
-        record_count: the number of acquired records, including invisible ones.
+    """Records read for a member: batches of the log, acquired records, bytes, and the number of acquired records,
+    including invisible ones.
     """
 
     records: bytes = b""
@@ -400,19 +386,15 @@ NOTHING_READ = ReadRecords()
 
 
 def end_of(led: LedPartition, settings: ShareGroupSettings) -> int:
-    """Return the offset up to which a group may read."""
     return led.log.last_stable_offset if settings.isolation_level == READ_COMMITTED else led.log.end_offset
 
 
 def acquirable_bytes(led: LedPartition, settings: ShareGroupSettings) -> int | None:
-    """Return the number of bytes from the first available record on; None if no record is available.
-
-    Raises:
-        TopicLogError: the log can't be read.
-    """
+    """Return the number of bytes from the first available record on; None if no record is available."""
     records = led.records
     if records is None:
         return None
+    # DeleteRecords and retention remove records that were never acquired.
     records.log_starts_at(led.log.start_offset)
     if not records.can_acquire(settings):
         return None
@@ -423,17 +405,14 @@ def acquirable_bytes(led: LedPartition, settings: ShareGroupSettings) -> int | N
 def read_and_acquire(
     led: LedPartition, wanted: Wanted, settings: ShareGroupSettings, max_bytes: int, now_ms: int, *, takes_first: bool
 ) -> ReadRecords:
-    """Read records, and acquire them for a member. ``takes_first`` ignores ``max_bytes`` for the first batch.
-
-    Raises:
-        TopicLogError: the log can't be read.
-    """
+    """Read records, and acquire them for a member. ``takes_first`` ignores ``max_bytes`` for the first batch."""
     from groupcoord.records.batches import TruncatedBatchError, iter_batches
 
     records = led.records
     assert records is not None, "only what is known is read"
     is_committed = settings.isolation_level == READ_COMMITTED
     end_offset = end_of(led, settings)
+    # Batches behind the last wanted record are not read, unless compaction left a gap before them.
     for stop in (min(records.last_wanted(wanted.max_records) + 1, end_offset), end_offset):
         found = led.log.read(
             records.next_fetch_offset(), stop, max_bytes, takes_first=takes_first, lists_aborted=is_committed
@@ -443,6 +422,7 @@ def read_and_acquire(
     data = b"".join(found.parts)
     batches = []
     try:
+        # The CRC was checked by the append.
         for batch in iter_batches(data, check_crc=False):
             batches.append(batch)
     except TruncatedBatchError:
@@ -455,9 +435,11 @@ def read_and_acquire(
         return NOTHING_READ
     count = sum(entry.last - entry.first + 1 for entry in acquired)
     first, last = acquired[0].first, acquired[-1].last
+    # Whole batches, as clients skip records that are not acquired.
     sent = [batch for batch in batches if batch.next_offset > first and batch.base_offset <= last]
     if is_committed and found.aborted:
         aborted = _aborted_ranges(batches, found.aborted)
+        # KIP-932: records of aborted transactions are done without a delivery.
         records.archive_unseen(_overlaps(acquired, aborted))
         acquired = _without(acquired, aborted)
     whole = data[sent[0].position : sent[-1].position + sent[-1].size_bytes] if sent else b""
@@ -466,7 +448,6 @@ def read_and_acquire(
 
 
 def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
-    """Return the offset ranges of batches of aborted transactions."""
     ranges = []
     for batch in batches:
         if batch.is_control or not batch.is_transactional:

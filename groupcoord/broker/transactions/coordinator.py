@@ -1,11 +1,9 @@
 """Transaction coordinator without sockets: producer ids, epochs, the end of transactions, and WriteTxnMarkers.
 
 It implements KIP-98, KIP-447 and KIP-890. When a transaction ends, markers go to the logs of its partitions, and
-through the :class:`~groupcoord.GroupCoordinator` to the log partitions of its groups. Responses and the order of checks
-are those of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
-
-Changes are in the transaction log before they are answered. A restart keeps open transactions open, and writes the
-markers of decided ones, some perhaps twice, which changes nothing.
+through the :class:`~groupcoord.GroupCoordinator` to the log partitions of its groups. The order of checks is that of
+``TransactionCoordinator`` of Apache Kafka 4.4, as recorded. Changes are in the transaction log before they are
+answered.
 """
 
 from __future__ import annotations
@@ -78,8 +76,6 @@ class Coordinating(Protocol):
 
 @define(eq=False)
 class MarkerToken:
-    """Token of one marker."""
-
     on_answer: Callable[[ErrorCode], None]
 
     def answer(self, response: Any) -> None:
@@ -93,10 +89,8 @@ Found = list[tuple[str, list[tuple[int, ErrorCode | Answer]]]]
 def answer_write_txn_markers(
     request: WriteTxnMarkers, submit: Callable[[CompleteTransaction, Token], None], data: TopicData
 ) -> Work[WriteTxnMarkersResponse]:
-    """Write markers to the log partitions of offsets and to the logs of other topics.
-
-    The transaction coordinator is not consulted: each partition refuses markers with an older producer or coordinator
-    epoch.
+    """Write markers to the log partitions of offsets and to the logs of other topics, without the transaction
+    coordinator.
     """
     markers: list[tuple[int, Found]] = []
     submissions: list[tuple[CompleteTransaction, Answer]] = []
@@ -114,6 +108,7 @@ def answer_write_txn_markers(
             for index in indexes:
                 if found:
                     yield None
+                # Each partition refuses older producer and coordinator epochs itself.
                 error_code = _error(marker, index, data.topics.partition_count(name) or 0)
                 if error_code is not ErrorCode.NONE:
                     found.append((index, error_code))
@@ -123,18 +118,19 @@ def answer_write_txn_markers(
                     found.append((index, answer))
                 else:
                     found.append((index, data.append_marker(name, index, TransactionMarker(*end))))
+    # After all other partitions, so that the response waits once for all of them.
     for completion, answer in submissions:
         submit(completion, answer)
         yield None
     for _, answer in submissions:
         if not answer.is_done:
             yield answer
+    # As recorded, a marker without partitions has no result.
     named = [marker for marker in markers if any(found for _, found in marker[1])]
     return WriteTxnMarkersResponse((yield from each_long(named, _written)))
 
 
 def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
-    """Return the results of one marker; topics without partitions are omitted."""
     producer_id, topics = marker
     results: list[TopicResult] = []
     for name, partitions in topics:
@@ -190,7 +186,6 @@ class _CommitInTransaction:
     in_flight: Counter[str]
 
     def answer(self, response: Any) -> None:
-        """Take the group coordinator's response; from now on the transaction may end."""
         self.in_flight[self.transactional_id] -= 1
         if not self.in_flight[self.transactional_id]:
             del self.in_flight[self.transactional_id]
@@ -203,9 +198,6 @@ class TransactionCoordinator(Waker):
     A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. After each call of such
     a handler, of :meth:`recover` and of :meth:`tick`, the group coordinator's responses must be delivered, as
     :meth:`Broker.deliver_replies` does.
-
-    Raises:
-        TransactionLogError: the transaction log can't be read.
     """
 
     def __init__(
@@ -243,6 +235,7 @@ class TransactionCoordinator(Waker):
         """Return an id above those in the logs, which a broker may have written."""
         ids = (transaction.producer_id for transaction in self._transactions.values())
         highest = max(ids, default=NO_PRODUCER_ID)
+        # Offsets in a broker's directory may be of transactions that no coordinator here knows.
         for index in range(self._config.offsets_topic_num_partitions):
             partition = self._coordinator.partition(index)
             if partition is not None:
@@ -272,7 +265,6 @@ class TransactionCoordinator(Waker):
         return deadline_ms
 
     def tick(self, now_ms: int) -> None:
-        """Abort timed out transactions, write failed markers, and remove unused ids."""
         if now_ms >= self._timeout_check_ms:
             self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_check_interval_ms, now_ms)
             self._abort_timed_out(now_ms)
@@ -300,6 +292,7 @@ class TransactionCoordinator(Waker):
     def _abort_timed_out(self, now_ms: int) -> None:
         for transactional_id in list(self._open):
             transaction = self._transactions[transactional_id]
+            # Offsets on their way to the log would arrive after the marker.
             if transaction.has_timed_out(now_ms) and not self._in_flight[transactional_id]:
                 logger.info("transaction of %r timed out after %d ms", transactional_id, transaction.timeout_ms)
                 try:
@@ -321,13 +314,17 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ producers
 
     def init_producer_id(self, request: InitProducerId) -> InitProducerIdResponse:
-        """Return a producer id, and for a transactional id the next epoch. An open transaction is aborted first."""
+        """Return a producer id, and for a transactional id the next epoch. An open transaction is aborted, and the
+        request fails with CONCURRENT_TRANSACTIONS.
+        """
+        # KIP-360: both or neither.
         has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
         if has_id != has_epoch or request.transactional_id == "":
             return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
         try:
             if request.transactional_id is None:
                 return InitProducerIdResponse(ErrorCode.NONE, self._new_producer_id(), 0)
+            # Only with a transactional id, as in Kafka.
             if not 0 < request.transaction_timeout_ms <= self._config.transaction_max_timeout_ms:
                 return InitProducerIdResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             return self._initialise(request.transactional_id, request)
@@ -342,12 +339,14 @@ class TransactionCoordinator(Waker):
         expected_epoch = None
         if request.producer_id != NO_PRODUCER_ID:
             expected_epoch = request.producer_epoch
+            # Before the state: a fenced producer must not wait for the end of a transaction.
             if not transaction.may_resume(request.producer_id, expected_epoch):
                 return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
         if transaction.state.is_prepared:
             return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction.state is TransactionState.ONGOING:
             if not self._in_flight[transactional_id]:
+                # The client retries until the abort is complete.
                 self._complete(self._store(transaction.fenced(now_ms)))
             return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
         initialised = transaction.initialised(
@@ -392,6 +391,7 @@ class TransactionCoordinator(Waker):
         errors = self._add_existing(wanted, existence_errors, version)
 
         topics: Sequence[TopicEntry[int]] = wanted.topics
+        # KafkaApis collects errors in a Scala map; the coordinator verifies in the order of a Java map.
         if any(existence_errors.values()):
             topics = yield from run_on_entries(_in_scala_order, errors)
         elif wanted.verify_only:
@@ -407,8 +407,8 @@ class TransactionCoordinator(Waker):
     def _add_existing(
         self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int
     ) -> dict[TopicPartition, ErrorCode]:
-        """Add partitions to a transaction if all exist; return the error of each."""
         if any(existence_errors.values()):
+            # All partitions or none (KIP-98).
             attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
             return {partition: error or attempted for partition, error in existence_errors.items()}
         partitions = frozenset(existence_errors)
@@ -432,7 +432,6 @@ class TransactionCoordinator(Waker):
         return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
-        """Add the log partition of a group to a transaction."""
         error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
         if error_code is ErrorCode.NONE:
             error_code = self._add(request.transactional_id, frozenset((self._partition_of(request.group_id),)))
@@ -456,8 +455,8 @@ class TransactionCoordinator(Waker):
     def _add(
         self, transactional_id: str, partitions: frozenset[TopicPartition], client_version: int = CLIENT_VERSION
     ) -> ErrorCode:
-        """Add partitions to a transaction, which begins if necessary."""
         transaction = self._transactions[transactional_id]
+        # Known partitions need no record.
         if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
             try:
                 self._store(transaction.with_partitions(partitions, self._clock.now_ms(), client_version))
@@ -476,6 +475,7 @@ class TransactionCoordinator(Waker):
     def verify_writer(self, writer: Writer) -> ErrorCode:
         """Return NONE if a producer may write to a partition, which is added to its transaction if requested."""
         error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
+        # As recorded, Produce and TxnOffsetCommit fail with the older error.
         if error_code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error_code is not ErrorCode.NONE:
@@ -503,6 +503,7 @@ class TransactionCoordinator(Waker):
         if transaction is None:
             return EndTxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         error_code = _end_error(transaction, request)
+        # An end must not overtake offsets that the log has not acknowledged.
         if error_code is None and self._in_flight[request.transactional_id]:
             error_code = ErrorCode.CONCURRENT_TRANSACTIONS
         if error_code is ErrorCode.NONE:
@@ -520,6 +521,7 @@ class TransactionCoordinator(Waker):
             )
         except TransactionLogError:
             return EndTxnResponse(NOT_WRITTEN)
+        # From here the outcome is decided: it survives a restart, and failed markers are retried.
         self._complete(prepared, (token, _ended(prepared)))
         return None
 
@@ -536,6 +538,7 @@ class TransactionCoordinator(Waker):
 
         def on_answer(error_code: ErrorCode) -> None:
             completion.missing -= 1
+            # A retry, or an administrator's marker, may have ended the transaction there.
             completion.has_failed = completion.has_failed or error_code not in ENDED
             if not completion.missing:
                 self._end_completion(completion)
@@ -555,9 +558,7 @@ class TransactionCoordinator(Waker):
             self._end_completion(completion)
 
     def _end_completion(self, completion: _Completion) -> None:
-        """Complete a transaction after its last marker. Failed markers are retried later, since the
-        outcome is decided.
-        """
+        """Complete a transaction after its last marker."""
         transaction = completion.transaction
         try:
             if not completion.has_failed:
@@ -570,6 +571,7 @@ class TransactionCoordinator(Waker):
             self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
             self._retry_ms = now_ms + RETRY_MS
             self.wake_earlier()
+        # Answered also with failed markers, since the outcome is durable.
         waiting, completion.waiting = completion.waiting, []
         for token, response in waiting:
             token.answer(response)
@@ -578,11 +580,10 @@ class TransactionCoordinator(Waker):
 
     @property
     def all(self) -> Collection[Transaction]:
-        """Latest transaction of each transactional id."""
         return self._transactions.values()
 
     def describe(self, transactional_id: str, permissions: Permissions = UNRESTRICTED) -> DescribedTransaction:
-        """Describe a transaction, without topics that the client may not describe."""
+        # Before the id, so that denied clients learn nothing about it.
         if not permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
             return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         if not transactional_id:
@@ -616,12 +617,12 @@ class TransactionCoordinator(Waker):
             return None
 
     def _write(self, write: Callable[[Any, int], None], what: Any) -> None:
-        """Make a change durable, and log failure and recovery."""
         now_ms = self._clock.now_ms()
         try:
             write(what, now_ms)
         except TransactionLogError as error:
             raise self._refused(error) from error
+        # One line ends the series of failures.
         if self._refused_count:
             again = "transactions can be written again (changes refused in the meantime: %d)"
             self._lines.warning("written again", now_ms / 1000, again, self._refused_count)
@@ -634,7 +635,6 @@ class TransactionCoordinator(Waker):
         return TransactionLogError(str(error))
 
     def _store(self, transaction: Transaction) -> Transaction:
-        """Make a transaction durable, then current."""
         self._write(self._log.put, transaction)
         self._take(transaction)
         return transaction
@@ -646,12 +646,14 @@ class TransactionCoordinator(Waker):
             self._open[transactional_id] = None
         else:
             self._open.pop(transactional_id, None)
+        # With the first transaction, timers begin.
         if self.next_deadline_ms() != before_ms:
             self.wake_earlier()
 
 
 def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
-    """Return the immediate response to EndTxn, or None if there is a transaction to end."""
+    """Return the immediate response to EndTxn, or None if the request changes the transaction."""
+    # KIP-890: the response may be lost, and the producer still has the old epoch.
     is_repeated = request.bumps_epoch and transaction.is_repeated_end(request.producer_id, request.producer_epoch)
     if not is_repeated:
         error_code = transaction.check_producer(request.producer_id, request.producer_epoch)
@@ -662,6 +664,7 @@ def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
         return None
     if state.is_prepared:
         is_same = request.committed == (state is TransactionState.PREPARE_COMMIT)
+        # Markers are being written: the same outcome may be requested again later.
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
     if request.bumps_epoch and not is_repeated:
         # A producer may abort without a transaction to get a new epoch (KIP-890).
@@ -672,6 +675,7 @@ def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
 
 def _ended(transaction: Transaction) -> EndTxnResponse:
     if transaction.next_producer_id != NO_PRODUCER_ID:
+        # KIP-890: the client continues with this id and epoch.
         return EndTxnResponse(ErrorCode.NONE, transaction.next_producer_id, 0)
     return EndTxnResponse(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
@@ -683,6 +687,7 @@ def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
 
 def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicEntry[int]]:
     """Return partitions by topic in the order of ``KafkaApis``: that of a Scala map of their number."""
+    # Scala's HashMap.sizeHint for a load factor of 0.75.
     capacity = int((len(partitions) + 1) / 0.75)
     return _by_topic(scala_map_order(partitions, topic_partition_hash, 1 << max(capacity - 1, 4).bit_length()))
 

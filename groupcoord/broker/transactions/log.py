@@ -1,8 +1,7 @@
 """Transaction log: the topic ``__transaction_state``, one record for each change; and the file of producer ids.
 
-Its partitions are compacted logs like those of other topics, in memory or in a broker's files. As there, nothing is
-fsynced unless ``log.flush.interval.messages`` or ``log.flush.interval.ms`` demand it: acknowledged changes survive a
-killed process.
+Its partitions are compacted logs like those of other topics. As there, nothing is fsynced unless
+``log.flush.interval.messages`` or ``log.flush.interval.ms`` demand it: acknowledged changes survive a killed process.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class NoProducerIdError(GroupcoordError):
 
 
 class ProducerIds:
-    """Allocates producer ids. Kafka keeps the first unreserved id in its metadata, this class in a file.
+    """Allocates producer ids, in blocks that a file reserves.
 
     Args:
         directory: the directory of the file; None for memory.
@@ -55,7 +54,7 @@ class ProducerIds:
 
     @property
     def is_known(self) -> bool:
-        """True after the first allocation or reservation."""
+        """True if ids were reserved, by this process or an earlier one."""
         return self._reserved is not None
 
     def begin_at(self, producer_id: int) -> None:
@@ -68,12 +67,13 @@ class ProducerIds:
         self._next = producer_id
 
     def take(self, first_unused: Callable[[], int]) -> int:
-        """Return an unused id; ``first_unused`` returns the very first one.
+        """Return an unused id; ``first_unused`` returns the first one, if none was reserved before.
 
         Raises:
             NoProducerIdError: none can be reserved.
         """
         producer_id = first_unused() if self._next is None else self._next
+        # Reserved before the id is returned, so that no restart returns it again.
         if self._reserved is None or producer_id >= self._reserved:
             self._reserve(producer_id + PRODUCER_ID_BLOCK)
         self._next = producer_id + 1
@@ -99,8 +99,6 @@ class TransactionLogError(GroupcoordError):
 
 
 class TransactionLog:
-    """Durable transactions of a server."""
-
     def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
         self._topics = topics
         self._on_made = on_made
@@ -108,11 +106,7 @@ class TransactionLog:
         self._data = data.whole
 
     def topic(self) -> Topic:
-        """Return the topic, created if missing.
-
-        Raises:
-            TransactionLogError: it can't be created.
-        """
+        """Return the topic, created if missing; TransactionLogError if it can't be created."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is not None:
             return topic
@@ -125,11 +119,7 @@ class TransactionLog:
         return topic
 
     def read(self) -> list[Transaction]:
-        """Return the last state of each transactional id.
-
-        Raises:
-            TransactionLogError: a log can't be read, or has invalid records.
-        """
+        """Return the last state of each transactional id; TransactionLogError if a log can't be read."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return []
@@ -145,30 +135,24 @@ class TransactionLog:
         values: dict[bytes, bytes | None] = {}
         try:
             for key, value in _records(self._log(topic, index)):
+                # Only the last record of a key counts, whether or not compaction has run.
                 values[key] = value
             for key, value in values.items():
                 transactional_id = decode_transaction_key(key)
+                # A tombstone, or a key of another kind that a newer broker has written.
                 if value is not None and transactional_id is not None:
                     yield Transaction.from_record(transactional_id, decode_transaction_value(value))
         except (ValueError, KeyError, TopicLogError) as error:
             raise TransactionLogError(f"{topic.name}-{index} can't be read: {error}") from error
 
     def put(self, transaction: Transaction, now_ms: int) -> None:
-        """Write the state of a transaction.
-
-        Raises:
-            TransactionLogError: it can't be written.
-        """
+        """Write the state of a transaction; TransactionLogError if it can't be written."""
         from groupcoord.records.transactions import encode_transaction_value
 
         self._append(transaction.transactional_id, encode_transaction_value(transaction.to_record()), now_ms)
 
     def remove(self, transactional_id: str, now_ms: int) -> None:
-        """Write a tombstone.
-
-        Raises:
-            TransactionLogError: it can't be written.
-        """
+        """Write a tombstone; TransactionLogError if it can't be written."""
         self._append(transactional_id, None, now_ms)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
@@ -197,6 +181,7 @@ class TransactionLog:
 
     def _settings(self, topic: Topic) -> TopicLogSettings:
         settings = self._data.settings_of(topic)
+        # Compaction leaves the active segment alone, which in memory would hold 100 MB of old states.
         if self._topics.directory is not None or settings.segment_bytes <= MEMORY_SEGMENT_BYTES:
             return settings
         if self._in_memory is None or self._in_memory[0] is not settings:

@@ -1,4 +1,4 @@
-"""Requests about transactions: permissions (KIP-11, KIP-98, KIP-679), coordinating node, lists (KIP-664).
+"""Handlers of transaction requests: permissions (KIP-11, KIP-98, KIP-679), coordinating node, lists (KIP-664).
 
 Sources: ``KafkaApis``, ``TransactionStateManager.listTransactionStates`` and ``ReplicaManager.activeProducerState`` of
 Apache Kafka 4.4, as recorded.
@@ -68,9 +68,7 @@ DescribeTransactions, ListTransactions.
 
 
 def refuse_transactions(connection: Connection, request: object) -> None:
-    """Close the connection, as Kafka does for an API that is not announced. Nodes that share a log have no
-    transactions.
-    """
+    """Close the connection, as Kafka does for an API that is not announced."""
     connection.refuse(f"{type(request).__name__}: there are no transactions where nodes share a log")
 
 
@@ -104,6 +102,7 @@ def answer_list_transactions(
         is_wanted = (
             (not states or transaction.state.value in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
+            # KIP-994.
             and (duration_ms < 0 or now_ms - transaction.start_time_ms > duration_ms)
             and (pattern is None or pattern.fullmatch(transaction.transactional_id))
             and permissions.on_transactional_id(transaction.transactional_id, Operation.DESCRIBE)
@@ -113,6 +112,7 @@ def answer_list_transactions(
         return ListedTransaction(transaction.transactional_id, transaction.producer_id, transaction.state.value)
 
     listed = yield from each(transactions, list_it)
+    # KIP-664: unknown filters are returned, and match nothing.
     unknown = tuple(state for state in dict.fromkeys(request.state_filters) if state not in STATES)
     return ListTransactionsResponse(ErrorCode.NONE, unknown, tuple(filter(None, listed)))
 
@@ -135,12 +135,14 @@ def answer_describe_producers(
 
 
 def _describe(name: str, index: int, data: TopicData, permissions: Permissions) -> DescribedPartition:
+    # Denied clients do not learn whether the topic exists.
     error_code = permissions.topic_error(name, Operation.READ)
     if error_code is not ErrorCode.NONE:
         return DescribedPartition(index, error_code)
     topic = data.topics.get(name)
     if topic is None:
         try:
+            # As recorded, an illegal name has an error of its kind.
             check_topic_name(name)
         except TopicError as error:
             return DescribedPartition(index, error.error_code, error_message=error.message)
@@ -181,6 +183,7 @@ class TransactionRequests:
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
         transactional_id, permissions = request.transactional_id, self._permissions_of(connection)
         if transactional_id is None:
+            # KIP-679: WRITE on any topic is enough.
             if not may_write_idempotently(permissions, self._data.topics):
                 return InitProducerIdResponse(CLUSTER_DENIED)
         elif not may_write(transactional_id, permissions):
@@ -197,6 +200,7 @@ class TransactionRequests:
         for number, wanted in enumerate(request.transactions):
             if number:
                 yield None
+            # One denied transaction refuses the whole request.
             allowed = allowed and (request.is_from_broker or may_write(wanted.transactional_id, permissions))
             here = here and self._is_here(wanted.transactional_id)
         if allowed and here:
@@ -227,8 +231,8 @@ class TransactionRequests:
         return self._delivered(self._transactions.end(request, connection))
 
     def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
-        """Write markers for another coordinator or an administrator."""
         permissions = self._permissions_of(connection)
+        # Brokers have CLUSTER_ACTION, administrators ALTER.
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
             return (yield from answer_write_txn_markers(request, self._submit, self._data))
 
@@ -243,6 +247,7 @@ class TransactionRequests:
 
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
         coordinator = self._coordinator
+        # Without the group, nothing is in flight that an EndTxn would have to wait for.
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
             coordinator.submit(request, connection, connection.principal)  # which refuses it
         else:
@@ -250,7 +255,6 @@ class TransactionRequests:
         return self._delivered(None)
 
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
-        """List the transactions that this node coordinates."""
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
         return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
 
@@ -258,6 +262,7 @@ class TransactionRequests:
         """Create the transaction topic when a permitted client looks for a transaction coordinator."""
         if request.key_type == CoordinatorType.TRANSACTION:
             permissions = self._permissions_of(connection)
+            # A denied client must not create the topic.
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
                 self._transactions.prepare()
 
@@ -270,6 +275,7 @@ class TransactionRequests:
             is_here = self._is_here(transactional_id)
             return described if is_here else DescribedTransaction(ELSEWHERE, transactional_id)
 
+        # Each distinct id once, however often it is named.
         found = dict(zip(transactional_ids, (yield from each(transactional_ids, describe)), strict=True))
         return DescribeTransactionsResponse(tuple([found[name] for name in request.transactional_ids]))
 
@@ -291,15 +297,13 @@ def may_write(transactional_id: str, permissions: Permissions) -> bool:
 
 
 def may_write_idempotently(permissions: Permissions, topics: TopicRegistry) -> bool:
-    """Return whether a client may write idempotently, as all that may write to any topic."""
+    # KIP-679.
     return permissions.on_cluster(Operation.IDEMPOTENT_WRITE) or any(
         permissions.on_topic(topic.name, Operation.WRITE) for topic in topics
     )
 
 
 def results_of(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> Work[tuple[TopicResult, ...]]:
-    """Return one error for every partition."""
-
     def of_topic(topic: TopicEntry[int]) -> Work[TopicResult]:
         results = yield from each(topic.partitions, lambda index: PartitionResult(index, error_code))
         return TopicResult(topic.name, ZERO_UUID, results)

@@ -35,17 +35,14 @@ class TransactionState(Enum):
 
     @property
     def code(self) -> int:
-        """Code in the log."""
         return _STATES.index(self)
 
     @property
     def is_prepared(self) -> bool:
-        """True while the outcome is decided, but not written to all partitions."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_complete(self) -> bool:
-        """True once the outcome is written everywhere, until the next transaction."""
         return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
@@ -79,9 +76,6 @@ class Transaction:
         previous_producer_id: the id before the last change; another one only if its epochs were exhausted.
         next_producer_id: the id after a prepared transaction, if the epochs are exhausted.
         start_time_ms: the start of the last transaction; -1 if there was none since InitProducerId.
-        update_time_ms: the time of the last change.
-        client_version: the version of the client that made the last change: 2 with an epoch for each transaction, else
-            0.
     """
 
     transactional_id: str
@@ -101,7 +95,6 @@ class Transaction:
 
     @property
     def topics(self) -> tuple[TopicEntry[int], ...]:
-        """Partitions by topic, in order."""
         by_topic: dict[str, list[int]] = {}
         for topic, index in sorted(self.partitions):
             by_topic.setdefault(topic, []).append(index)
@@ -111,10 +104,11 @@ class Transaction:
         return self.state is TransactionState.ONGOING and self.start_time_ms + self.timeout_ms < now_ms
 
     def may_resume(self, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether a producer with this id and epoch may initialise; the epoch is checked later."""
+        """Return whether a producer with this id and epoch may initialise; :meth:`initialised` checks the epoch."""
         return (
             self.producer_epoch == NO_PRODUCER_EPOCH
             or producer_id == self.producer_id
+            # Its epochs ran out, and the response with the next id may be lost.
             or (producer_id == self.previous_producer_id and producer_epoch >= LAST_EPOCH)
         )
 
@@ -129,6 +123,7 @@ class Transaction:
         if not self.state.is_complete:
             return False
         if producer_id == self.producer_id:
+            # Each such EndTxn raises the epoch, so a repetition names the one before.
             return producer_epoch == self.producer_epoch - 1
         return producer_id == self.previous_producer_id and producer_epoch == LAST_EPOCH and self.producer_epoch == 0
 
@@ -148,12 +143,15 @@ class Transaction:
             partitions=frozenset(),
             start_time_ms=NO_TIME,
         )
+        # A new transactional id has no epoch yet.
         is_current = self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch)
         is_repeated = expected_epoch is not None and expected_epoch == self.last_producer_epoch
         if expected_epoch is not None and not is_current and not is_repeated:
             return None
+        # KIP-360: a repeated InitProducerId does not raise the epoch a second time.
         if is_repeated and not is_current and self.producer_epoch <= LAST_EPOCH:
             return fresh
+        # KIP-360: epochs are exhausted, so the producer continues with a new id.
         if self.producer_epoch >= LAST_EPOCH:
             return evolve(
                 fresh,
@@ -172,7 +170,9 @@ class Transaction:
         return self._changed(
             now_ms,
             state=TransactionState.ONGOING,
+            # Partitions of a completed transaction are not part of the next one.
             partitions=self.partitions | partitions if is_open else partitions,
+            # The time-out counts from the first partition of the transaction.
             start_time_ms=self.start_time_ms if is_open else now_ms,
             client_version=client_version,
         )
@@ -182,6 +182,7 @@ class Transaction:
         return self._changed(
             now_ms,
             state=TransactionState.PREPARE_ABORT,
+            # KIP-588: the producer of a timed out transaction is fenced by the next epoch.
             producer_epoch=self.producer_epoch + 1,
             last_producer_epoch=self.producer_epoch,
             client_version=CLIENT_VERSION_OF_EPOCHS,
@@ -196,6 +197,7 @@ class Transaction:
             now_ms,
             state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
             start_time_ms=self.start_time_ms if is_open else now_ms,
+            # KIP-890: an abort without a transaction only raises the epoch.
             partitions=self.partitions if is_open else frozenset(),
             client_version=CLIENT_VERSION_OF_EPOCHS if bumps_epoch else CLIENT_VERSION,
         )
@@ -205,6 +207,7 @@ class Transaction:
             decided,
             producer_epoch=self.producer_epoch + 1,
             last_producer_epoch=self.producer_epoch,
+            # The markers still need the old id, so the new one holds after completion.
             next_producer_id=new_producer_id() if self.producer_epoch >= LAST_EPOCH else NO_PRODUCER_ID,
         )
 
@@ -230,6 +233,7 @@ class Transaction:
     def to_record(self) -> dict[str, Any]:
         """Return the value of the log record, under the names of Kafka's schema."""
         partitions = None
+        # In state Empty Kafka writes null, not an empty list.
         if self.state is not TransactionState.EMPTY:
             partitions = [{"topic": topic, "partitionIds": list(indexes)} for topic, indexes in self.topics]
         tagged = {
@@ -250,11 +254,7 @@ class Transaction:
 
     @classmethod
     def from_record(cls, transactional_id: str, values: Mapping[str, Any]) -> Transaction:
-        """Parse a record of :meth:`to_record` or of a broker.
-
-        Raises:
-            ValueError: its state is never written.
-        """
+        """Parse a record; ValueError if its state is never written."""
         code = values["transactionStatus"]
         if not 0 <= code < len(_STATES):
             raise ValueError(f"the transaction of {transactional_id!r} is in state {code}")
