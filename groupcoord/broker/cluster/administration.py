@@ -1,8 +1,7 @@
 """Administration of the cluster: nodes, quorum, elections, reassignments of partitions, log directories.
 
-Nodes share their logs, so a reassignment is complete when it is answered. The metadata quorum has one voter.
-
-Sources: ``KafkaApis``, ``ControllerApis``, ``ReplicationControlManager`` and ``ReplicaManager`` of Apache Kafka 4.4, as
+Nodes share their logs, so a reassignment is complete when it is answered. The metadata quorum has one voter. Sources:
+``KafkaApis``, ``ControllerApis``, ``ReplicationControlManager`` and ``ReplicaManager`` of Apache Kafka 4.4, as
 recorded.
 """
 
@@ -75,7 +74,8 @@ def answer_describe_cluster(
     permissions: Permissions = UNRESTRICTED,
     told: Mapping[int, Node] | None = None,
 ) -> DescribeClusterResponse:
-    """Describe the nodes, with their addresses for the client. A request for a controller's endpoint fails."""
+    """Describe the nodes, with their addresses for the client."""
+    # KIP-919: only controllers answer for their endpoints.
     if request.endpoint_type == EndpointType.CONTROLLER:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return DescribeClusterResponse(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
@@ -96,13 +96,12 @@ def answer_describe_cluster(
 def answer_describe_quorum(
     request: DescribeQuorum, node: Node, now_ms: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeQuorumResponse]:
-    """Describe the single voter of the metadata quorum. It has no log, so all offsets are 0.
-
-    As in Kafka, a request that names anything else gets no quorum at all.
-    """
+    """Describe the single voter of the metadata quorum."""
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    # As in Kafka, a request that names anything else gets no quorum at all.
     if request.topics == (TopicEntry(METADATA_TOPIC, (0,)),):
+        # There is no metadata log, so all offsets are 0.
         voter = QuorumVoter(node.node_id, 0, now_ms, now_ms)
         partition = QuorumPartition(0, ErrorCode.NONE, node.node_id, METADATA_EPOCH, 0, (voter,))
         address = QuorumNode(node.node_id, (QuorumListener(CONTROLLER_LISTENER, node.host, node.port),))
@@ -122,12 +121,10 @@ def answer_describe_quorum(
 def answer_elect_leaders(
     request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[ElectLeadersResponse]:
-    """Elect preferred leaders. Unclean elections are never needed.
-
-    A request for all partitions gets every topic, with only those partitions that were elected, as in Kafka.
-    """
+    """Elect preferred leaders. Unclean elections are never needed."""
     if not permissions.on_cluster(Operation.ALTER):
         return (yield from _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED))
+    # After the permission, as in ControllerApis.
     if request.election_type not in list(ElectionType):
         message = f"Value {request.election_type} must be one of [0, 1]"
         return (yield from _refused_election(request, ErrorCode.INVALID_REQUEST, message))
@@ -139,6 +136,7 @@ def answer_elect_leaders(
         return TopicEntry(name, elected)
 
     if request.topic_partitions is None:
+        # As in Kafka: every topic, with only those partitions that were elected.
         everything = [(topic.name, range(topic.partition_count)) for topic in topics]
         elected = yield from each_long(everything, elect)
         return ElectLeadersResponse(
@@ -170,6 +168,7 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
     if not (leadership.elects and is_needed):
         message = "Leader election not needed for topic partition."
         return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED, message)
+    # An unclean election needs a leader outside of the replicas in sync; all are in sync.
     if not elects:
         return ElectedPartition(index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     if leadership.node(preferred) is None:
@@ -181,7 +180,7 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
 def answer_alter_partition_reassignments(
     request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterPartitionReassignmentsResponse]:
-    """Assign partitions to other replicas. That is complete at once, so there is never a reassignment to cancel."""
+    """Assign partitions to other replicas."""
     if not permissions.on_cluster(Operation.ALTER):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = yield from _refused_reassignments(request, denied, CLUSTER_DENIED)
@@ -198,6 +197,7 @@ def answer_alter_partition_reassignments(
                 _check_reassignment(topic.name, known, partition, request, nodes.leadership)
             except TopicError as error:
                 return ReassignedPartition(index, error.error_code, error.message)
+            # Written below in one edit, after all partitions are checked.
             changes[index] = replicas or ()
             return ReassignedPartition(index, ErrorCode.NONE)
 
@@ -233,16 +233,17 @@ def _check_reassignment(
     request: AlterPartitionReassignments,
     leadership: Leadership,
 ) -> None:
-    """Raise TopicError if a partition can't be assigned to these replicas."""
     index, replicas = partition
     if topic is None:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not topic.has_partition(index):
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    # KIP-455: null cancels a reassignment, and none is ever in progress.
     if replicas is None:
         raise TopicError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     check_replicas(replicas, leadership.node_ids)
     current = leadership.replicas(topic, index)
+    # KIP-860.
     if len(replicas) != len(current) and not request.allow_replication_factor_change:
         message = f"The replication factor is changed from {len(current)} to {len(replicas)}"
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
@@ -251,11 +252,7 @@ def _check_reassignment(
 
 
 def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, topics: TopicRegistry) -> Work[None]:
-    """Write checked assignments, and elect leaders.
-
-    Raises:
-        OSError: the topics can't be written; nothing has changed.
-    """
+    """Write checked assignments, and elect leaders; OSError if the topics can't be written, and nothing has changed."""
     former: list[tuple[str, int, tuple[int, ...]]] = []
     with topics.edit() as edit:
         for name, replicas in assigned.items():
@@ -278,7 +275,6 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 def answer_list_partition_reassignments(
     request: ListPartitionReassignments, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListPartitionReassignmentsResponse]:
-    """Return no reassignments."""
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
 
@@ -296,10 +292,11 @@ def answer_list_partition_reassignments(
 def answer_membership(
     request: MembershipRequest, node: Node, node_ids: Collection[int], cluster_id: str, permissions: Permissions
 ) -> MembershipResponse:
-    """Refuse changes of the quorum, as with ``kraft.version`` 0. A running broker may be unregistered, as in Kafka."""
+    """Refuse changes of the quorum, as with ``kraft.version`` 0."""
     if not permissions.on_cluster(Operation.ALTER):
         return MembershipResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     match request:
+        # As in Kafka, a running broker may be unregistered.
         case UnregisterBroker(broker_id):
             if broker_id in node_ids:
                 return MembershipResponse(ErrorCode.NONE, "")
@@ -309,6 +306,7 @@ def answer_membership(
                 message = "Controller cannot unregister itself while it is active."
                 return MembershipResponse(ErrorCode.INVALID_REQUEST, message)
             return _not_registered(f"Controller ID {controller_id} is not currently registered.")
+    # Before the version of the quorum, as recorded.
     if request.cluster_id not in (None, cluster_id):
         message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
         return MembershipResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
@@ -330,10 +328,7 @@ IN_MEMORY = "memory"
 def answer_describe_log_dirs(
     request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeLogDirsResponse]:
-    """Describe the sizes of logs, and of the volume of the data directory. Unknown partitions are omitted.
-
-    If a log can't be read, the directory fails with KAFKA_STORAGE_ERROR, like one that a broker has taken offline.
-    """
+    """Describe the sizes of logs, and of the volume of the data directory. Unknown partitions are omitted."""
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked: dict[str, dict[int, None]] = {}
@@ -349,6 +344,7 @@ def answer_describe_log_dirs(
     try:
         told = yield from _log_sizes(asked, data)
         volume = None if folder is None else shutil.disk_usage(folder)
+    # Like a directory that a broker has taken offline.
     except (FailedLogError, OSError):
         return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
     if volume is None:
@@ -359,7 +355,7 @@ def answer_describe_log_dirs(
 def answer_alter_replica_log_dirs(
     request: AlterReplicaLogDirs, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterReplicaLogDirsResponse]:
-    """Accept the only log directory. The last directory of a partition counts, as in Kafka."""
+    """Accept the only log directory."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     here = _log_dir(topics)
     wanted: dict[str, dict[int, str]] = {}
@@ -367,6 +363,7 @@ def answer_alter_replica_log_dirs(
         for named in folder.topics:
             if wanted:
                 yield None
+            # As in Kafka, the last directory of a partition counts.
             wanted.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, folder.path))
 
     def error_of(name: str, index: int, path: str) -> ErrorCode:
@@ -405,6 +402,7 @@ def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
     if topic is None or not topic.has_partition(index):
         return None
     try:
+        # The logs of all nodes are in the one directory.
         log = data.whole.log(topic, index)
     except NotLeaderError:
         return None

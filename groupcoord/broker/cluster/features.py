@@ -27,14 +27,12 @@ CLUSTER_DENIED = "Cluster authorization failed."
 
 
 class Feature(NamedTuple):
-    """A feature and its APIs.
+    """Feature with its lowest and highest supported level, and its APIs.
 
     Attributes:
-        level: the highest supported level, and the initial one.
-        lowest: the lowest supported level.
+        level: the highest supported level; also the initial one if finalized.
         is_finalized: whether the level is announced as finalized; not so for ``kraft.version`` at 0.
         protocol: the type of groups that it enables.
-        api_keys: the APIs that it enables.
         is_for_clients: whether its level affects clients only.
     """
 
@@ -48,7 +46,6 @@ class Feature(NamedTuple):
 
     @property
     def can_change(self) -> bool:
-        """True if the level affects only clients, or whether requests of a group type are served."""
         return self.protocol is not None or self.is_for_clients
 
 
@@ -106,17 +103,14 @@ class Features:
         usual = feature.level if feature.is_finalized else 0
         if feature.protocol in self.left_out:
             return 0
+        # A file of another version may hold levels of fixed features.
         return self._levels.get(feature.name, usual) if feature.can_change else usual
 
     def serves(self, feature: Feature) -> bool:
         return feature.protocol not in self.left_out
 
     def change(self, levels: Mapping[str, int]) -> None:
-        """Set levels.
-
-        Raises:
-            OSError: the file can't be written; nothing has changed.
-        """
+        """Set levels; OSError if the file can't be written, and nothing has changed."""
         changed = {**self._levels, **levels}
         if changed != self._levels:
             epoch = self.epoch + 1
@@ -132,7 +126,7 @@ class Features:
 def answer_update_features(
     request: UpdateFeatures, features: Features, node_id: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[UpdateFeaturesResponse]:
-    """Change all levels of a request or none. Levels that can't change are accepted if they are the present ones."""
+    """Change all levels of a request or none."""
     if not permissions.on_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     changing = {feature.name for feature in FEATURES if feature.can_change}
@@ -157,6 +151,7 @@ def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | N
     name, level, upgrade_type = update
     invalid = f"Invalid update version {level} for feature {name}."
     feature = next((feature for feature in FEATURES if feature.name == name and features.serves(feature)), None)
+    # The order of checks is as recorded.
     if upgrade_type not in list(UpgradeType):
         return f"{invalid} The controller does not support the given upgrade type."
     if level < 0:
@@ -175,6 +170,7 @@ def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | N
         )
     if level > in_use and upgrade_type != UpgradeType.UPGRADE:
         return f"{invalid} Can't downgrade to a newer version."
+    # A fixed feature accepts the level that it has.
     if level != in_use and not feature.can_change:
         return f"{invalid} The level of this feature stays {in_use} here."
     return None

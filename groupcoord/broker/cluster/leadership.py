@@ -1,9 +1,9 @@
 """Leaders and replicas of partitions, and the running nodes.
 
 Nodes of one process share one log of each partition, so each node is a replica of every partition without manual
-assignment, and running ones are in sync. Nodes that share a log between processes lead what they own of it. Leaders are
-chosen as in Kafka: the first running replica leads until it fails or another one is elected, and each election raises
-the leader epoch. Sources: ``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
+assignment. Nodes that share a log between processes lead what they own of it. Leaders are chosen as in Kafka: the first
+running replica leads until it fails or another one is elected, and each election raises the leader epoch. Sources:
+``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -28,14 +28,7 @@ class Leader(NamedTuple):
 
 
 class Leadership:
-    """Nodes of a server and leaders of its partitions. ``owners`` replaces elections where nodes share a log.
-
-    Raises:
-        ValueError: there is no node.
-
-    Attributes:
-        elects: whether leaders are elected here.
-    """
+    """Nodes of a server and leaders of its partitions. ``owners`` replaces elections where nodes share a log."""
 
     def __init__(
         self,
@@ -57,7 +50,6 @@ class Leadership:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """All nodes, in order."""
         return tuple(self._nodes)
 
     @property
@@ -67,7 +59,6 @@ class Leadership:
 
     @property
     def is_sole(self) -> bool:
-        """True for a server of one node, which leads everything."""
         return self._sole is not None
 
     def use(self, nodes: Iterable[Node]) -> None:
@@ -78,14 +69,13 @@ class Leadership:
         self._running = set(self._nodes)
         self._leaders.clear()
         ids = tuple(self._nodes)
+        # Partition n prefers node n, modulo their number, which spreads the load.
         self._rotations = [ids[turn:] + ids[:turn] for turn in range(len(ids))]
 
     def update(self, node: Node) -> None:
-        """Set a node's address."""
         self._nodes[node.node_id] = node
 
     def node(self, node_id: int) -> Node | None:
-        """Return a running node; None if it does not run or does not exist."""
         return self._nodes[node_id] if node_id in self._running else None
 
     def brokers(self, told: Mapping[int, Node] | None = None) -> tuple[Node, ...]:
@@ -94,19 +84,21 @@ class Leadership:
 
     @property
     def controller_id(self) -> int:
-        """The first running node."""
         return min(self._running, default=NOBODY)
 
     # ------------------------------------------------------------ leaders
 
     def leader(self, topic: Topic, index: int) -> Leader:
+        # One node leads everything, so it needs no dictionary of leaders.
         if self._sole is not None:
             return self._later_epochs(topic, self._sole).get(index, self._sole)
+        # Only this topic's log is shared between processes.
         if self._owners is not None and topic.name == OFFSETS_TOPIC:
             return self._owners(index)
         key = topic.topic_id, index
         leader = self._leaders.get(key)
         if leader is None:
+            # Clients remember epochs over a restart of the server, so they must not go back.
             epoch = self._first_epoch(topic, index) or LEADER_EPOCH
             leader = self._leaders[key] = Leader(self._first_running(topic, index), epoch)
         return leader
@@ -124,10 +116,12 @@ class Leadership:
     def _later_epochs(self, topic: Topic, sole: Leader) -> dict[int, Leader]:
         """Return the leaders of a single node's partitions with later epochs than the first."""
         known = self._sole_leaders.get(topic.name)  # Python caches the hash of a string, not of a UUID
+        # A topic that grew or was created again differs.
         if known is not None and known[0] == topic:
             return known[1]
         epochs = [self._first_epoch(topic, index) for index in range(topic.partition_count)]
         leaders = {index: Leader(sole.node_id, epoch) for index, epoch in enumerate(epochs) if epoch}
+        # A log that can't be read now may be readable later.
         if None not in epochs:
             self._sole_leaders[topic.name] = topic, leaders
         return leaders
@@ -136,13 +130,15 @@ class Leadership:
         return self.leader(topic, index).node_id == node_id
 
     def replicas(self, topic: Topic, index: int) -> tuple[int, ...]:
-        """Return the replicas of a partition, the preferred leader first. Nodes that no longer exist are left out."""
+        """Return the replicas of a partition, the preferred leader first."""
         if self._sole is not None:
             return self._rotations[0]
+        # The server may have been restarted with fewer nodes.
         assigned = tuple(node_id for node_id in topic.replicas.get(index, ()) if node_id in self._nodes)
         return assigned or self._rotations[index % len(self._rotations)]
 
     def in_sync(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        # Nearly always.
         if len(self._running) == len(self._nodes):
             return replicas
         return tuple(node_id for node_id in replicas if node_id in self._running)
@@ -151,18 +147,15 @@ class Leadership:
         return next(iter(self.in_sync(self.replicas(topic, index))), NOBODY)
 
     def elect(self, topic: Topic, index: int, node_id: int) -> Leader:
-        """Make a node the leader of a partition, with the next epoch."""
         leader = Leader(node_id, self.leader(topic, index).epoch + 1)
         self._leaders[topic.topic_id, index] = leader
         return leader
 
     def raise_epoch(self, topic: Topic, index: int, epoch: int) -> None:
-        """Raise a leader's epoch to that of a later leader in the partition's log."""
         leader = self.leader(topic, index)
         self._leaders[topic.topic_id, index] = leader._replace(epoch=max(leader.epoch, epoch))
 
     def forget(self, topic: Topic) -> None:
-        """Remove a deleted topic."""
         for index in range(topic.partition_count):
             self._leaders.pop((topic.topic_id, index), None)
         self._sole_leaders.pop(topic.name, None)
@@ -175,20 +168,17 @@ class Leadership:
         self._sole_leaders.clear()  # its logs are read again when it restarts
 
     def started(self, node_id: int) -> None:
-        """Mark a node as running."""
         self._running.add(node_id)
 
     def to_elect(self, topics: TopicRegistry) -> list[tuple[Topic, int, int]]:
-        """Return the partitions that need another leader: topic, index, first running replica or -1.
-
-        While no node runs at all, leaders stay as they are.
-        """
+        """Return the partitions that need another leader: topic, index, first running replica or -1."""
         found = []
         for topic in topics:
             for index in range(topic.partition_count):
                 leader_id = self.leader(topic, index).node_id
                 if leader_id not in self._running:
                     node_id = self._first_running(topic, index)
+                    # While no node runs at all, leaders stay as they are.
                     if node_id != leader_id and self._running:
                         found.append((topic, index, node_id))
         return found

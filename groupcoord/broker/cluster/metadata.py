@@ -53,8 +53,6 @@ def _announced(features: Features) -> ApiVersionsResponse:
 
 
 ANNOUNCED = _announced(Features())
-"""Response until a feature is changed."""
-
 _PLACES = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED: 3}
 """Positions of topics in a response by error; all other errors are between the last two."""
 
@@ -62,12 +60,15 @@ _PLACES = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1, ErrorCode.TOPIC_AUT
 def answer_api_versions(
     request: ApiVersions, node: Node, cluster_id: str, features: Features | None = None
 ) -> ApiVersionsResponse:
-    """Return the served APIs; an unknown version of ApiVersions gets only its own range (KIP-511)."""
+    """Return the served APIs."""
+    # KIP-511: clients retry with a version from this range.
     if request.unsupported_version:
         known = ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (known,))
+    # KIP-1242: the client has reached another cluster or node.
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
         return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, ())
+    # Every connection begins with this request, so the usual response is made once.
     if features is None or not (features.epoch or features.left_out):
         return ANNOUNCED
     return _announced(features)
@@ -84,9 +85,8 @@ def answer_metadata(
 ) -> Work[MetadataResponse]:
     """Describe the cluster and the requested topics.
 
-    As in Kafka, a topic id in the request makes all names in it ignored, and a repeated name is answered once. More
-    than four names are in the order of Scala's hash set. Unknown ids come first, unknown names after known topics, and
-    denied topics last; a request for all topics omits these.
+    More than four names are in the order of Scala's hash set. Unknown ids come first, unknown names after known topics,
+    and denied topics last; a request for all topics omits these.
     """
     references = request.topics
     checks_creation = (
@@ -95,7 +95,9 @@ def answer_metadata(
     view = _View(leadership, topics, permissions, request.include_topic_authorized_operations, checks_creation)
     if references is None:
         found = yield from each(list(topics), view.known_if_allowed)
+    # As in Kafka, one topic id makes all names ignored.
     elif any(reference.topic_id != ZERO_UUID for reference in references):
+        # Repeated topics are answered once.
         asked = dict.fromkeys([reference.topic_id for reference in references if reference.topic_id != ZERO_UUID])
         found = yield from each(asked, view.by_id)
     else:
@@ -104,6 +106,7 @@ def answer_metadata(
     described = yield from run_on_entries(_in_order, [topic for topic in found if topic is not None])
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
+        # Denied clients get 0, not an error.
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return MetadataResponse(
         brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(told)),
@@ -127,7 +130,7 @@ def _in_order(topics: list[MetadataTopic]) -> list[MetadataTopic]:
 
 
 def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:
-    """Return the missing topics that a request allows to create. Internal topics are created without requests."""
+    """Return the missing topics that a request allows to create."""
     if not request.allow_auto_topic_creation:
         return []
     return [
@@ -135,6 +138,7 @@ def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]
         for topic in response.topics
         if topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         and topic.name is not None
+        # Internal topics are created by their coordinators.
         and topic.name not in INTERNAL_TOPICS
     ]
 
@@ -144,8 +148,6 @@ def _missing_error(name: str) -> ErrorCode:
 
 
 class _View(NamedTuple):
-    """Topics as seen by one principal."""
-
     leadership: Leadership
     topics: TopicRegistry
     permissions: Permissions
@@ -168,6 +170,7 @@ class _View(NamedTuple):
 
     def by_name(self, name: str) -> MetadataTopic:
         topic = self.topics.get(name)
+        # A client that may not create a topic must not learn that it does not exist.
         is_missing = topic is None and self.checks_creation
         if not self.may_describe(name) or (is_missing and not self.permissions.on_topic(name, Operation.CREATE)):
             return MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
@@ -207,6 +210,7 @@ class _View(NamedTuple):
         leader_id, leader_epoch = leadership.leader(topic, index)
         replicas = leadership.replicas(topic, index)
         in_sync = leadership.in_sync(replicas)
+        # Nearly always: all nodes run.
         if len(in_sync) == len(replicas) and leader_id != NOBODY:
             return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)
         offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
@@ -230,10 +234,12 @@ def answer_describe_topic_partitions(
     cursor = request.cursor
     names = set(request.topics) or {topic.name for topic in topics}
     begin = "" if cursor is None else cursor.topic_name
+    # Java compares UTF-16 units, Python code points.
     begin_key = string_sort_key(begin)
     wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and begin not in names)):
         return (yield from _refused_topics(request, ErrorCode.INVALID_REQUEST))
+    # As recorded: the broker's own code fails on an empty name.
     if "" in wanted:
         return (yield from _refused_topics(request, ErrorCode.UNKNOWN_SERVER_ERROR))
     may_see = yield from each(wanted, lambda name: permissions.on_topic(name, Operation.DESCRIBE))
@@ -248,6 +254,7 @@ def answer_describe_topic_partitions(
     for name in allowed:
         if described:
             yield None
+        # KIP-966: the cursor names the topic and partition that come next.
         if left == 0:
             return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, 0))
         topic = topics.get(name)

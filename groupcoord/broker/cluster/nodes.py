@@ -93,11 +93,9 @@ class Nodes:
         }
 
     def coordinator_node(self, log_partition: int) -> Node | None:
-        """Return the coordinating node of a partition of ``__consumer_offsets``, or None."""
         return self.leadership.node(self.leadership.leader(self._offsets_topic, log_partition).node_id)
 
     def transaction_node(self, transactional_id: str) -> Node | None:
-        """Return the coordinating node of a transactional id, or None."""
         return self.leadership.node(self.transaction_leader(transactional_id))
 
     def coordinates_transactions(self, node_id: int, transactional_id: str) -> bool:
@@ -119,57 +117,56 @@ class Nodes:
         return self.share
 
     def share_node(self, key: str) -> Node | None:
-        """Return the coordinating node of a share-partition by its key, or None."""
         return None if self.share is None else self.share.node_of(key)
 
     def serving(self, log_partition: int) -> GroupCoordinator | None:
-        """Return the group coordinator of a partition of ``__consumer_offsets``."""
         node_id = self.leadership.leader(self._offsets_topic, log_partition).node_id
         return None if node_id == NOBODY else self.coordinators.get(node_id)
 
     # ------------------------------------------------------------ elections
 
     def elect(self, topic: Topic, index: int, node_id: int) -> None:
-        """Make a node the leader of a partition; its coordinator loads what the former one unloads.
-
-        Raises:
-            LoadError: the log can't be read; the new coordinator will retry.
+        """Make a node the leader of a partition; LoadError if its coordinator can't load the log,
+        which it will retry.
         """
         is_offsets = topic.name == OFFSETS_TOPIC
         former = self.coordinators.get(self.leadership.leader(topic, index).node_id) if is_offsets else None
         if former is not None:
             self.before_unload(index)
+            # Before the election: two coordinators must not write one log partition.
             former.unload(index)
+            # Its waiting requests fail with NOT_COORDINATOR.
             deliver_replies(former)
         leader = self.leadership.elect(topic, index, node_id)
         if not is_offsets and self._data is not None and node_id != NOBODY:
             with suppress(FailedLogError):  # reads and writes report it
                 log = self._data.log(topic, index)
                 if log is not None:
+                    # OffsetForLeaderEpoch (KIP-320) reads the start of an epoch from the log.
                     log.begin_epoch(leader.epoch)
         coordinator = self.coordinators.get(node_id) if is_offsets else None
         if coordinator is not None:
+            # Markers and fencing use the leader epoch.
             coordinator.load(index, leader.epoch)
             deliver_replies(coordinator)
 
     def reassigned(self, topic: Topic, index: int, former: Collection[int]) -> None:
-        """Elect a leader of a partition with new replicas.
-
-        As in Kafka, the leader stays if it is among them; its epoch rises if a former replica is gone.
-        """
+        """Elect a leader of a partition with new replicas."""
         replicas, leader_id = self.leadership.replicas(topic, index), self.leadership.leader(topic, index).node_id
+        # As in Kafka, a leader that stays a replica keeps its role.
         if leader_id not in replicas:
             leader_id = self.leadership.in_sync(replicas)[0]
+        # The epoch rises only if a replica is removed (PartitionChangeBuilder).
         elif set(former).issubset(replicas):
             return
         with suppress(LoadError):  # the new leader will retry
             self.elect(topic, index, leader_id)
 
     def stopped(self, node_id: int) -> None:
-        """Elect other leaders for a stopped node."""
         coordinator = self.coordinators.get(node_id)
         if coordinator is not None:
             for index in self.led_log_partitions(node_id):
+                # While the coordinator can still read it.
                 self.before_unload(index)
             del self.coordinators[node_id]
             coordinator.close()
@@ -225,9 +222,10 @@ class SpreadCoordinator:
         self._nodes.topics_created(names)
 
     def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
-        """Pass a request to the coordinator of its group or log partition; without one, any node refuses it."""
+        """Pass a request to the coordinator of its group or log partition."""
         is_marker = isinstance(request, CompleteTransaction)
         index = request.partition if is_marker else self.partition_of(request.group_id)
+        # Without a leader, any node refuses the request with NOT_COORDINATOR.
         coordinator = self._nodes.serving(index) or next(iter(self._nodes.coordinators.values()))
         coordinator.submit(request, token, principal)
         deliver_replies(coordinator)
@@ -254,11 +252,7 @@ class SharedDocument(Protocol):
 
 
 class SharedDocuments:
-    """Topics, configs, quotas, features, ACLs and credentials that the nodes of a cluster share.
-
-    Each node writes them itself. If another node has written first, the write is refused, and the request is handled
-    again with the new content.
-    """
+    """Topics, configs, quotas, features, ACLs and credentials that the nodes of a cluster share."""
 
     def __init__(self, topics: TopicRegistry, others: Iterable[SharedDocument]) -> None:
         self._topics = topics
@@ -269,6 +263,7 @@ class SharedDocuments:
         for document in self._documents:
             try:
                 document.reload()
+            # The old content keeps the node in service.
             except DataFileError as error:
                 logger.error("what another node has written can't be read: %s", error)
 
@@ -279,14 +274,17 @@ class SharedDocuments:
 
     def _retried(self, handler: Handler, reload: Callable[[], None]) -> Handler:
         def change(connection: Connection, request: Any) -> Work[WireResponse | None]:
+            # Ends, because another node has written in each further round.
             while True:
                 refusals = self._topics.file.refusals
                 try:
                     found: Any = handler(connection, request)
                     response: WireResponse | None = (yield from found) if isinstance(found, GeneratorType) else found
                 except OSError:
+                    # Not a conflict: the engine failed.
                     if self._topics.file.refusals == refusals:
                         raise
+                # Some handlers report a refused write in their response.
                 if self._topics.file.refusals == refusals:
                     return response
                 reload()

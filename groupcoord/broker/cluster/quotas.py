@@ -67,8 +67,6 @@ class _QuotaError(GroupcoordError):
 
 
 class Quotas:
-    """Client quotas by entity."""
-
     def __init__(self, place: Place | None = None) -> None:
         self._file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)
         self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
@@ -91,12 +89,14 @@ class Quotas:
             if refusal is not None:
                 return refusal
             seen.add(component.entity_type)
+        # After the components themselves, as recorded.
         if IP in seen and len(seen) > 1:
             message = (
                 "Invalid entity filter component combination. IP filter component should not be used with user or "
                 "clientId filter component."
             )
             return DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, message)
+        # As recorded: no entity has no parts.
         if request.strict and not request.components:
             return DescribeClientQuotasResponse(ErrorCode.NONE, "", ())
 
@@ -113,13 +113,16 @@ class Quotas:
     def answer_alter(
         self, request: AlterClientQuotas, permissions: Permissions = UNRESTRICTED
     ) -> Work[AlterClientQuotasResponse]:
-        """Change all limits of an entity or none; repeated entities are ignored."""
+        """Change all limits of an entity or none. Of a repeated entity the first change is made, and reported as a
+        duplicate.
+        """
         if not permissions.on_cluster(Operation.ALTER_CONFIGS):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return AlterClientQuotasResponse(
                 tuple(AlteredQuotas(denied, CLUSTER_DENIED, entry.entity) for entry in request.entries)
             )
         # Work yields between two entries, so nothing is read that others may change.
+        # Applied at the end: work yields between two entries, and others may change the quotas.
         changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}
         results: list[AlteredQuotas] = []
@@ -129,6 +132,7 @@ class Quotas:
             entity = {part.entity_type: part.entity_name for part in entry.entity}
             key = _key_of(entity)
             try:
+                # ClientQuotaControlManager reports the entity as its Java class prints it.
                 if key in changes or len({operation.key for operation in entry.ops}) < len(entry.ops):
                     told = ", ".join(f"{kind}={_told(name)}" for kind, name in entity.items())
                     raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{told}}})")
@@ -146,6 +150,7 @@ class Quotas:
         """Make changes, and return the reasons for refused ones."""
         limits, refused = dict(self._limits), {}
         for key, change in changes.items():
+            # Kafka has no such bound; memory has.
             if key not in limits and len(limits) >= ENTITIES_MAX:
                 refused[key] = TOO_MANY
                 continue
@@ -173,6 +178,7 @@ def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
     return {
         operation.key: None if operation.remove else _checked(operation, known)
         for operation in entry.ops
+        # As recorded, unknown limits can be removed.
         if not operation.remove or operation.key in known
     }
 
@@ -208,6 +214,7 @@ def _check_entity(entity: Entity) -> frozenset[str]:
             raise _QuotaError(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise _QuotaError(f"Empty {kind} not supported")
+    # KIP-612: addresses have limits of their kind, and are not combined with users.
     if IP not in entity:
         return _LIMITS
     if len(entity) > 1:
@@ -226,6 +233,7 @@ def _checked(operation: QuotaOperation, known: frozenset[str]) -> float:
         raise _QuotaError(f"Quota {key} must be a finite number")
     if value <= 0:
         raise _QuotaError(f"Quota {key} must be greater than 0")
+    # Kafka keeps these as LONG or INT, all limits are sent as doubles.
     at_most = _WHOLE_AT_MOST.get(key)
     if at_most is not None and value > at_most:
         raise _QuotaError(f"Proposed value for {key} is too large for {'a LONG' if at_most > INT32_MAX else 'an INT'}.")
@@ -235,6 +243,7 @@ def _checked(operation: QuotaOperation, known: frozenset[str]) -> float:
 
 
 def _matches(entity: Entity, request: DescribeClientQuotas) -> bool:
+    # KIP-546.
     if request.strict and len(entity) != len(request.components):
         return False
     for entity_type, match_type, match in request.components:

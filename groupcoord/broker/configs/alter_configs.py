@@ -54,8 +54,6 @@ ResourceKey = tuple[int, str]
 
 
 class _Altered(NamedTuple):
-    """Resource with all its new overrides."""
-
     resource: ResourceToAlter
     configs: Configs
 
@@ -86,7 +84,9 @@ def alter_configs(
         try:
             if (resource_type, name) in repeated:
                 raise ResourceError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            # Malformed resources fail before permissions are checked.
             _check_form(resource)
+            # Names of topics and groups are checked before permissions, those of brokers after.
             if resource_type not in _OF_THIS_BROKER:
                 _check_name(resource_type, name)
             check_permission(permissions, resource_type, name, Operation.ALTER_CONFIGS)
@@ -120,6 +120,7 @@ def _write(altered: list[_Altered], resources: Resources) -> set[int]:
         ConfigResourceType.BROKER: resources.brokers,
         ConfigResourceType.CLIENT_METRICS: resources.client_metrics,
     }
+    # One file for each type, so each succeeds or fails by itself.
     for resource_type, configs in kept.items():
         try:
             configs.replace({entry.resource.resource_name: entry.configs for entry in _of_type(altered, resource_type)})
@@ -149,9 +150,9 @@ _OF_THIS_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, 
 
 
 def _check_form(resource: ResourceToAlter) -> None:
-    """Refuse malformed resources, before permissions are checked."""
     if not is_known_type(resource.resource_type):
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    # Not in Kafka: all of a resource's configs are applied in one step.
     if len(resource.configs) > CONFIGS_MAX:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
     if len({config.name for config in resource.configs}) < len(resource.configs):
@@ -163,7 +164,6 @@ def _check_form(resource: ResourceToAlter) -> None:
 
 
 def _check_name(resource_type: int, name: str) -> None:
-    """Refuse invalid names of topics and groups."""
     kind = ConfigResourceType(resource_type)
     if not name:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Default {kind.name.lower()} resources are not allowed.")
@@ -172,11 +172,11 @@ def _check_name(resource_type: int, name: str) -> None:
 
 
 def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resources) -> None:
-    """Refuse configs of other brokers, and of loggers, which do not exist here."""
     resource_type, name, configs = resource
     if resource_type == ConfigResourceType.BROKER:
         resources.check_broker(name, may_be_all=True)
         for config in configs:
+            # As recorded for brokers.
             if config.config_operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
                 operation = AlterConfigOp(config.config_operation).name.lower()
                 message = f"Config value {operation} is not allowed for config key: {config.name}"
@@ -188,12 +188,12 @@ def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resource
 
 
 def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None:
-    """Refuse unknown configs of subscriptions, and too many subscriptions."""
     _, name, configs = resource
     if not name:
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     known = CLIENT_METRICS_DEFINITIONS
     for config in configs:
+        # Unknown names may be deleted, as for any resource.
         if config.name not in known and config.config_operation != AlterConfigOp.DELETE:
             raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {config.name}")
     names = resources.client_metrics.names()
@@ -205,12 +205,13 @@ def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None
 
 
 def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool) -> Configs:
-    """Return all overrides of a resource after the change. Invalid values are refused before unknown topics."""
+    """Return all overrides of a resource after the change."""
     resource_type, name, configs = resource
     try:
         if resource_type == ConfigResourceType.TOPIC:
             topic = resources.topics.get(name)
             before = NO_CONFIGS if topic is None or replaces else topic.configs
+            # Invalid values win over an unknown topic.
             own = checked_topic_configs(_changed(configs, before, TOPIC_DEFINITIONS))
             resources.find(resource_type, name)
             return own
@@ -224,6 +225,7 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
             before = NO_CONFIGS if replaces else resources.client_metrics.own(name)
             return checked_client_metrics(_changed(configs, before, NO_LISTS))
     except ConfigError as error:
+        # These two fail with INVALID_REQUEST, as recorded.
         if resource_type == ConfigResourceType.BROKER or isinstance(error, IntervalError):
             raise ResourceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         raise ResourceError(ErrorCode.INVALID_CONFIG, str(error)) from None
@@ -231,7 +233,6 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
 
 
 def _changed(configs: tuple[ConfigToAlter, ...], before: Configs, definitions: Definitions) -> Configs:
-    """Apply changes to overrides."""
     own = dict(before)
     for name, value, operation in configs:
         match operation:
@@ -242,6 +243,7 @@ def _changed(configs: tuple[ConfigToAlter, ...], before: Configs, definitions: D
             case AlterConfigOp.APPEND | AlterConfigOp.SUBTRACT:
                 own[name] = _changed_list(name, value or "", operation, own, definitions)
             case _:
+                # As recorded for an unknown operation.
                 raise ResourceError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return own
 
@@ -251,6 +253,7 @@ def _changed_list(name: str, value: str, operation: int, own: Configs, definitio
     if definition is None or definition.config_type is not ConfigType.LIST:
         verb = AlterConfigOp(operation).name
         raise ResourceError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
+    # Without override, APPEND starts from the default.
     parts = _parts(own.get(name, definition.kind.text(definition.default)))
     named = _parts(value)
     if operation == AlterConfigOp.APPEND:
@@ -263,7 +266,6 @@ def _parts(text: str) -> list[str]:
 
 
 def altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
-    """Return the names of the topics in a request."""
     return [
         resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
     ]

@@ -38,7 +38,6 @@ RETENTION = "log.retention.ms"
 
 
 def _own() -> dict[str, Definition]:
-    """Return the settings of :class:`~groupcoord.config.Config`."""
     return {
         each.key: Definition(each.key, each.kind, each.default, each.key, is_internal=each.is_internal)
         for each in SETTINGS.values()
@@ -84,11 +83,7 @@ class BrokerConfigFileError(DataFileError):
 
 
 def checked_broker_configs(own: Configs) -> Configs:
-    """Return normalized overrides of a broker.
-
-    Raises:
-        ConfigError: one is unknown, fixed or invalid.
-    """
+    """Return normalized overrides of a broker; ConfigError if one is unknown, fixed or invalid."""
     fixed = [name for name in own if name not in DYNAMIC]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -96,6 +91,7 @@ def checked_broker_configs(own: Configs) -> Configs:
     threads, buffer_bytes = (
         values.get(name, BROKER_DEFINITIONS[name].default) for name in (CLEANER_THREADS, DEDUPE_BUFFER)
     )
+    # A missing override counts with its default.
     if buffer_bytes < threads * DEDUPE_BYTES_MIN:
         raise ConfigError(f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread: {buffer_bytes} for {threads}")
     if values.get(RETENTION) == 0:
@@ -110,7 +106,6 @@ class BrokerConfigs(KeptConfigs):
         super().__init__(JsonFile(place, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
 
     def of_all(self) -> Layer:
-        """Return the cluster-wide defaults."""
         return Layer(self.own(ALL_BROKERS), ConfigSource.ALL_BROKERS)
 
     def layers(self, node_id: int) -> tuple[Layer, ...]:
@@ -119,6 +114,7 @@ class BrokerConfigs(KeptConfigs):
 
     def _set(self, own: dict[str, Configs]) -> None:
         try:
+            # A file edited by hand must not set what can't change at run time.
             super()._set({str(name): checked_broker_configs(configs) for name, configs in own.items()})
         except ConfigError as error:
             raise BrokerConfigFileError(str(error)) from None

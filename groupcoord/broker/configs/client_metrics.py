@@ -1,7 +1,6 @@
 """Client metrics (KIP-714): subscriptions, GetTelemetrySubscriptions and PushTelemetry.
 
-Subscriptions are configs of a resource type of their own. Pushed metrics are validated and discarded.
-Source: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
+Pushed metrics are validated and discarded. Source: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
 """
 
 from __future__ import annotations
@@ -77,13 +76,7 @@ class IntervalError(ConfigError):
 
 @frozen
 class Subscription:
-    """Metrics wanted from matching clients.
-
-    Attributes:
-        metrics: prefixes of metric names; ``*`` for all.
-        interval_ms: the push interval.
-        patterns: expressions by selector, all of which must match.
-    """
+    """Metrics wanted from matching clients: prefixes of names, the push interval, and expressions by selector."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -91,10 +84,8 @@ class Subscription:
 
     @classmethod
     def of(cls, configs: Configs) -> Subscription:
-        """Return the subscription of these configs.
-
-        Raises:
-            ConfigError: a pattern is invalid, or a name or pattern is empty.
+        """Return the subscription of these configs; ConfigError if a pattern is invalid, or a name
+        or pattern is empty.
         """
         return cls(
             _parts(METRICS, configs),
@@ -103,7 +94,6 @@ class Subscription:
         )
 
     def is_for(self, client: dict[str, str]) -> bool:
-        """Return whether a client matches."""
         return all(pattern.fullmatch(client.get(selector, "")) for selector, pattern in self.patterns)
 
 
@@ -122,6 +112,7 @@ def _pattern(part: str) -> tuple[str, Any]:
         raise ConfigError(f"Illegal client matching pattern: {part}")
     options = re2.Options()
     options.log_errors = False
+    # Each request of each client is matched against all of them.
     options.max_mem = EXPRESSION_MEMORY_BYTES
     try:
         return selector, re2.compile(expression, options)
@@ -130,11 +121,7 @@ def _pattern(part: str) -> tuple[str, Any]:
 
 
 def checked_client_metrics(own: Configs) -> Configs:
-    """Return normalized configs of a subscription.
-
-    Raises:
-        ConfigError: one is unknown or invalid.
-    """
+    """Return normalized configs of a subscription; ConfigError if one is unknown or invalid."""
     told, values = checked_values(own, CLIENT_METRICS_DEFINITIONS, "client metrics")
     interval_ms = values.get(INTERVAL_MS, USUAL_MS)
     if not SHORTEST_MS <= interval_ms <= LONGEST_MS:
@@ -147,8 +134,6 @@ def checked_client_metrics(own: Configs) -> Configs:
 
 
 class ClientMetrics(KeptConfigs):
-    """Client metrics subscriptions by name."""
-
     def __init__(self, place: Place | None = None) -> None:
         self.subscriptions: tuple[Subscription, ...] = ()
         super().__init__(JsonFile(place, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
@@ -180,8 +165,6 @@ class _Client:
 
 
 class Telemetry:
-    """Handler of telemetry requests."""
-
     def __init__(self, metrics: ClientMetrics, clock: Clock, new_id: Callable[[], UUID] = uuid4) -> None:
         self._metrics = metrics
         self._clock = clock
@@ -194,11 +177,13 @@ class Telemetry:
     ) -> GetTelemetrySubscriptionsResponse:
         """Return the subscription of a client; a request before the interval has passed is throttled."""
         client_id = request.client_instance_id
+        # KIP-714: the broker chooses the id of a new client.
         if client_id == ZERO_UUID:
             client_id = self._new_id()
         client, wanted = self._client(client_id, connection)
         now_ms = self._clock.now_ms()
         seen_ms = max((at_ms for at_ms in (client.asked_ms, client.pushed_ms) if at_ms is not None), default=None)
+        # A push counts as activity as well as a request for subscriptions.
         if seen_ms is not None and now_ms - seen_ms < client.interval_ms:
             return GetTelemetrySubscriptionsResponse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         client.asked_ms = now_ms
@@ -214,7 +199,6 @@ class Telemetry:
         )
 
     def answer_push(self, request: PushTelemetry, connection: Connection) -> PushTelemetryResponse:
-        """Validate pushed metrics."""
         return PushTelemetryResponse(self._error_of(request, connection))
 
     def disconnected(self, connection: Connection) -> None:
@@ -228,12 +212,15 @@ class Telemetry:
         if request.client_instance_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
         client, _ = self._client(request.client_instance_id, connection)
+        # KIP-714: the last push of a client is its last request.
         if client.is_terminating:
             return ErrorCode.INVALID_REQUEST
         is_early = client.pushed_ms is not None and now_ms - client.pushed_ms < client.interval_ms
         has_asked_since = client.asked_ms is not None and client.asked_ms > (client.pushed_ms or 0)
+        # A client may push at once after it got a subscription.
         if is_early and not has_asked_since and not request.terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        # A push with another subscription id uses up the interval, too.
         client.is_terminating = request.terminating
         client.pushed_ms = now_ms
         if request.subscription_id != client.subscription_id:
@@ -267,6 +254,7 @@ class Telemetry:
         }
         found = [subscription for subscription in self._metrics.subscriptions if subscription.is_for(client)]
         metrics = dict.fromkeys(metric for subscription in found for metric in subscription.metrics)
+        # "*" includes all other prefixes.
         wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
         return wanted, min((subscription.interval_ms for subscription in found), default=USUAL_MS)
 

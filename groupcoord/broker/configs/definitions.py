@@ -1,6 +1,5 @@
-"""Definitions of configs: those of topics as Apache Kafka 4.4 defines them (``LogConfig``), and storage of overrides.
-
-Some topic configs apply to logs (:mod:`groupcoord.broker.records.topic_data`); the others are stored and described.
+"""Definitions of configs: those of topics as Apache Kafka 4.4 defines them (``LogConfig``), and
+storage of overrides.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ class ReplicaList(Kind):
 
 @frozen
 class FreeText(Text):
-    """Kind of setting: any text.
-
-    Attributes:
-        config_type: Kafka's type.
-    """
+    """Kind of setting: any text, under one of Kafka's types."""
 
     config_type: ConfigType = ConfigType.STRING
 
@@ -63,7 +58,6 @@ class Definition:
     """Definition of one config of a topic, group or broker.
 
     Attributes:
-        kind: its kind of values.
         broker_key: the broker config that is its default, or None.
         is_internal: whether it is described only if overridden.
         tells_default: whether the broker config is a synonym also at its default.
@@ -80,7 +74,6 @@ class Definition:
 
     @property
     def config_type(self) -> ConfigType:
-        """Kafka's type."""
         return type_of(self.kind)
 
     def inherited(self, config: Config, layers: Sequence[Layer] = ()) -> tuple[str, tuple[ConfigSynonym, ...]]:
@@ -89,9 +82,11 @@ class Definition:
         if self.broker_key is None:
             return usual, ()
         key = self.broker_key
+        # Kafka's order: the broker's dynamic config, the cluster's, the static one, the default.
         synonyms = [ConfigSynonym(key, layer.configs[key], layer.source) for layer in layers if key in layer.configs]
         attribute = key.replace(".", "_")
         value = getattr(config, attribute) if attribute in SETTINGS else self.default
+        # Only what server.properties changes counts as static.
         if value != self.default:
             synonyms.append(ConfigSynonym(key, self.kind.text(value), ConfigSource.STATIC_BROKER))
         held = synonyms[0].value if synonyms else usual
@@ -101,7 +96,6 @@ class Definition:
 
 
 def type_of(kind: Kind) -> ConfigType:
-    """Return Kafka's type for a kind of setting."""
     match kind:
         case Number(is_fraction=True):
             return ConfigType.DOUBLE
@@ -126,28 +120,22 @@ def by_name(*definitions: Definition) -> Definitions:
 
 
 def checked_topic_configs(own: Configs) -> Configs:
-    """Return normalized overrides of a topic.
-
-    Raises:
-        ConfigError: one is unknown or invalid.
-    """
+    """Return normalized overrides of a topic; ConfigError if one is unknown or invalid."""
     told, values = checked_values(own, TOPIC_DEFINITIONS, "topic")
     shortest, longest = (
         values.get(key, TOPIC_DEFINITIONS[key].default) for key in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
+    # A missing override counts with its default.
     if shortest > longest:
         raise ConfigError(f"min.compaction.lag.ms ({shortest}) must not be above max.compaction.lag.ms ({longest})")
+    # LogConfig refuses it unless the broker has tiered storage.
     if values.get("remote.storage.enable"):
         raise ConfigError("Tiered Storage functionality is disabled in the broker.")
     return told
 
 
 def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
-    """Return normalized overrides and their values.
-
-    Raises:
-        ConfigError: one is unknown or invalid.
-    """
+    """Return normalized overrides and their values; ConfigError if one is unknown or invalid."""
     told, values = {}, {}
     for name, text in own.items():
         definition = definitions.get(name)
@@ -160,13 +148,11 @@ def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[C
 
 
 def _like_broker(name: str, broker_key: str, *, tells_default: bool = True) -> Definition:
-    """Return a topic config with the kind and default of a broker config."""
     declared = SETTINGS[broker_key.replace(".", "_")]
     return Definition(name, declared.kind, declared.default, broker_key, tells_default=tells_default)
 
 
 def _kept(name: str, kind: Kind, default: Any, broker_key: str | None = None) -> Definition:
-    """Return a topic config without effect."""
     return Definition(name, kind, default, broker_key, has_effect=False)
 
 
@@ -247,18 +233,16 @@ class KeptConfigs:
         self._file.read_if_changed(lambda content: self._set(content[self._kind]))
 
     def names(self) -> list[str]:
-        """Return the resources with overrides."""
         return list(self._own)
 
     def own(self, name: str) -> Configs:
         return self._own.get(name, NO_CONFIGS)
 
     def replace(self, changed: Mapping[str, Configs]) -> None:
-        """Replace all overrides of resources, together.
-
-        Raises:
-            OSError: the file can't be written; nothing has changed.
+        """Replace all overrides of resources, together; OSError if the file can't be written, and
+        nothing has changed.
         """
+        # A resource without overrides is forgotten.
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
             self._file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})

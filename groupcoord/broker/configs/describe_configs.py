@@ -54,9 +54,7 @@ class Resource:
     """A resource with configs.
 
     Attributes:
-        definitions: the configs that it can have.
         own: its overrides.
-        source: the source of overrides.
         layers: broker configs in place of missing overrides.
         changeable: the configs that can change; None for all.
     """
@@ -82,20 +80,15 @@ class Resources:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """Dynamic configs of this broker; the first layer counts."""
         return self.brokers.layers(self.node_id)
 
     def find(self, resource_type: int, name: str) -> Resource:
-        """Return a resource. Broker loggers have no configs here.
-
-        Raises:
-            TopicError: INVALID_TOPIC_EXCEPTION.
-            ResourceError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST for an invalid name.
-        """
+        """Return a resource; TopicError or ResourceError if it does not exist or its name is invalid."""
         match resource_type:
             case ConfigResourceType.TOPIC:
                 return self._topic(name)
             case ConfigResourceType.GROUP:
+                # Groups need not exist to have configs.
                 if not name:
                     raise ResourceError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
                 return Resource(GROUP_DEFINITIONS, self.groups.own(name), ConfigSource.GROUP)
@@ -119,10 +112,12 @@ class Resources:
 
     def _all_brokers(self) -> Resource:
         own = self.brokers.own(ALL_BROKERS)
+        # As recorded, only overrides are shown, without inherited synonyms.
         definitions = {name: evolve(BROKER_DEFINITIONS[name], broker_key=None) for name in own}
         return Resource(definitions, own, ConfigSource.ALL_BROKERS)
 
     def _topic(self, name: str) -> Resource:
+        # As recorded, before the existence of the topic.
         check_topic_name(name)
         topic = self.topics.get(name)
         if topic is None:
@@ -166,10 +161,9 @@ def is_known_type(resource_type: int) -> bool:
 def answer_describe_configs(
     request: DescribeConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeConfigsResponse]:
-    """Describe the configs of resources; denied ones come last. As in Kafka, an unknown type fails
-    the whole request.
-    """
+    """Describe the configs of resources; denied ones come last."""
     are_known = yield from each(request.resources, lambda wanted: is_known_type(wanted.resource_type))
+    # As recorded, one unknown type fails the whole request.
     if not all(are_known):
         error_code, message = ErrorCode.INVALID_REQUEST, "There are settings of topics, groups and brokers only."
         refused = yield from each(request.resources, lambda wanted: _refusal(wanted, error_code, message))
@@ -185,6 +179,7 @@ def answer_describe_configs(
         except ResourceError as error:
             denied.append(_refusal(wanted, error.error_code, error.message))
             continue
+        # Repeated resources are described once; a request may name one any number of times.
         if wanted not in told:
             told[wanted] = _describe(wanted, resources, request.include_synonyms)
         described.append(told[wanted])
@@ -204,6 +199,7 @@ def _describe(wanted: ResourceToDescribe, resources: Resources, include_synonyms
     configs = tuple(
         _described(definition, resource, resources.config, include_synonyms)
         for name, definition in resource.definitions.items()
+        # Internal configs are shown only if they are overridden.
         if (not keys or name in keys) and (not definition.is_internal or name in resource.own)
     )
     return DescribedConfigs(ErrorCode.NONE, "", wanted.resource_type, wanted.resource_name, configs)
@@ -234,9 +230,9 @@ def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()
 def answer_list_config_resources(
     request: ListConfigResources, resources: Resources, permissions: Permissions = UNRESTRICTED
 ) -> ListConfigResourcesResponse:
-    """List topics, this broker, groups with overrides, and subscriptions."""
     if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    # KIP-1142: no type stands for all.
     asked = dict.fromkeys(request.resource_types or ConfigResourceType)
     if not all(is_known_type(resource_type) for resource_type in asked):
         return ListConfigResourcesResponse(ErrorCode.UNSUPPORTED_VERSION)

@@ -27,7 +27,7 @@ SettingsT = TypeVar("SettingsT", bound=GroupSettings)
 
 
 class _Bounds(NamedTuple):
-    """Bounds of group configs set by the broker."""
+    """Bounds of group configs set by the broker; None where there is none."""
 
     at_least: int | None
     at_most: int | None
@@ -36,6 +36,7 @@ class _Bounds(NamedTuple):
         lowest, highest = self
         if (lowest is None or value >= lowest) and (highest is None or value <= highest):
             return
+        # Kafka has a message for each combination of bounds.
         if lowest is not None and highest is not None:
             raise ConfigError(f"{key} must be in the range {lowest} to {highest} inclusive.")
         bound = f"greater than or equal to {lowest}" if highest is None else f"less than or equal to {highest}"
@@ -50,6 +51,7 @@ def _definitions(settings: type[GroupSettings]) -> Iterator[tuple[Definition, st
     for attribute, own in settings.own_settings().items():
         if own is not None:
             of_broker = SETTINGS.get(own.broker_key.replace(".", "_"))
+            # Some group configs have no broker config.
             default = getattr(fields(settings), attribute).default if of_broker is None else of_broker.default
             yield Definition(own.key, own.kind, default, own.broker_key), attribute
 
@@ -68,13 +70,10 @@ _ATTRIBUTES: dict[type[GroupSettings], dict[str, str]] = {
 
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
-    """Return normalized overrides of a group.
-
-    Raises:
-        ConfigError: one is unknown, invalid or out of the broker's bounds.
-    """
+    """Return normalized overrides of a group; ConfigError if one is unknown, invalid or out of the broker's bounds."""
     told, values = checked_values(own, GROUP_DEFINITIONS, "group")
     for settings in _TYPES:
+        # GroupConfig.validate checks bounds before relations between configs.
         for name, bounds in bounds_of(settings.GROUP_TYPE, config).items():
             key = key_of(f"{settings.GROUP_TYPE}_{name}")
             if key in values:
@@ -97,19 +96,17 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
         session_ms, heartbeat_ms = (
             values.get(key, int(GROUP_DEFINITIONS[key].inherited(config)[0])) for key in (session, heartbeat)
         )
+        # Overrides are compared with the broker's values of the other.
         if heartbeat_ms >= session_ms:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
     for settings in _TYPES:
+        # The settings of each type have checks of their kind.
         group_settings(settings, told, config)
     return told
 
 
 def group_settings(settings: type[SettingsT], own: Configs, config: Config) -> SettingsT:
-    """Return the settings of a group with these overrides.
-
-    Raises:
-        ConfigError: a text is not a valid value.
-    """
+    """Return the settings of a group with these overrides; ConfigError if a text is not a valid value."""
     attributes = _ATTRIBUTES[settings].items()
     return settings.of(
         config, {name: GROUP_DEFINITIONS[key].kind.parse(key, own[key]) for key, name in attributes if key in own}
@@ -164,11 +161,11 @@ class GroupConfigs(KeptConfigs):
         return self._streams_settings.get(group_id, self._usual_streams)
 
     def for_coordinator(self) -> SettingsOfGroups:
-        """Return the arguments of a group coordinator for group settings."""
         return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:
         before = self._own
+        # Own settings are computed once, since every heartbeat reads them.
         super()._set(own)
         for group_id in before.keys() - own.keys():
             for settings in (self._settings, self._share_settings, self._streams_settings):

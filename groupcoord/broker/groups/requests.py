@@ -72,6 +72,7 @@ Committed = Callable[[str | None], OffsetsOfGroup]
 
 Ask = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
 
+
 def names_many(request: OffsetFetch, committed: Committed) -> bool:
     """Return whether a request exceeds one step."""
     if len(request.groups) > GROUPS_AT_ONCE:

@@ -1,6 +1,5 @@
 """ACLs: CreateAcls, DescribeAcls, DeleteAcls, and decisions as by ``StandardAuthorizer`` (KIP-11, KIP-290, KIP-801).
 
-They are stored in one file of the data directory. Decisions are cached until an ACL changes.
 Sources: ``AclApis``, ``AclControlManager`` of Apache Kafka 4.4, as recorded.
 """
 
@@ -82,7 +81,8 @@ class Acls:
             self._set(acls)
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Return whether an operation is allowed: an ``authorize`` function."""
+        """Return whether an operation is allowed."""
+        # Clients choose names of groups and ids, so long ones would fill memory.
         decide = self._decide if len(resource.name) <= REMEMBERED_NAME_MAX else self._decide_anew
         return decide(str(principal), getattr(principal, "host", ""), operation, resource)
 
@@ -98,13 +98,10 @@ class Acls:
         return acl in self._acls
 
     def change(self, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> None:
-        """Add and remove ACLs, all or none.
-
-        Raises:
-            OSError: the file can't be written; nothing has changed.
-        """
+        """Add and remove ACLs, all or none; OSError if the file can't be written."""
         gone = [acl for acl in removed if acl in self._acls]
         new = [acl for acl in dict.fromkeys(added) if acl not in self._acls]
+        # No write, and the cached decisions stay.
         if not gone and not new:
             return
         acls = self._acls | dict.fromkeys(new)
@@ -115,6 +112,7 @@ class Acls:
             self._remove(acl)
         for acl in new:
             self._add(acl)
+        # After the write: a refused change must not count.
         self._decide.cache_clear()
 
     def _set(self, acls: Iterable[Acl]) -> None:
@@ -143,9 +141,11 @@ class Acls:
         _remove_from(self._of_principal, acl)
 
     def _decide_anew(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        # Before any ACL, also before DENY.
         if principal in self._super_users:
             return True
         patterns = self._patterns_for(*resource)
+        # allow.everyone.if.no.acl.found is about the resource, not about the principal.
         if not patterns:
             return self._allows_by_default
         implied_by = _IMPLIED_BY.get(operation, frozenset((ALL, operation)))
@@ -156,6 +156,7 @@ class Acls:
                 if acl.host not in (host, WILDCARD):
                     continue
                 if acl.permission_type == PermissionType.DENY:
+                    # KIP-11: a DENY wins, and implies no other operation.
                     if acl.operation in (ALL, operation):
                         return False
                 elif acl.operation in implied_by:
@@ -163,17 +164,14 @@ class Acls:
         return is_allowed
 
     def _patterns_for(self, kind: int, name: str) -> list[_Pattern]:
-        """Return the patterns of ACLs that match a name: literal, wildcard and prefixes."""
         literal = [(kind, int(PatternType.LITERAL), pattern) for pattern in dict.fromkeys((name, WILDCARD))]
         prefixed = [(kind, int(PatternType.PREFIXED), prefix) for prefix in self._prefixes_of(kind, name)]
         return [pattern for pattern in literal if pattern in self._of_pattern] + prefixed
 
     def _prefixes_of(self, kind: int, name: str) -> Iterator[str]:
-        """Yield the prefixes of a name that ACLs have, the longest first.
-
-        Every prefix of a name that sorts before its predecessor in the list is also a prefix of that predecessor.
-        """
+        """Yield the prefixes of a name that ACLs have, the longest first."""
         prefixes = self._prefixes.get(kind)
+        # The greatest prefix not above a name is a prefix of it, or shares its start with all that are.
         while prefixes and (index := prefixes.bisect_right(name)):
             found = prefixes[index - 1]
             if name.startswith(found):
@@ -270,8 +268,9 @@ _KINDS = ("resourceType", "patternType", "operation", "permissionType")
 def answer_acl_request(
     request: AclRequest, acls: Acls | None, permissions: Permissions
 ) -> WireResponse | Work[WireResponse | None]:
-    """Create, describe or delete ACLs; SECURITY_DISABLED without an authorizer of ACLs."""
+    """Create, describe or delete ACLs."""
     operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
+    # SECURITY_DISABLED before permissions, as in AclApis.
     if acls is None:
         return request.refused(*(NO_AUTHORIZER_HERE if operation is Operation.DESCRIBE else NO_AUTHORIZER))
     if not permissions.on_cluster(operation):
@@ -294,6 +293,7 @@ def _create(request: CreateAcls, acls: Acls) -> Work[WireResponse | None]:
     for number, portion in enumerate(portions(request.creations, CHECKED_ACLS)):
         if number:
             yield None
+        # As recorded: ANY or MATCH in one ACL fails the whole request.
         if any(map(_is_filter, portion)):
             return request.refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         checked = list(map(_checked, portion))
@@ -301,6 +301,7 @@ def _create(request: CreateAcls, acls: Acls) -> Work[WireResponse | None]:
         pairs = zip(portion, checked, strict=True)
         new |= {acl: None for acl, result in pairs if not result.error_code and acl not in acls}
     if len(new) > CHANGED_ACLS_MAX:
+        # What the broker refuses never reaches the controller, so it keeps its error.
         return CreateAclsResponse(tuple(_checked_by_broker(acl) or TOO_MANY_CREATIONS for acl in request.creations))
     try:
         acls.change(new)
@@ -319,6 +320,7 @@ def _delete(request: DeleteAcls, acls: Acls) -> Work[WireResponse | None]:
         if wanted not in found:
             found[wanted] = DeletedAcls((yield from acls.find(wanted)))
             deleted |= dict.fromkeys(found[wanted].matching_acls)
+        # The response repeats an ACL for each filter that matches it.
         match_count += len(found[wanted].matching_acls)
         if len(deleted) > CHANGED_ACLS_MAX:
             return request.refused(*TOO_MANY_DELETIONS)

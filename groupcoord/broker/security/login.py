@@ -57,11 +57,7 @@ class MechanismFactory:
         self._clock = clock
 
     def new_exchange(self, mechanism: str, settings: SecuritySettings) -> NewExchange:
-        """Return a function that starts a log-in.
-
-        Raises:
-            ConfigError: the keys of tokens can't be fetched.
-        """
+        """Return a function that starts a log-in; ConfigError if the keys of tokens can't be fetched."""
         if mechanism == PLAIN:
             return partial(PlainExchange, self._users)
         if mechanism == OAUTHBEARER:
@@ -162,6 +158,7 @@ class LoginConnection(Connection):
     # ------------------------------------------------------------ requests
 
     def _handle(self, frame: bytes | memoryview) -> None:
+        # Bytes are compared before the decoder sees them: most requests come after the log-in.
         if self._may_pass(frame):
             super()._handle(frame)
             return
@@ -178,14 +175,15 @@ class LoginConnection(Connection):
         return super()._size_limit()
 
     def _may_pass(self, frame: bytes | memoryview) -> bool:
-        """Return whether a request is handled as on any other connection."""
         if self._state is not _State.LOGGED_IN:
             return False
+        # KIP-368: sessions without an end never re-authenticate.
         if self._expires_at_ms is None:
             return True
         now_ms = self._sasl.now_ms()
         if frame[:2] == SASL_HANDSHAKE:
             begun_ms = self._took_up_again_at_ms
+            # As in Kafka, too early: it is answered as without a log-in.
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True  # and is answered as without a log-in
             self._took_up_again_at_ms = now_ms
@@ -195,14 +193,16 @@ class LoginConnection(Connection):
 
     @property
     def _is_again(self) -> bool:
-        """True for a re-authentication."""
         return self._took_up_again_at_ms is not None
 
     def _log_in(self, frame: bytes) -> None:
+        # What arrives before the delayed refusal is dropped.
         if self._state is _State.REFUSED:
             return
         if self._state is _State.LOGGED_IN:
+            # KIP-368: only a re-authentication may follow.
             raise BrokenExchangeError("its session has ended, and it has not logged in again")
+        # After a handshake of version 0, tokens come without headers.
         if self._state is _State.EXCHANGING and not self._uses_requests:
             self._take_token(frame)
             return
@@ -225,6 +225,7 @@ class LoginConnection(Connection):
         elif self._state is not _State.BEGUN:
             raise BrokenExchangeError("it sent ApiVersions twice")
         else:
+            # KIP-511: the client repeats it with a known version.
             if isinstance(request, ApiVersions) and not request.unsupported_version:
                 self._state = _State.TOLD_VERSIONS
             self._broker.handle(self, request)
@@ -234,6 +235,7 @@ class LoginConnection(Connection):
         if self._state is _State.EXCHANGING:
             self._refuse_later(SaslHandshakeResponse(_ILLEGAL), "it sent a second SaslHandshake")
         elif request.mechanism in mechanisms:
+            # The handshake succeeds, and the token fails, as recorded.
             was_other = self._is_again and request.mechanism != self._mechanism
             self._exchange = _Changed() if was_other else self._sasl.mechanisms[request.mechanism]()
             self._mechanism, self._uses_requests = request.mechanism, request.uses_requests
@@ -259,6 +261,7 @@ class LoginConnection(Connection):
             self._finish(step, f"User:{step.user}")
 
     def _finish(self, step: Step, principal: str) -> None:
+        # KIP-368.
         if self._is_again and principal != self.principal:
             told = "Cannot change principals during re-authentication from {}: {}"
             names = (str(name).replace("User:", "User.", 1) for name in (self.principal, principal))
@@ -269,6 +272,7 @@ class LoginConnection(Connection):
         self._expires_at_ms = None if is_endless else self._sasl.now_ms() + lifetime_ms
         self.principal = ClientPrincipal(principal, self.client_host)
         self._state = _State.LOGGED_IN
+        # Only now may the client send large requests.
         self._max_request_bytes = self._max_bytes_after
         self._answer_token(step.challenge, lifetime_ms)
 
@@ -291,8 +295,10 @@ class LoginConnection(Connection):
     def _refuse_later(self, response: WireResponse | None, reason: str) -> None:
         sasl = self._sasl
         self._state = _State.REFUSED
+        # Nothing more is handled, and the host stops reading.
         self.pause()
         self._buffer.clear()
+        # KIP-306: the delay slows down guessing.
         deadline_ms = sasl.now_ms() + sasl.failure_delay_ms
         sasl.refusals.add(deadline_ms, partial(self._turn_away, response, reason))
 

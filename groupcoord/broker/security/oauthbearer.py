@@ -1,8 +1,7 @@
 """SASL/OAUTHBEARER (RFC 7628, KIP-255): JSON web tokens, unsecured or signed, and their keys (JWKS, KIP-768).
 
-Unsecured tokens are for tests and development.
-Sources: ``OAuthBearerSaslServer``, ``OAuthBearerUnsecuredValidatorCallbackHandler``, ``BrokerJwtValidator`` of Apache
-Kafka 4.4.
+Unsecured tokens are for tests and development. Sources: ``OAuthBearerSaslServer``,
+``OAuthBearerUnsecuredValidatorCallbackHandler``, ``BrokerJwtValidator`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -52,13 +51,12 @@ ValidateToken = Callable[[str], Bearer]
 
 
 class OAuthBearerExchange:
-    """Log-in by OAUTHBEARER."""
-
     def __init__(self, validate: ValidateToken) -> None:
         self._validate = validate
         self._has_refused = False
 
     def evaluate(self, token: bytes) -> Step:
+        # RFC 7628: the client confirms the error with one byte.
         if self._has_refused and token == _GIVEN_UP:
             raise LoginFailedError(INVALID_TOKEN)
         self._has_refused = False
@@ -78,7 +76,6 @@ class OAuthBearerExchange:
 
 
 def _read(token: bytes) -> tuple[str, str]:
-    """Return the authorization id and the token of a client's response."""
     response = _CLIENT_RESPONSE.fullmatch(token)
     pairs = dict(pair.split(b"=", 1) for pair in response["pairs"].split(b"\x01") if pair) if response else {}
     authorization = _AUTHORIZATION.fullmatch(pairs.get(b"auth", b""))
@@ -90,12 +87,8 @@ def _read(token: bytes) -> tuple[str, str]:
 
 
 class ClaimChecks(NamedTuple):
-    """Checks of the claims of a token.
-
-    Attributes:
-        now_ms: the time, in milliseconds since the epoch.
-        subject_claim: the claim with the user's name.
-        clock_skew_ms: the tolerated clock skew of the issuer.
+    """Checks of the claims of a token, by a clock in milliseconds since the epoch and the tolerated skew of the
+    issuer's clock.
     """
 
     now_ms: Callable[[], int]
@@ -103,14 +96,13 @@ class ClaimChecks(NamedTuple):
     clock_skew_ms: int = 0
 
     def bearer(self, claims: dict[str, Any]) -> Bearer:
-        """Return the bearer that the claims name.
-
-        Raises:
-            InvalidTokenError: the user is missing, or the token is not valid at this time.
+        """Return the bearer that the claims name; InvalidTokenError if it is missing, or the token is not valid at this
+        time.
         """
         user, expires_at_s = claims.get(self.subject_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip():
             raise InvalidTokenError(f"it has no claim {self.subject_claim!r}")
+        # A token without an end could never be withdrawn.
         if expires_at_s is None or not _is_time(expires_at_s):
             raise InvalidTokenError("it has no valid claim 'exp'")
         now_ms = self.now_ms()
@@ -137,6 +129,7 @@ def unsecured_validator(checks: ClaimChecks) -> ValidateToken:
             decoded = jwt.decode_complete(token, options={"verify_signature": False})
         except jwt.InvalidTokenError as error:
             raise InvalidTokenError(str(error)) from None
+        # A signature that is not checked must not look trusted.
         if decoded["header"].get("alg") != "none" or decoded["signature"]:
             raise InvalidTokenError("it is signed, and no keys are set (sasl.oauthbearer.jwks.endpoint.url)")
         return checks.bearer(decoded["payload"])
@@ -157,12 +150,8 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class KeySet:
-    """Keys of a URL, fetched again after ``refresh_s`` and when a token names an unknown one.
-
-    The first fetch blocks; later ones run in a thread, and the old keys hold meanwhile.
-
-    Raises:
-        ConfigError: the keys can't be fetched.
+    """Keys of a URL, fetched again after ``refresh_s`` and when a token names an unknown one; ConfigError if the first
+    fetch fails.
     """
 
     def __init__(self, url: str, refresh_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -170,6 +159,7 @@ class KeySet:
         self._refresh_s = refresh_s
         self._now_s = now_s
         self._fetching: threading.Thread | None = None
+        # Set before the fetch, so that a slow or failing URL is not fetched again at once.
         self._fetched_at_s = now_s()
         try:
             self._keys = _fetch(url)
@@ -177,13 +167,10 @@ class KeySet:
             raise ConfigError(f"setting 'sasl.oauthbearer.jwks.endpoint.url': {url}: {error}") from None
 
     def find(self, key_id: str | None) -> Any:
-        """Return a key by its id, or the only key for tokens without one.
-
-        Raises:
-            InvalidTokenError: it is unknown.
-        """
+        """Return a key by its id, or the only key for tokens without one; InvalidTokenError if it is unknown."""
         key = next(iter(self._keys.values())) if key_id is None and len(self._keys) == 1 else self._keys.get(key_id)
         age_s = self._now_s() - self._fetched_at_s
+        # Any client can invent key ids, so unknown ones cause few fetches.
         if age_s >= self._refresh_s or (key is None and age_s >= FETCH_PAUSE_S):
             self._fetch_soon()
         if key is None:
@@ -193,6 +180,7 @@ class KeySet:
     def _fetch_soon(self) -> None:
         if self._fetching is None or not self._fetching.is_alive():
             self._fetched_at_s = self._now_s()
+            # The event loop must not wait for a web server; the old keys hold meanwhile.
             self._fetching = threading.Thread(target=self._fetch_again, name="groupcoord-jwks", daemon=True)
             self._fetching.start()
 
@@ -226,6 +214,7 @@ def signed_validator(
         import jwt
 
         # The server's own clock is used for times.
+        # Times are checked by the server's clock, which tests can set.
         options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": bool(audiences)}
         try:
             key = keys.find(jwt.get_unverified_header(token).get("kid"))

@@ -1,7 +1,5 @@
 """Principals of clients: names of certificates in Java's form (RFC 2253), and their mapping rules.
 
-A principal has its client's host, since ACLs may hold for one host only.
-
 Sources: ``SslPrincipalMapper`` (KIP-371), ``X500Principal.getName``.
 """
 
@@ -55,13 +53,10 @@ class MappingRule(NamedTuple):
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the mapped name; None if the rule does not match.
-
-        As in Java the pattern must match the whole name (``matches``), and then every occurrence in it is replaced
-        (``replaceAll``), which may be shorter pieces.
-        """
+        """Return the mapped name; None if the rule does not match."""
         if self.pattern is None:
             return name
+        # Java: matches() tests the whole name, then replaceAll() replaces every occurrence, which may be shorter.
         if self.pattern.fullmatch(name) is None:
             return None
         mapped = "".join(self._replaced(self.pattern, name))
@@ -79,11 +74,7 @@ class MappingRule(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Parse rules ``RULE:pattern/replacement/[LU]`` and ``DEFAULT``, separated by commas.
-
-    Raises:
-        ConfigError: the text is malformed.
-    """
+    """Parse rules ``RULE:pattern/replacement/[LU]`` and ``DEFAULT``, separated by commas; ConfigError if malformed."""
     rules = []
     position = 0
     while position < len(text):
@@ -106,6 +97,7 @@ def _compiled(text: str) -> re.Pattern[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)  # set intersections of Java, which re does not have
         try:
+            # Java's \w and \d are ASCII, and its named groups have no P.
             return re.compile(_GROUP_NAME.sub("(?P<", text), re.ASCII)
         except (re.error, FutureWarning) as error:
             raise ValueError(str(error)) from None
@@ -113,6 +105,7 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 def _parsed(text: str, pattern: re.Pattern[str]) -> Replacement:
     """Parse a replacement like Java; a dollar before a digit without a group is literal."""
+    # SslPrincipalMapper escapes references to groups that do not exist.
     text = _DOLLAR_DIGIT.sub(lambda match: match[0] if int(match[1]) <= pattern.groups else rf"\{match[0]}", text)
     parts: list[int | str] = []
     position = 0
@@ -143,11 +136,7 @@ def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
 
 
 def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
-    """Return the result of the first matching rule.
-
-    Raises:
-        UnmappedNameError: no rule matches.
-    """
+    """Return the result of the first matching rule; UnmappedNameError if there is none."""
     mapped = (rule.apply(name) for rule in rules)
     result = next((result for result in mapped if result is not None), None)
     if result is None:
@@ -156,10 +145,7 @@ def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
 
 
 def certificate_principal(rules: tuple[MappingRule, ...]) -> NewPrincipal:
-    """Return a function that maps certificates to principals; no certificate is ``User:ANONYMOUS``.
-
-    The function raises :class:`UnmappedNameError` if no rule matches.
-    """
+    """Return a function that maps certificates to principals; no certificate is ``User:ANONYMOUS``."""
 
     def new_principal(certificate: Mapping[str, Any] | None) -> str:
         if not certificate:
@@ -175,6 +161,7 @@ def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
 
 
 def _attribute(kind: str, value: str) -> str:
+    # X500Principal writes attributes without a keyword as #hex of their DER form.
     if kind in _IA5_STRINGS:
         content = value.encode("ascii", "replace")
         return f"{_IA5_STRINGS[kind]}=#16{len(content):02x}{content.hex()}"
@@ -183,11 +170,7 @@ def _attribute(kind: str, value: str) -> str:
 
 
 class ClientPrincipal(str):
-    """Principal, equal to its text.
-
-    Attributes:
-        host: the client's address, without the slash of Kafka's form.
-    """
+    """Principal, equal to its text, with the client's address, since ACLs may hold for one host only."""
 
     __slots__ = ("host",)
 

@@ -1,4 +1,4 @@
-"""SASL on a listener: mechanisms, PLAIN (RFC 4616) with its users, and refusal of failed log-ins.
+"""SASL on a listener: mechanisms, PLAIN (RFC 4616) with its users, and log lines about failed log-ins.
 
 Sources: ``SaslServerAuthenticator``, ``KafkaChannel``, ``PlainSaslServer`` of Apache Kafka 4.4 (KIP-43, KIP-152,
 KIP-255, KIP-368), as recorded.
@@ -39,12 +39,8 @@ class BrokenExchangeError(Exception):
 
 
 class Step(NamedTuple):
-    """Reaction to a token.
-
-    Attributes:
-        challenge: the bytes for the client.
-        user: the user after the last step, else None.
-        expires_at_ms: the expiry of the credentials in milliseconds since the epoch, or None.
+    """Reaction to a token: bytes for the client, and after the last step the user and the expiry in milliseconds since
+    the epoch, if any.
     """
 
     challenge: bytes
@@ -68,7 +64,6 @@ NewExchange = Callable[[], Exchange]
 
 
 def invalid_credentials(mechanism: str) -> str:
-    """Return the message for all kinds of invalid tokens."""
     return f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
 
 
@@ -92,7 +87,7 @@ class FailedLogins:
         self._addresses: set[str] = set()
 
     def tell(self, client_host: str, mechanism: str, user: str, reason: str) -> None:
-        """Write or count a line."""
+        # An attacker may come from any number of addresses.
         if len(self._addresses) < ADDRESSES_MAX:
             self._addresses.add(client_host)
         whose = client_host if client_host in self._addresses else "other addresses"
@@ -111,8 +106,7 @@ class SaslServer(NamedTuple):
     Attributes:
         mechanisms: the functions that start an exchange, by mechanism.
         now_ms: the clock, in milliseconds since the epoch.
-        refusals: the delayed refusals.
-        failures: the log of failed log-ins.
+        refusals: timers of the delayed refusals.
         max_receive_bytes: the longest request before the log-in (``sasl.server.max.receive.size``).
         failure_delay_ms: the delay of a refusal (``connection.failed.authentication.delay.ms``).
         max_reauth_ms: the longest session (``connections.max.reauth.ms``); 0 until the credentials expire.
@@ -127,7 +121,7 @@ class SaslServer(NamedTuple):
     max_reauth_ms: int = 0
 
     def session_lifetime_ms(self, expires_at_ms: int | None) -> int:
-        """Return the lifetime in milliseconds of a session that begins now; 0 without a limit."""
+        """Return the lifetime of a session that begins now, in milliseconds; 0 without a limit."""
         if expires_at_ms is None:
             return self.max_reauth_ms
         left_ms = max(expires_at_ms - self.now_ms(), 0)
@@ -141,12 +135,14 @@ class Users:
     """Digests of passwords by user."""
 
     def __init__(self, passwords: Mapping[str, str] | None = None) -> None:
+        # Digests under a random key have one length, and no use outside of this process.
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._digests = {name: self._digest(password) for name, password in (passwords or {}).items()}
         self._nobody = secrets.token_bytes(_KEY_BYTES)
 
     def has(self, name: str, password: str) -> bool:
         """Return whether a password is correct, in the same time for existing and other users."""
+        # The same time for existing and unknown users.
         return hmac.compare_digest(self._digests.get(name, self._nobody), self._digest(password))
 
     def _digest(self, password: str) -> bytes:
@@ -154,12 +150,7 @@ class Users:
 
 
 def read_users(file_name: str) -> dict[str, str]:
-    """Parse a file of lines such as ``alice:secret``. Empty lines and ``#`` comments are skipped; the first colon ends
-    the name.
-
-    Raises:
-        ConfigError: the file can't be read, or a line is malformed. The message has only the line's number.
-    """
+    """Parse a file of lines such as ``alice:secret``; ConfigError if it can't be read, or a line is malformed."""
     if not file_name:
         return {}
     path = Path(file_name)
@@ -174,6 +165,7 @@ def read_users(file_name: str) -> dict[str, str]:
             continue
         name, colon, password = line.partition(":")
         if not (name and colon and password):
+            # The line itself may hold a password.
             raise ConfigError(f"setting 'sasl.users.file': {path}: line {number} is not NAME:PASSWORD")
         if name in passwords:
             raise ConfigError(f"setting 'sasl.users.file': {path}: line {number} names a user a second time")
@@ -185,8 +177,6 @@ _PARTS = 3
 
 
 class PlainExchange:
-    """Log-in by PLAIN."""
-
     def __init__(self, users: Users) -> None:
         self._users = users
 
@@ -195,6 +185,7 @@ class PlainExchange:
         if len(parts) != _PARTS:
             raise LoginFailedError(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")
         authorization_id, user, password = parts
+        # PlainSaslServer's order of checks.
         if not user:
             raise LoginFailedError("Authentication failed: username not specified")
         if not password:

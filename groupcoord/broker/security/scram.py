@@ -67,11 +67,11 @@ class ScramCredential(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Visible form of a credential: its salt and iterations."""
+    """Visible form of a credential: its salt and iterations. ``salt_bytes`` is None for salts of
+    Kafka's Java clients.
+    """
 
     salt_bytes: int | None
-    """Length of the salt; None for that of Kafka's Java clients."""
-
     iterations: int
 
 
@@ -85,7 +85,6 @@ def hash_of(mechanism: str) -> str:
 
 
 def credential_of_salted(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-    """Return the credential of a salted password."""
     hash_name = hash_of(mechanism)
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
@@ -120,6 +119,7 @@ class Nobody:
     def credential(self, mechanism: str, user: str) -> ScramCredential:
         """Return a credential that no proof fits, always the same."""
         seed = self._seed(mechanism, user)
+        # From the stored secret, so a restart shows the same.
         key = hmac.digest(self._secret, seed, hash_of(mechanism))
         shapes = self._shapes.get(mechanism) or [(Shape(None, ITERATIONS), 1)]
         # Weighted rendezvous hashing: a new or removed shape moves only the names that it gains or loses.
@@ -151,8 +151,6 @@ def _java_salt(seed: bytes) -> bytes:
 
 
 class ScramExchange:
-    """Log-in by SCRAM."""
-
     def __init__(self, mechanism: str, find: FindCredential) -> None:
         from scramp import ScramMechanism
 
@@ -170,6 +168,7 @@ class ScramExchange:
                 return Step(self._first(message))
             self._server.set_client_final(message)
             return Step(self._server.get_server_final().encode(), self._user)
+        # One message for all kinds of invalid tokens.
         except (ScramException, ValueError):
             raise LoginFailedError(invalid_credentials(self._mechanism), self._user or "") from None
 
@@ -204,8 +203,6 @@ Credentials = dict[tuple[str, str], ScramCredential]
 
 
 class _Kept(NamedTuple):
-    """Content of the file."""
-
     credentials: Credentials
     secret: bytes
 
@@ -243,10 +240,11 @@ class ScramCredentials:
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         key = (user, mechanism)
+        # An administrator's change wins over the file of users.
         return self._altered.get(key) or self._fixed.get(key)
 
     def find_or_feign(self, mechanism: str, user: str) -> ScramCredential:
-        """Return a user's credential, or a feigned one for unknown users."""
+        """Return a user's credential, or a feigned one for users without a usable one."""
         # Both are computed for every name, so that the time is the same.
         feigned, found = self._nobody.credential(mechanism, user), self.find(mechanism, user)
         return feigned if found is None or len(found.salt) < SHORTEST_SALT_BYTES else found
@@ -257,17 +255,20 @@ class ScramCredentials:
         """Change credentials, at most one per user, each independently of the others."""
         changes: tuple[Change, ...] = (*request.deletions, *request.upsertions)
         users = Counter(change.name for change in changes)
+        # One result for each user, as recorded.
         if not permissions.on_cluster(Operation.ALTER):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return AlterUserScramCredentialsResponse(tuple(AlteredUser(user, denied) for user in users))
         altered = dict(self._altered)
         results: dict[str, AlteredUser] = {}
         for change in changes:
+            # Before the duplicate, as in ScramControlManager.
             error, message = _refusal(change)
             if error is ErrorCode.NONE and users[change.name] > 1:
                 error, message = ErrorCode.DUPLICATE_RESOURCE, DUPLICATE
             if error is ErrorCode.NONE:
                 error, message = _apply(change, altered)
+            # Malformed changes win over duplicates of the same user.
             if change.name not in results or results[change.name].error_code is ErrorCode.DUPLICATE_RESOURCE:
                 results[change.name] = AlteredUser(change.name, error, message)
         if altered != self._altered and not self._keep(altered):
@@ -313,12 +314,12 @@ class ScramCredentials:
 
 
 def _refusal(change: Change) -> tuple[ErrorCode, str | None]:
-    """Return the error of a malformed change."""
     if not change.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if change.mechanism not in NAME_OF:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     if isinstance(change, ScramUpsertion):
+        # Kafka's own bounds (KIP-554).
         if change.iterations < FEWEST_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
         if change.iterations > MOST_ITERATIONS:

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 
 def delegation_token_refusal(connection: Connection) -> ErrorCode:
-    """Return the error of delegation tokens: that of a broker without ``delegation.token.secret.key``.
-
-    Anonymous clients get DELEGATION_TOKEN_REQUEST_NOT_ALLOWED first.
-    """
+    """Return the error of delegation tokens: that of a broker without ``delegation.token.secret.key``."""
+    # As in Kafka, before the missing secret key.
     if str(connection.principal) == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -93,6 +91,7 @@ class Security:
         self._sasl: dict[str, SaslServer] = {}
         self.tls: dict[str, TlsListener] = {}
         self.acls: Acls | None = None
+        # A server without security never imports its modules.
         if properties:
             from groupcoord.broker.security.settings import SecuritySettings, listeners_of
 
@@ -111,12 +110,10 @@ class Security:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Host and port of each listener."""
         return {listener.name: (listener.host, listener.port) for listener in self.listeners}
 
     @property
     def authorize(self) -> Authorize | None:
-        """Authorizer of the ACLs, or None."""
         return None if self.acls is None else self.acls.authorize
 
     def _prepare_acls(self, settings: SecuritySettings) -> None:
@@ -155,7 +152,6 @@ class Security:
         return [self.credentials, *([] if self.acls is None else [self.acls])]
 
     def advertise(self, listener: str, node: Node) -> None:
-        """Set the address of a node for the clients of a listener."""
         self._nodes.setdefault(listener, {})[node.node_id] = node
 
     def advertised_listeners(self, node_id: int) -> str:
@@ -166,8 +162,8 @@ class Security:
     def connect(
         self, broker: Dispatcher, listener: str, client_host: str, principal: Principal, max_request_bytes: int
     ) -> Connection:
-        """Return a new connection of a listener."""
         sasl = self._sasl.get(listener)
+        # Only ACLs look at the host.
         if self.acls is not None and isinstance(principal, str):
             principal = ClientPrincipal(principal, client_host)
         if sasl is None:

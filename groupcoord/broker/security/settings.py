@@ -1,8 +1,8 @@
 """Settings of listeners, TLS, log-in and permissions, under Kafka's keys; ``sasl.users.file`` is groupcoord's own.
 
-They are separate from :class:`~groupcoord.config.Config`: they belong to a server and not to a coordinator, some are
-secret, and each may be set for one listener: ``listener.name.internal.ssl.client.auth``. The forms of ``listeners``,
-``advertised.listeners`` and ``listener.security.protocol.map`` are Kafka's (KIP-103), certificates are PEM (KIP-651).
+They belong to a server and not to a coordinator, some are secret, and each may be set for one listener:
+``listener.name.internal.ssl.client.auth``. The forms of ``listeners``, ``advertised.listeners`` and
+``listener.security.protocol.map`` are Kafka's (KIP-103), certificates are PEM (KIP-651).
 """
 
 from __future__ import annotations
@@ -59,11 +59,7 @@ def _names(choices: tuple[str, ...] | None = None) -> Any:
 
 @frozen
 class SecuritySettings:
-    """Settings of listeners, log-in and permissions.
-
-    Raises:
-        ConfigError: a value is not allowed.
-    """
+    """Settings of listeners, log-in and permissions; ConfigError if a value is not allowed."""
 
     # listeners
     listeners: tuple[str, ...] = _names()
@@ -110,10 +106,8 @@ class SecuritySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | int | float]) -> SecuritySettings:
-        """Parse keys and values of ``server.properties``.
-
-        Raises:
-            ConfigError: a key is unknown or repeated, or its value is not allowed.
+        """Parse keys and values of ``server.properties``; ConfigError if a key is unknown or repeated, or its value is
+        not allowed.
         """
         parsers = {attribute.name: attribute.metadata["kind"].parse for attribute in _attributes()}
         common: dict[str, str | int | float] = {}
@@ -127,8 +121,10 @@ class SecuritySettings:
             name = inner.replace(".", "_")
             if name not in parsers:
                 raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(parsers))}")
+            # KIP-103: the prefix is in lower case.
             by_listener.setdefault(listener.lower(), {})[inner] = value
         settings = cls(**read_properties(common, parsers))
+        # A listener's settings override the common ones, key by key.
         own = {name: evolve(settings, **read_properties(some, parsers)) for name, some in by_listener.items()}
         return evolve(settings, own=own)
 
@@ -167,8 +163,6 @@ class SecurityProtocol(StrEnum):
 
 
 class Address(NamedTuple):
-    """Name and address of a listener."""
-
     name: str
     host: str
     port: int
@@ -176,13 +170,11 @@ class Address(NamedTuple):
 
 @frozen
 class Listener:
-    """Listener.
+    """Listener with its protocol, the address to listen on, and the address for clients.
 
     Attributes:
-        name: Kafka's listener name; equal to the protocol unless mapped.
         host: the address to listen on; empty for all addresses.
         port: the port to listen on; 0 for a free one.
-        advertised_host: the host for clients.
         advertised_port: the port for clients; 0 for that of the listener.
     """
 
@@ -195,11 +187,7 @@ class Listener:
 
 
 def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
-    """Return the listeners of settings, in order.
-
-    Raises:
-        ConfigError: they contradict each other, or one isn't ``NAME://HOST:PORT``.
-    """
+    """Return the listeners of settings, in order; ConfigError if they contradict each other or are malformed."""
     protocols = _protocols(settings.listener_security_protocol_map)
     advertised = {
         address.name: address for address in _addresses("advertised.listeners", settings.advertised_listeners)
@@ -209,11 +197,13 @@ def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
         if name not in protocols:
             raise ConfigError(f"setting 'listeners': no protocol is known for {name} (listener.security.protocol.map)")
         told = advertised.pop(name, None)
+        # Clients can't connect to "all addresses".
         if told is None and host in ANY_ADDRESS:
             raise ConfigError(f"setting 'listeners': {name} on every address needs one in 'advertised.listeners'")
         told = told or Address(name, host, 0)
         check_advertised("advertised.listeners", told.host)
         listeners.append(Listener(name, protocols[name], host, port, told.host, told.port))
+    # Kafka refuses advertised listeners that it does not listen on.
     if advertised:
         raise ConfigError(f"setting 'advertised.listeners': {next(iter(advertised))} is not among 'listeners'")
     return tuple(listeners)
@@ -241,6 +231,7 @@ def _protocols(pairs: tuple[str, ...]) -> dict[str, SecurityProtocol]:
         name, _, protocol = pair.partition(":")
         if not name or protocol.upper() not in protocols:
             raise ConfigError(f"setting 'listener.security.protocol.map': {pair!r} is not NAME:PROTOCOL")
+        # Listener names are case-insensitive, as in Kafka.
         named[name.upper()] = protocols[protocol.upper()]
     return named
 
@@ -263,33 +254,19 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 class TlsListener(NamedTuple):
-    """TLS of a listener.
-
-    Attributes:
-        context: the TLS context.
-        new_principal: returns the principal of a client's certificate; None if clients log in by SASL.
-    """
+    """TLS of a listener; ``new_principal`` is None if clients log in by SASL."""
 
     context: ssl.SSLContext
     new_principal: NewPrincipal | None
 
 
 def tls_listener(settings: SecuritySettings, *, uses_sasl: bool) -> TlsListener:
-    """Return the TLS of a listener.
-
-    Raises:
-        ConfigError: certificates or keys are missing, unreadable or mismatched; or a rule is malformed.
-    """
+    """Return the TLS of a listener; ConfigError if certificates, keys or rules are unusable."""
     rules = parse_rules(settings.ssl_principal_mapping_rules)
     return TlsListener(server_context(settings), None if uses_sasl else certificate_principal(rules))
 
 
 def server_context(settings: SecuritySettings) -> ssl.SSLContext:
-    """Return the TLS context of a listener.
-
-    Raises:
-        ConfigError: certificates or keys are missing, unreadable or mismatched.
-    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.ssl_enabled_protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -317,5 +294,6 @@ def _load_trust(context: ssl.SSLContext, settings: SecuritySettings) -> None:
         context.load_verify_locations(settings.ssl_truststore_location)
     elif settings.ssl_truststore_certificates:
         context.load_verify_locations(cadata=settings.ssl_truststore_certificates)
+    # The system's authorities; without client certificates nothing is verified.
     elif settings.ssl_client_auth != "none":
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)

@@ -71,6 +71,7 @@ PASSING = frozenset(
 Tell = Callable[[Any], None]
 Submit = Callable[[ShareStateRequest, Any], None]
 
+
 class _Asked:
     """Pending request, or the part of it that is retried, as a token for the share coordinator."""
 
@@ -284,6 +285,7 @@ PARTITIONS_AT_ONCE = 500
 """Most share-partitions of a query that is answered at once."""
 
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
+
 
 class ServerShareHost:
     """Host of the share groups of a node: settings, share coordinator, end offsets.

@@ -98,7 +98,7 @@ def answer_create_topics(
     layers: tuple[Layer, ...] = (),
     total: int | None = None,
 ) -> CreateTopicsResponse:
-    """Create topics. Repeated names get one entry with an error; as in Kafka, errors come last.
+    """Create topics. Names that are repeated or denied get one entry with an error, behind the others as in Kafka.
 
     ``total`` is the number of partitions of all topics, where these are a portion of a larger request.
     """
@@ -111,13 +111,16 @@ def answer_create_topics(
         total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
+        # ControllerApis refuses duplicates and denied names before the controller sees the rest.
         if topic.name in refusals:
             raise refusals[topic.name]
+        # Before the name: as recorded, an existing topic gets this error, too.
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         edit.check_new(topic.name)
         configs = _configs_of(topic)
         made = edit.create(topic.name, counts[topic.name], configs=configs, replicas=_checked_layout(topic, leadership))
+        # KIP-525: the topic is created, and its configs are left out.
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
@@ -137,6 +140,7 @@ def _refusal_order(names: list[str]) -> list[str]:
     """Return distinct names of a request in the order of Kafka's hash sets: duplicates, then all others."""
     first, duplicates = HashTable(string_hash), HashTable(string_hash)
     for name in names:
+        # Java's HashSet iterates by hash, not in the order of the request.
         (duplicates if name in first else first).put(name)
     return [*duplicates, *(name for name in first if name not in duplicates)]
 
@@ -147,6 +151,7 @@ def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[st
     for name, count in asked.items():
         if count > 1:
             refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        # Before the permission, as in ControllerApis.
         elif name == METADATA_TOPIC:
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
             refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, message)
@@ -162,7 +167,7 @@ def answer_create_partitions(
     permissions: Permissions = UNRESTRICTED,
     total: int | None = None,
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics. Repeated names get one entry with an error; errors come first.
+    """Add partitions to topics. Names that are repeated or denied get one entry with an error, before the others.
 
     ``total`` is the number of new partitions of all topics, where these are a portion of a larger request.
     """
@@ -183,6 +188,7 @@ def answer_create_partitions(
         if topic.name in refusals:
             raise refusals[topic.name]
         before = topics.partition_count(topic.name)
+        # Unknown topics keep their error.
         if before is not None and total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
         if topic.name in KEPT_TOPICS:
@@ -239,6 +245,7 @@ def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable])
             yield None
         for topic in some:
             same = groups.setdefault(key_of(topic), [])
+            # A few are enough to see that the name is repeated.
             if len(same) < DUPLICATES_KEPT:
                 same.append(topic)
     return list(groups.values())
@@ -247,7 +254,6 @@ def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable])
 def _in_portions(
     request: OfTopics, groups: Sequence[Sequence[Any]], answer: Callable[[OfTopics], tuple[Result, ...]]
 ) -> Work[tuple[Result, ...]]:
-    """Answer a request in portions of topics."""
     results: list[Result] = []
     for some in portions(groups, TOPICS_AT_ONCE):
         yield None
@@ -259,6 +265,7 @@ def answer_delete_topics(
     request: DeleteTopics, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> tuple[DeleteTopicsResponse, list[Topic]]:
     """Delete topics by name or id; also return the deleted ones."""
+    # One permission for all topics, as in ControllerApis.
     if permissions.on_cluster(Operation.DELETE):
         permissions = UNRESTRICTED
     asked = Counter(request.topics)
@@ -296,6 +303,7 @@ def answer_delete_topics(
         return DeletedTopic(name, topic_id, error.error_code, error.message)
 
     results = _change(topics, [*malformed, *well_formed], delete, refused)
+    # After a failed write the topics are still there.
     return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
 
 
@@ -317,6 +325,7 @@ def _to_delete(
         raise TopicError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if count > 1:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+    # Before the existence, which must not be revealed.
     if name is not None and not permissions.on_topic(name, Operation.DESCRIBE):
         raise TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
     topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
@@ -329,6 +338,7 @@ def _to_delete(
     if name is not None and topic.topic_id in ids:
         message = "The provided topic name maps to an ID that was already supplied."
         raise TopicError(ErrorCode.INVALID_REQUEST, message)
+    # Kafka deletes these, too, and loses what is in them.
     if topic.name in KEPT_TOPICS:
         message = f"Topic '{topic.name}' can't be deleted: {KEPT_TOPICS[topic.name]} are in it."
         raise TopicError(ErrorCode.INVALID_REQUEST, message)
@@ -353,6 +363,7 @@ def _change(
                     results.append(change(edit, item))
                 except TopicError as error:
                     results.append(refused(item, error))
+    # One write for all, so all fail.
     except OSError as error:
         logger.error("the topics could not be written: %s", error)
         failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
@@ -379,14 +390,11 @@ def _configs_of(topic: CreatableTopic) -> Configs:
 
 
 def _checked_layout(topic: CreatableTopic, leadership: Leadership) -> Replicas:
-    """Return the manual assignments of a new topic.
-
-    Raises:
-        TopicError: these, the number of partitions or the replication factor is invalid.
-    """
+    """Return the manual assignments of a new topic; TopicError if the request's layout is invalid."""
     if topic.assignments:
         return _checked_manual_layout(topic, leadership)
     factor = topic.replication_factor
+    # Kafka's order: replication factor, partitions, number of brokers.
     if factor < DEFAULT or factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
@@ -418,6 +426,7 @@ def _checked_manual_layout(topic: CreatableTopic, leadership: Leadership) -> Rep
         factor = len(next(iter(assigned.values()), broker_ids))
         _check_assignment(partition_index, broker_ids, factor, leadership)
         assigned[partition_index] = broker_ids
+    # After each assignment, as in ReplicationControlManager.
     if assigned.keys() != set(range(len(assigned))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -427,17 +436,14 @@ def _checked_manual_layout(topic: CreatableTopic, leadership: Leadership) -> Rep
 def _checked_additions(
     assignments: tuple[tuple[int, ...], ...], topic: Topic, added: int, leadership: Leadership
 ) -> Replicas:
-    """Return the manual assignments of added partitions.
-
-    Raises:
-        TopicError: INVALID_REPLICA_ASSIGNMENT.
-    """
+    """Return the manual assignments of added partitions; TopicError INVALID_REPLICA_ASSIGNMENT."""
     if len(assignments) != added:
         message = (
             f"Attempted to add {added} additional partition(s), "
             f"but only {len(assignments)} assignment(s) were specified."
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    # All partitions have as many replicas as the first.
     factor = len(topic.replicas.get(0, assignments[0]))
     assigned = dict(enumerate(assignments, topic.partition_count))
     for partition_index, broker_ids in assigned.items():
@@ -453,9 +459,7 @@ def _automatic_additions(topic: Topic, count: int, leadership: Leadership) -> Re
 
 
 def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor: int, leadership: Leadership) -> None:
-    """Check a manual assignment. With ``--cluster`` it is not kept, so it must begin with the node
-    that leads anyway.
-    """
+    """Check a manual assignment."""
     check_replicas(broker_ids, leadership.node_ids)
     message = None
     leader_id = leadership.node_ids[partition_index % len(leadership.node_ids)]
@@ -464,6 +468,7 @@ def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor:
             f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s), "
             f"but this is not consistent with previous partitions, which have {factor} replica(s)."
         )
+    # It is not kept, so it must name the leader that is chosen anyway.
     elif not leadership.keeps_assignments and broker_ids[0] != leader_id:
         message = (
             f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "
@@ -501,15 +506,15 @@ class TopicRequests:
         self._apply_broker_configs()
 
     def _apply_broker_configs(self) -> None:
-        """Apply dynamic broker configs to topics; logs shared by nodes use the cluster's defaults."""
+        """Apply dynamic broker configs to topics."""
         brokers, is_sole = self._resources.brokers, self._nodes.leadership.is_sole
+        # Nodes share their logs, which can follow only the cluster's defaults.
         layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)
         self._data.whole.use_broker_configs(layers)
 
     # ------------------------------------------------------------ topics
 
     def metadata(self, connection: Connection, request: Metadata) -> Work[WireResponse | None]:
-        """Describe nodes and topics, and create missing topics if the settings allow it."""
         auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
         response = yield from answer_metadata(
             request,
@@ -519,11 +524,13 @@ class TopicRequests:
             auto_creates=auto_creates,
             told=connection.nodes,
         )
+        # Ordering and describing many topics has used up this turn.
         if len(response.topics) > TOPICS_AT_ONCE:
             yield None  # the walk over the topics is a step
         missing = topics_to_create(request, response) if auto_creates else []
         for names in portions(missing, TOPICS_AT_ONCE):
             yield None
+            # As recorded, the response still reports them as unknown. CREATE was checked for each name.
             self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
         return response
 
@@ -550,7 +557,6 @@ class TopicRequests:
         return response
 
     def create_internal_topics(self, question: CreateInternalTopics, permissions: Permissions) -> Mapping[str, str]:
-        """Create internal topics of a streams group; return the errors by name."""
         wanted = CreateTopics(
             tuple(
                 CreatableTopic(
@@ -569,7 +575,6 @@ class TopicRequests:
         }
 
     def _create(self, wanted: CreateTopics, permissions: Permissions) -> tuple[CreatedTopic, ...]:
-        """Create topics for the server itself."""
         leadership, layers = self._nodes.leadership, self._resources.layers
         response = answer_create_topics(wanted, self._topics, leadership, self._config, permissions, layers)
         self._tell_created(response)
@@ -616,6 +621,7 @@ class TopicRequests:
         self, request: CreatePartitions, permissions: Permissions, total: int | None = None
     ) -> CreatePartitionsResponse:
         response = answer_create_partitions(request, self._topics, self._nodes.leadership, permissions, total)
+        # Consumers may be assigned the new partitions.
         self._nodes.topics_changed([topic.name for topic in request.topics])
         return response
 
@@ -637,6 +643,7 @@ class TopicRequests:
     def _delete_topics(self, request: DeleteTopics, permissions: Permissions) -> DeleteTopicsResponse:
         response, gone = answer_delete_topics(request, self._topics, permissions)
         for topic in gone:
+            # Offsets and share states of the topic go before its records.
             self._nodes.topic_deleted(topic)
             self._data.delete(topic)
         return response

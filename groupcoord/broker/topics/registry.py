@@ -84,6 +84,7 @@ def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> No
     times = Counter(broker_ids)
     strangers = sorted(broker_id for broker_id in times if broker_id not in node_ids)
     repeated = [broker_id for broker_id, count in times.items() if count > 1]
+    # Kafka's order: empty, unknown, repeated.
     if not broker_ids:
         reason = "an empty replica list."
     elif strangers:
@@ -96,6 +97,7 @@ def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> No
 
 
 def _collision_key(name: str) -> str:
+    # Metric names have underscores for dots, so such topics would share their metrics.
     return name.replace(".", "_")
 
 
@@ -113,13 +115,11 @@ class TopicEdit:
         self._partitions_added = 0
 
     def check_new(self, name: str) -> None:
-        """Check that a topic of this name can be added.
-
-        Raises:
-            TopicError: TOPIC_ALREADY_EXISTS, or INVALID_TOPIC_EXCEPTION for an invalid name, or one that differs from
-                another only in ``.`` and ``_``.
+        """Check that a topic of this name can be added; TopicError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION
+        otherwise.
         """
         check_topic_name(name)
+        # Also within the request.
         if name in self.topics:
             raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         other = self._names_by_collision_key.get(_collision_key(name))
@@ -135,30 +135,26 @@ class TopicEdit:
         configs: Configs = NO_CONFIGS,
         replicas: Replicas = NO_REPLICAS,
     ) -> Topic:
-        """Add a topic with checked configs and replicas, and with a new id unless one is given.
-
-        Raises:
-            TopicError: as :meth:`check_new`, INVALID_PARTITIONS, or POLICY_VIOLATION for more than 10,000 new
-                partitions.
+        """Add a topic with checked configs and replicas; TopicError also for INVALID_PARTITIONS and too many new
+        partitions.
         """
         self.check_new(name)
+        # As recorded, after the name.
         if partition_count <= 0:
             message = "Number of partitions was set to an invalid non-positive value."
             raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+        # Counted over the whole edit, as KRaft bounds the records of one request.
         self._count_added(partition_count, TOO_MANY_PARTITIONS)
         topic = Topic(name, topic_id or self._new_id(), partition_count, configs, replicas)
         self.topics[name] = topic
         return topic
 
     def check_extension(self, name: str, partition_count: int) -> Topic:
-        """Return a topic that can get this many partitions.
-
-        Raises:
-            TopicError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS (not more than it has).
-        """
+        """Return a topic that can get this many partitions; TopicError if it does not exist, or has as many."""
         topic = self.topics.get(name)
         if topic is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        # Two messages for one error, as in Kafka.
         if partition_count == topic.partition_count:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {partition_count} partition(s).")
         if partition_count < topic.partition_count:
@@ -170,11 +166,7 @@ class TopicEdit:
         return topic
 
     def extend(self, name: str, partition_count: int, replicas: Replicas = NO_REPLICAS) -> Topic:
-        """Give a topic ``partition_count`` partitions in all, with checked replicas.
-
-        Raises:
-            TopicError: as :meth:`check_extension`, or POLICY_VIOLATION.
-        """
+        """Give a topic ``partition_count`` partitions in all, with checked replicas."""
         topic = self.check_extension(name, partition_count)
         added = partition_count - topic.partition_count
         self._count_added(added, TOO_MANY_ADDITIONAL_PARTITIONS)
@@ -183,27 +175,17 @@ class TopicEdit:
         return topic
 
     def reassign(self, name: str, replicas: Replicas) -> None:
-        """Set checked replicas of partitions."""
         topic = self.topics[name]
         self.topics[name] = topic._replace(replicas={**topic.replicas, **replicas})
 
     def configure(self, name: str, configs: Configs) -> None:
-        """Replace the config overrides of a topic, which are checked.
-
-        Raises:
-            TopicError: UNKNOWN_TOPIC_OR_PARTITION.
-        """
+        """Replace the config overrides of a topic, which are checked."""
         topic = self.topics.get(name)
         if topic is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         self.topics[name] = topic._replace(configs=configs)
 
     def delete(self, name: str) -> Topic:
-        """Remove a topic.
-
-        Raises:
-            TopicError: UNKNOWN_TOPIC_OR_PARTITION.
-        """
         topic = self.topics.pop(name, None)
         if topic is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -246,6 +228,7 @@ class TopicRegistry:
     @property
     def cluster_id(self) -> str:
         """The cluster's id as Kafka writes ids: 22 characters of URL-safe base64."""
+        # Written with the first topic.
         if self._cluster_id is None:
             self._cluster_id = self._new_id()
         return base64.urlsafe_b64encode(self._cluster_id.bytes).decode().rstrip("=")
@@ -295,10 +278,12 @@ class TopicRegistry:
         Raises:
             OSError: the file can't be written; nothing has changed.
         """
+        # On a copy, so an exception leaves the registry unchanged.
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
         if not dry_run and edit.topics != self._topics:
             self.file.write(partial(self._content, edit.topics))
+            # After the write, which may fail.
             self.deleted.extend(name for name in self._topics if name not in edit.topics)
             self._set(edit.topics)
 
@@ -313,6 +298,7 @@ class TopicRegistry:
             topic = self.get(name)
             if topic is None:
                 edit.create(name, partition_count)
+            # A smaller number is refused by the extension.
             elif topic.partition_count != partition_count:
                 edit.extend(name, partition_count)
 
@@ -349,6 +335,7 @@ def _parsed(content: dict[str, Any]) -> tuple[UUID, dict[str, Topic]]:
         topics = {name: _topic(name, entry) for name, entry in content["topics"].items()}
     except TopicError as error:
         raise TopicFileError(str(error)) from error
+    # Logs are found by id, so two topics would share theirs.
     if len({topic.topic_id for topic in topics.values()}) != len(topics):
         raise TopicFileError("two topics have the same id")
     return cluster_id, topics
@@ -358,6 +345,7 @@ def _topic(name: str, entry: dict[str, Any]) -> Topic:
     check_topic_name(name)
     configs = {str(key): str(value) for key, value in entry.get("configs", {}).items()}
     partition_count = entry["partitions"]
+    # JSON's true is an int in Python.
     if not isinstance(partition_count, int) or isinstance(partition_count, bool) or partition_count < 1:
         raise ValueError(f"topic {name} has {partition_count!r} partitions")
     replicas = {int(index): tuple(map(int, node_ids)) for index, node_ids in entry.get("replicas", {}).items()}
@@ -366,12 +354,13 @@ def _topic(name: str, entry: dict[str, Any]) -> Topic:
     return Topic(name, UUID(str(entry["id"])), partition_count, configs, replicas)
 
 
+# The hash of a key modulo the partition count decides where it is, so the count must not change.
 KEPT_TOPICS = {
     OFFSETS_TOPIC: "the offsets",
     TRANSACTIONS_TOPIC: "the transactions",
     SHARE_STATE_TOPIC: "the states of share groups",
 }
-"""Contents of internal topics. These can't be deleted or extended: their partition counts determine where keys are."""
+"""Contents of internal topics."""
 
 
 CREATION_MS = 50
@@ -379,9 +368,8 @@ CREATION_MS = 50
 
 
 class LateCreations(Timers):
-    """Deleted internal topics of streams groups, created again shortly after a heartbeat missed them.
-
-    In between heartbeats report them as missing, as with Kafka's controller. New topics are created at once.
+    """Deleted internal topics of streams groups, created again shortly after a heartbeat missed them. New topics are
+    created at once.
     """
 
     def __init__(
@@ -397,6 +385,7 @@ class LateCreations(Timers):
 
     def ask(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
         """Create topics, and return errors by name; None if they are created later."""
+        # With Kafka's controller, heartbeats in between still report a missing topic.
         if not any(topic.name in self._topics.deleted for topic in question.topics):
             return self._create(question)
         self.add(self._now_ms() + CREATION_MS, partial(self._create_now, question))
@@ -407,7 +396,7 @@ class LateCreations(Timers):
 
 
 def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: UUID | None = None) -> Topic:
-    """Return an internal topic, created if missing, with the id if given."""
+    """Return an internal topic, created if missing."""
     topic = edit.topics.get(name)
     if topic is None:
         counts = {
@@ -420,7 +409,6 @@ def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: 
 
 
 def usual_configs(name: str, config: Config) -> Configs:
-    """Return the initial configs of an internal topic; none for other topics."""
     usual: dict[str, Configs] = {
         OFFSETS_TOPIC: {
             "cleanup.policy": "compact",
