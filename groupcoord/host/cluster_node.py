@@ -45,11 +45,8 @@ class NodeIdTakenError(GroupcoordError):
 
 
 class NodeAddress(NamedTuple):
-    """Address of a node in its announcements.
-
-    Attributes:
-        node_id: the node's id for clients.
-        listeners: host and port by listener name, or ``""`` for a single listener.
+    """Address of a node in its announcements: its id, and host and port by listener name, or ``""`` for a single
+    listener.
     """
 
     node_id: int
@@ -69,7 +66,6 @@ class NodeAddress(NamedTuple):
             return None
 
     def node(self, listener: str) -> Node:
-        """Return the node with its address for a listener's clients, by default its first address."""
         return Node(self.node_id, *self.listeners.get(listener, next(iter(self.listeners.values()))))
 
 
@@ -83,6 +79,7 @@ class LeasedBroker(Broker):
     has_told = False
 
     def handle(self, connection: Connection, request: Any) -> None:
+        # All other requests go to the group coordinator: their responses need the lease.
         if type(request) not in self._handlers:
             self._note_lease()
         super().handle(connection, request)
@@ -95,6 +92,7 @@ class LeasedBroker(Broker):
         self.has_told = self.has_told or not self.coordinator.is_lease_over
 
     def deliver_replies(self) -> None:
+        # Before the delivery, which may last until the lease is over.
         before, may_tell = len(self.dirty), not self.coordinator.is_lease_over
         super().deliver_replies()
         self.has_told = self.has_told or (may_tell and len(self.dirty) > before)
@@ -119,12 +117,7 @@ class ClusterServer(Server):
 
 
 class ClusterNode:
-    """A node: a server, and its share of the log.
-
-    Attributes:
-        server: its sockets and its broker.
-        coordinator: the group coordinator.
-    """
+    """A node: a server, and its share of the log."""
 
     def __init__(
         self,
@@ -185,20 +178,19 @@ class ClusterNode:
         await self.server.start()
         self._loop = asyncio.get_running_loop()
         self._documents.on_changed = self._look_soon
+        # Closed before the server: others take over while this node still answers.
         self._stack.push_async_callback(participant.close)
         await participant.start()
 
     async def _find_id_free(self, slot_log: SlotLog, participant: Participant) -> None:
-        """Wait until no other node has this id, which the previous process may still seem to have.
-
-        Raises:
-            NodeIdTakenError: another node keeps the id.
-        """
+        """Wait until no other node has this id, which the previous process may still seem to have."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + 2 * self._dead_ms / 1000
+        # Announced as leaving, so that others assign it nothing yet.
         content = participant.sharing.announcement(leaves=True)
         while True:
             beats = await slot_log.beat(participant.node_id, content)
+            # A killed process seems alive until its last beat is old enough.
             said = [Announcement.decoded(beat.content) for beat in beats if beat.age_ms < self._dead_ms]
             others = [NodeAddress.decoded(one.address) for one in said if not one.leaves]
             taken = [one for one in others if one is not None and one.node_id == self._address.node_id]
@@ -215,7 +207,6 @@ class ClusterNode:
         self._documents.close()
 
     def status(self) -> ReplicaStatus | None:
-        """Return the status of its share of the log, or None before it has one."""
         return None if self._participant is None else self._participant.status()
 
     # ------------------------------------------------------------ what a participant drives
@@ -242,13 +233,14 @@ class ClusterNode:
     # ------------------------------------------------------------ what clients are told
 
     def _heard(self) -> None:
-        """Publish the live nodes to clients."""
         assert self._participant is not None
         said = self._participant.sharing.addresses.items()
         found = {name: address for name, text in said if (address := NodeAddress.decoded(text)) is not None}
+        # Beats come often, and change little.
         if found == self._known:
             return
         self._known = found
+        # Its own address is known before its first beat is heard.
         living = {one.node_id: one for one in found.values()} | {self._address.node_id: self._address}
         self._leadership.use([one.node("") for one in living.values()])
         for listener in self._security.listeners:
@@ -256,7 +248,6 @@ class ClusterNode:
                 self._security.advertise(listener.name, one.node(listener.name))
 
     def _leader(self, partition: int) -> Leader:
-        """Return the owner of a log partition as its leader."""
         owner = None if self._participant is None else self._participant.sharing.owner_of(partition)
         known = None if owner is None else self._known.get(owner.node_id)
         if owner is None or known is None:

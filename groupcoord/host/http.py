@@ -36,13 +36,8 @@ class HttpError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """A request.
-
-    Attributes:
-        method: such as ``GET``.
-        path: without the query string.
-        headers: by lower-case names.
-        body: ``Content-Length`` bytes.
+    """A request, with its path without the query string, its headers by lower-case names, and
+    ``Content-Length`` bytes.
     """
 
     method: str
@@ -59,7 +54,6 @@ class HttpResponse(NamedTuple):
     content_type: str = ""
 
     def encoded(self) -> bytes:
-        """Return the bytes to send."""
         lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}"]
         if self.content_type:
             lines.append(f"Content-Type: {self.content_type}")
@@ -69,8 +63,6 @@ class HttpResponse(NamedTuple):
 
 class HttpServer(ABC):
     """HTTP server on a port in the event loop, open within an ``async with`` block.
-
-    It has at most ``CONNECTIONS_MAX`` connections; the oldest one is closed for a new one.
 
     Args:
         host, port: the address.
@@ -89,21 +81,14 @@ class HttpServer(ABC):
 
     @property
     def port(self) -> int:
-        """The port."""
         return self._listening.port
 
     async def __aenter__(self) -> Self:
-        """Listen.
-
-        Raises:
-            OSError: the address is taken, or is not this machine's.
-        """
         socks = await bind(self._host, self._port)
         self._listening = Listening(socks, CONNECTIONS_MAX, self._accept, self._fail_to_accept)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop listening and close all connections."""
         self._listening.close()
         for task in self._serving:
             task.cancel()
@@ -121,6 +106,7 @@ class HttpServer(ABC):
             sock.close()
             self._warn("too many open files", "refused a connection for %s: %s", "too many open files (ulimit -n)")
             return
+        # A new client is more likely to ask something than the oldest one.
         if len(self._serving) >= CONNECTIONS_MAX:
             oldest = next(iter(self._serving))
             del self._serving[oldest]
@@ -171,8 +157,10 @@ class HttpServer(ABC):
 
     def _body_size(self, headers: Mapping[str, str]) -> int:
         length = headers.get("content-length", "0")
+        # Chunks would need a parser; the clients of these ports send lengths.
         if "transfer-encoding" in headers:
             raise HttpError(HTTPStatus.NOT_IMPLEMENTED)
+        # int() would accept signs, spaces and underscores.
         if not (length.isascii() and length.isdigit()):
             raise HttpError(HTTPStatus.BAD_REQUEST)
         # int() raises for thousands of digits.
@@ -207,6 +195,7 @@ def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
+        # Repeated headers are how request smuggling begins.
         if not colon or name.lower() in headers:
             raise HttpError(HTTPStatus.BAD_REQUEST)
         headers[name.lower()] = value.strip()

@@ -25,23 +25,18 @@ STATES: Mapping[GroupType, type[Enum]] = {
     GroupType.SHARE: ShareGroupState,
     GroupType.STREAMS: StreamsGroupState,
 }
-"""The states of groups of each type."""
 
 
 class CoordinatorCollector(Collector):
     """Collector that reads a coordinator on each scrape and costs nothing in between.
 
-    Kafka's ``group-coordinator-metrics``: ``group-count`` by protocol, that of each protocol by state
-    (``classic-group-count``, …), ``num-partitions`` by state, ``group-completed-rebalance-count``, that of each newer
-    protocol (``consumer-group-rebalance-count``, …), ``offset-commit-count``, ``offset-expiration-count``,
-    ``offset-deletion-count``, ``partition-load-time``. Expired sessions and failed appends are additions.
+    The metrics are those of Kafka's ``group-coordinator-metrics``; expired sessions and failed appends are additions.
     """
 
     def __init__(self, coordinator_now: Callable[[], GroupCoordinator | None]) -> None:
         self._coordinator_now = coordinator_now
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics with their present values; none without a coordinator."""
         coordinator = self._coordinator_now()
         if coordinator is not None:
             yield from _gauges(coordinator)
@@ -79,6 +74,7 @@ def _totals(coordinator: GroupCoordinator) -> Iterator[Metric]:
 def _gauges(coordinator: GroupCoordinator) -> Iterator[Metric]:
     indexes = range(coordinator.config.offsets_topic_num_partitions)
     partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
+    # Types without groups are shown, too: a missing series looks like a failed scrape.
     states: dict[GroupType, Counter[str]] = {kind: Counter() for kind in STATES}
     for group in [group.listed() for partition in partitions for group in partition.groups.values()]:
         states[GroupType(group.group_type)][group.group_state] += 1

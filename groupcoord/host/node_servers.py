@@ -1,8 +1,8 @@
 """Several nodes of a server in one process, each with a port: they crash, restart, and take over from each other.
 
 All nodes share one storage: one log of each partition, one list of topics, one transaction log. Each node has its own
-sockets, connections and group coordinator, which loads its log partitions and unloads them when another node takes
-over. So a crashed node loses what a crashed broker loses, and nothing that was written.
+sockets, connections and group coordinator. So a crashed node loses what a crashed broker loses, and nothing that was
+written.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class NodeServer(Server):
         super().flush()
         for other in self._running.values():
             if other is not self:
+                # A request may complete a join or a transaction of clients of other nodes.
                 other.notice()
 
 
@@ -61,7 +62,6 @@ class NodeServers:
     Call everything in the thread of the event loop.
 
     Attributes:
-        running: the running nodes.
         addresses: host and port of each node, by listener name.
         on_start: is called with each node that starts.
     """
@@ -94,22 +94,14 @@ class NodeServers:
 
     @property
     def storage(self) -> Storage:
-        """The shared storage.
-
-        Raises:
-            NoSuchNodeError: no node runs.
-        """
+        """The shared storage; NoSuchNodeError if no node runs."""
         if self._storage is None:
             raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return self._storage
 
     @property
     def nodes(self) -> Nodes:
-        """State that the nodes share.
-
-        Raises:
-            NoSuchNodeError: no node runs.
-        """
+        """State that the nodes share; NoSuchNodeError if no node runs."""
         if self._nodes is None:
             raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return self._nodes
@@ -121,21 +113,11 @@ class NodeServers:
     # ------------------------------------------------------------ lives
 
     def prepare(self) -> None:
-        """Load the logs, which can take long, before :meth:`start` listens.
-
-        Raises:
-            OSError: the directory can't be used.
-            GroupcoordError: a file in it can't be used.
-        """
+        """Load the logs, which can take long, before :meth:`start` listens."""
         self._prepared = self._prepare(list(self._leadership.node_ids))
 
     async def start(self) -> None:
-        """Start every node that does not run.
-
-        Raises:
-            OSError: the directory or a port can't be used.
-            GroupcoordError: a file in the directory can't be used.
-        """
+        """Start every node that does not run; OSError or GroupcoordError if the directory or a port can't be used."""
         servers, self._prepared = self._prepared, []
         if not servers:
             node_ids = [node_id for node_id in self._leadership.node_ids if node_id not in self.running]
@@ -148,6 +130,7 @@ class NodeServers:
         try:
             for server in servers:
                 await server.start()
+                # crash() was called while this one was starting.
                 if self._nodes is not nodes:
                     raise NoSuchNodeError("all nodes crashed while some were started")
         except BaseException:
@@ -166,7 +149,6 @@ class NodeServers:
         self.notice()
 
     def _prepare(self, node_ids: list[int]) -> list[Server]:
-        """Create nodes and load their log partitions before clients can connect."""
         is_first = self._nodes is None
         with ExitStack() as stack:
             if is_first:
@@ -174,12 +156,14 @@ class NodeServers:
             self.nodes.start(node_ids)
             servers = [self._make_server(node_id) for node_id in node_ids]
             stack.pop_all()
+        # Markers need the coordinators of all nodes, which load first.
         if is_first and self.nodes.transactions is not None:
             self.nodes.transactions.recover()
         return servers
 
     def _begin_life(self, stack: ExitStack) -> None:
         storage = self._open_storage()
+        # The directory is locked, so a failed start must release it.
         stack.callback(self._close_storage)
         self._storage = storage
         self._nodes = Nodes(self._leadership, storage.topics, storage.data)
@@ -212,18 +196,13 @@ class NodeServers:
         return NodeServer(broker, sockets, leadership.node_ids.index(node_id), self.running)
 
     async def stop(self) -> None:
-        """Stop all nodes cleanly and close the storage."""
         servers, self.running = list(self.running.values()), {}
         for server in servers:
             await server.stop()
         self._end_life()
 
     def crash(self, node_id: int | None = None) -> None:
-        """Stop a node, or all, as if the process were killed; other nodes take over its partitions.
-
-        Raises:
-            NoSuchNodeError: the node does not exist or does not run.
-        """
+        """Stop a node, or all, as if the process were killed; other nodes take over its partitions."""
         if node_id is None:
             for server in self.running.values():
                 server.kill()
@@ -233,6 +212,7 @@ class NodeServers:
         self.check_node(node_id)
         if node_id not in self.running:
             raise NoSuchNodeError(f"node {node_id} does not run")
+        # Out of the running ones first, so that no new leader is elected on it.
         self.running.pop(node_id).kill()
         self._keep_port(node_id)
         if self.running:
@@ -259,11 +239,7 @@ class NodeServers:
                 storage.close()
 
     async def restart(self, node_id: int | None = None) -> None:
-        """Start a node, or all, on the same ports; a running one is stopped cleanly first.
-
-        Raises:
-            NoSuchNodeError: the node does not exist.
-        """
+        """Start a node, or all, on the same ports; a running one is stopped cleanly first."""
         if node_id is None:
             await self.stop()
             await self.start()
@@ -280,11 +256,7 @@ class NodeServers:
         await self._listen(self._prepare([node_id]))
 
     def restart_soon(self, node_id: int | None = None) -> None:
-        """Restart in the background; an error is logged.
-
-        Raises:
-            NoSuchNodeError: the node does not exist.
-        """
+        """Restart in the background; an error is logged."""
         if node_id is not None:
             self.check_node(node_id)
         task = asyncio.get_running_loop().create_task(self.restart(node_id))
@@ -304,11 +276,9 @@ class NodeServers:
     # ------------------------------------------------------------ ports
 
     def _sockets_of(self, node_id: int) -> Sockets:
-        """Return the sockets of a node, which its server owns from now on."""
         return self._sockets.pop(node_id)
 
     def _keep_port(self, node_id: int) -> None:
-        """Keep the ports of a node bound for its next start."""
         if node_id not in self._sockets:
             with suppress(OSError):  # some event loops release a socket a little later
                 self._bind(node_id)
@@ -332,7 +302,6 @@ class NodeServers:
                 self._bind(node_id)
 
     def forget(self) -> None:
-        """Release the ports."""
         for own in self._sockets.values():
             for sock in own.values():
                 sock.close()
@@ -341,11 +310,7 @@ class NodeServers:
     # ------------------------------------------------------------ leaders
 
     def check_node(self, node_id: int) -> None:
-        """Check that a node exists, running or not.
-
-        Raises:
-            NoSuchNodeError: it does not exist.
-        """
+        """Raise NoSuchNodeError if a node does not exist, running or not."""
         if node_id not in self.addresses:
             known = ", ".join(map(str, self.addresses))
             if len(self.addresses) == 1:
@@ -355,12 +320,7 @@ class NodeServers:
             raise NoSuchNodeError(f"there is no node {node_id}; there are {known}")
 
     def move(self, topic: Topic, index: int, to: int | None) -> int:
-        """Make another node the leader of a partition, and return its id.
-
-        Raises:
-            NoSuchNodeError: the node does not exist, does not run, or leads the partition already.
-            LoadError: its log can't be read.
-        """
+        """Make another node the leader of a partition, and return its id; NoSuchNodeError if it can't be."""
         leadership = self._leadership
         leader_id, replicas = leadership.leader(topic, index).node_id, leadership.replicas(topic, index)
         if to is None:
@@ -384,11 +344,7 @@ class NodeServers:
 
 
 def bound_socket(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
-    """Return a socket that is bound to a port and does not listen yet.
-
-    Raises:
-        OSError: the port is taken.
-    """
+    """Return a socket that is bound to a port and does not listen yet."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -68,13 +68,12 @@ class Storage:
     security: Security
 
     def __attrs_post_init__(self) -> None:
-        """Read the leader epochs of the logs of ``__consumer_offsets``."""
+        """Register the log store for readers of ``__consumer_offsets``."""
         self.data.serve_offsets(self.log_store)
 
     def broker(
         self, make_broker: Callable[..., B], *, clock: Clock, node: Node, nodes: Nodes, data: TopicData | NodeData
     ) -> B:
-        """Return a broker of this storage."""
         return make_broker(
             config=self.config,
             clock=clock,
@@ -90,29 +89,25 @@ class Storage:
         )
 
     def close(self) -> None:
-        """Close everything."""
         self.data.close()
         close_store(self.log_store)
 
     def abandon(self) -> None:
-        """Close files as a killed process does. What is kept in memory is left as a disk would be."""
+        """Close files as a killed process does."""
         if isinstance(self.log_store, AbandonableStore):
             self.log_store.abandon()
         self.data.all_logs.abandon()
 
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
-    """Return the log store in a data directory, or one in memory.
-
-    Raises:
-        LogDirectoryError: the directory can't be used, for example because another process has it open.
-    """
+    """Return the log store in a data directory, or one in memory; LogDirectoryError if the directory can't be used."""
     if data_dir is None:
         return MemoryLogStore()
     from groupcoord.storage.compaction.compactable_logs import CompactionSettings
     from groupcoord.storage.errors import LogDirectoryError
     from groupcoord.storage.stores.segments import SegmentLogStore
 
+    # Before the lock, so that the refused directory stays as it is.
     if (data_dir / WORKERS_FOLDER).is_dir():
         raise LogDirectoryError(data_dir, FOR_WORKERS)
     return SegmentLogStore(
@@ -132,27 +127,24 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
 
 
 def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicRegistry) -> DataDirectory | None:
-    """Return the directory of topics and transactions, and add the topics that a broker has created there.
-
-    Raises:
-        OSError: the directory can't be read.
-    """
+    """Return the directory of topics and transactions, and add the topics that a broker has created there."""
     if data_dir is None:
         return None
     from groupcoord.storage.data_directory import DataDirectory
 
     directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
+    # The log store owns the offsets topic; the other is a broker's own.
     known = {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
     _adopt_topics(directory.find_topics(known), data_dir, config, topics)
     return directory
 
 
 def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, topics: TopicRegistry) -> None:
-    """Add the topics that were found in a data directory, and log those that can't be added."""
     with topics.edit() as edit:
         for name, topic_id, partition_count in found:
             is_wanted = config.records_enable or name == TRANSACTIONS_TOPIC
             try:
+                # Without records, only transactions are kept, and other folders are left alone.
                 if is_wanted:
                     edit.create(name, partition_count, topic_id, usual_configs(name, config))
             except TopicError as error:
@@ -162,16 +154,13 @@ def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, t
 def open_cluster_storage(
     place: Place, topics: TopicRegistry, config: Config, clock: Clock, security: Security
 ) -> Storage:
-    """Return the storage of a node that shares a log: shared documents only.
-
-    Raises:
-        GroupcoordError: a document is malformed.
-    """
+    """Return the storage of a node that shares a log: shared documents only."""
     from groupcoord.cluster.slot_store import SlotStore
 
     administered = Administered(place)
     administered.features.left_out = frozenset((GroupType.SHARE,))
     administered.features.left_out_keys = NO_TRANSACTION_KEYS
+    # Only the logs of groups are replicated.
     config = evolve(config, records_enable=False)
     data = TopicData(config, clock, topics)
     group_configs = GroupConfigs(config, place)
@@ -179,12 +168,7 @@ def open_cluster_storage(
 
 
 def open_producer_ids(data_dir: Path | None) -> ProducerIds:
-    """Return the source of producer ids in the directory that :func:`open_log_store` has locked.
-
-    Raises:
-        ProducerIdsFileError: the file can't be read or is malformed.
-        NoProducerIdError: it can't be written.
-    """
+    """Return the source of producer ids in the directory that :func:`open_log_store` has locked."""
     producer_ids = ProducerIds(data_dir)
     if data_dir is not None and not producer_ids.is_known and (data_dir / BROKER_FILE).exists():
         producer_ids.begin_at(PRODUCER_ID_BESIDE_A_BROKER)

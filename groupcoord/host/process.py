@@ -1,8 +1,4 @@
-"""Resources of the process that servers share: file descriptors (``ulimit -n``), listening sockets, the job thread.
-
-An asyncio server of CPython 3.11 that closes while it accepts a connection leaves the connection to the garbage
-collector. :class:`Listening` accepts connections itself, so each one reaches its server.
-"""
+"""Resources of the process that servers share: file descriptors (``ulimit -n``), listening sockets, the job thread."""
 
 from __future__ import annotations
 
@@ -34,10 +30,8 @@ def descriptor_limit() -> int:
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Return whether a descriptor is reserved.
-
-    The highest are, at most an eighth of all: the system gives the lowest free one.
-    """
+    """Return whether a descriptor is reserved."""
+    # The system gives the lowest free number, so a high one means that few are left.
     limit = descriptor_limit()
     return descriptor >= limit - min(RESERVE, limit // 8)
 
@@ -68,19 +62,16 @@ MODULES_OF_REQUESTS = (
     "kio.index",
     "kio.schema.index",
 )
-"""Modules that request handlers and compaction import on first use.
-
-Schemas of APIs are not among them, because all would take 0.7 s and 22 MiB.
+"""Modules that request handlers and compaction import on first use. Schemas of APIs are not among them: all would take
+0.7 s and 22 MiB.
 """
 
 
 async def import_modules_of_requests() -> None:
-    """Import what request handlers need, so that later no request has to open a file for it.
-
-    The event loop runs between two imports.
-    """
+    """Import what request handlers need, so that later no request has to open a file for it."""
     for name in MODULES_OF_REQUESTS:
         import_module(name)
+        # Requests are served between two imports.
         await asyncio.sleep(0)
 
 
@@ -89,17 +80,13 @@ SWITCH_INTERVAL_S = 0.0001
 
 
 class JobThread:
-    """Runs jobs one after the other; starts with the first job and ends with the process.
-
-    One thread serves all servers of a process, which share the interpreter lock and the switch interval.
-    """
+    """Runs jobs one after the other, for all servers of a process; ends with the process."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[tuple[Job, Callable[[], object]]] = SimpleQueue()
         self._thread: Thread | None = None
 
     def start(self, job: Job, then: Callable[[], object]) -> None:
-        """Queue a job; the thread then calls ``then``."""
         self._waiting.put((job, then))
         if self._thread is None or not self._thread.is_alive():  # such as in a forked child
             self._thread = Thread(target=self._work, name="groupcoord-jobs", daemon=True)
@@ -109,6 +96,7 @@ class JobThread:
         while True:
             job, then = self._waiting.get()
             interval_s = sys.getswitchinterval()
+            # Otherwise a waiting event loop gets the interpreter lock only every 5 ms.
             sys.setswitchinterval(SWITCH_INTERVAL_S)
             job.run()
             sys.setswitchinterval(interval_s)
@@ -125,14 +113,11 @@ ACCEPT_PAUSE_S = 0.1
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Return a bound socket for each address of a host; ``""`` stands for all addresses of this machine.
-
-    Raises:
-        OSError: the address is taken, or does not belong to this machine.
-    """
+    """Return a bound socket for each address of a host; ``""`` stands for all addresses of this machine."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     socks: list[socket.socket] = []
+    # A host may resolve to one address twice.
     for family, _, _, _, address in dict.fromkeys(found):
         try:
             socks.append(socket.create_server(address, family=family))
@@ -148,7 +133,8 @@ async def bind(host: str, port: int) -> list[socket.socket]:
 class Listening:
     """Bound sockets that accept connections in the running event loop until they are closed.
 
-    ``accepted`` is called with each connection, ``failed`` with the error of an accept.
+    An asyncio server of CPython 3.11 that closes while it accepts a connection leaves it to the garbage collector; here
+    each one reaches its server.
     """
 
     def __init__(
@@ -169,12 +155,10 @@ class Listening:
 
     @property
     def port(self) -> int:
-        """The port of the first socket."""
         port: int = self._socks[0].getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Stop accepting and close the listening sockets."""
         for sock in self._socks:
             self._loop.remove_reader(sock)
             sock.close()

@@ -2,9 +2,8 @@
 
 Everything runs in the thread of the event loop, in turns of bounded time. Only jobs without shared state run in another
 thread (``host/process.py``). What a peer can make the host keep is bounded: a request by ``socket.request.max.bytes``,
-waiting requests by ``BACKLOG_LIMIT_BYTES``, unread responses by ``WRITE_LIMIT_BYTES`` and one response more. A peer
-that does not read is disconnected after ``DRAIN_TIMEOUT_S``, and a connection that is being closed after
-``CLOSE_TIMEOUT_S``. It counts for ``max.connections`` until its socket is closed, from the TLS handshake on.
+waiting requests by ``BACKLOG_LIMIT_BYTES``, unread responses by ``OUTPUT_LIMIT_BYTES`` and ``WRITE_LIMIT_BYTES`` and
+one response more. A connection counts for ``max.connections`` until its socket is closed, from the TLS handshake on.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ CLOSED = "closed the connection of %s: %s"
 
 
 def forgets_limits(version: tuple[int, ...]) -> bool:
-    """Return whether the transports of this Python version ignore the write limit in ``writelines`` (CVE-2024-12254).
-
-    They do not report that the peer is slow, and its responses pile up.
+    """Return whether the transports of this Python version ignore the write limit in ``writelines``
+    (CVE-2024-12254).
     """
     return (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
 
@@ -119,6 +117,7 @@ class Peer(asyncio.Protocol):
         connection = self.connection
         self._has_ended = True
         if connection is not None and (connection.is_busy or connection.output_bytes):
+            # As in Kafka's selector, received requests are still handled.
             self._arm_close_timer()
         else:
             self.disconnect("the peer has ended it", logging.DEBUG)
@@ -140,6 +139,7 @@ class Peer(asyncio.Protocol):
                 self.transport.write(b"".join(parts))
             else:
                 self.transport.writelines(parts)
+            # The transport's buffer is full; the rest stays in the connection.
             if not connection.output_bytes or self._drain_timer is not None:
                 break
             parts = connection.take_output_parts()
@@ -156,6 +156,7 @@ class Peer(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop handling requests until the peer reads its responses."""
         reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
+        # A peer that never reads would keep its responses.
         self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
         if self.connection is not None:
             self.connection.pause()
@@ -180,10 +181,7 @@ class Peer(asyncio.Protocol):
             self._server.forget(connection)
 
     def disconnect(self, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection and log the reason.
-
-        Earlier responses are still sent, unless the peer does not read.
-        """
+        """Close the connection and log the reason. Earlier responses are still sent, unless the peer does not read."""
         connection = self.connection
         if connection is None or self._is_closing:
             return
@@ -246,13 +244,11 @@ class TlsTransport:
             self.send_pending()
 
     def send_pending(self) -> None:
-        """Send the output of TLS."""
         data = self._outgoing.read()
         if data:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Send the end of the TLS session, and close."""
         if not self._transport.is_closing():
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
@@ -312,7 +308,6 @@ class TlsPeer(Peer):
             self.connection.principal = ClientPrincipal(principal, self.connection.client_host)
 
     def _read(self) -> None:
-        """Pass on decrypted bytes, until more input is needed or the peer has ended the session."""
         while plain := self._tls.read(_READ_BYTES):
             super().data_received(plain)
         self.eof_received()
@@ -343,7 +338,6 @@ ACCEPT_BACKLOG = 1024
 
 
 def advertised(node: Node, listener: Listener, port: int, number: int) -> Node:
-    """Return a node with its address for the clients of a listener."""
     advertised_port = listener.advertised_port + number if listener.advertised_port else port
     return node._replace(host=listener.advertised_host, port=advertised_port)
 
@@ -443,7 +437,6 @@ class Server:
         self.port, self.broker.node = self.ports[security.listeners[0].name], nodes[0]
 
     async def _listen(self, new_peer: Callable[[Server, str], Peer], listener: str, host: str, port: int) -> int:
-        """Listen, and return the port."""
         sock = self._socks.get(listener)
         socks = await bind(host, port) if sock is None else [sock]
         accepted = partial(self._connect, partial(new_peer, self, listener))
@@ -535,21 +528,19 @@ class Server:
 
     @property
     def connection_count(self) -> int:
-        """Number of open connections."""
         return len(self._peers)
 
     # ------------------------------------------------------------ for the peers
 
     def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
-        """Return a new connection, or None if the server stops, ``max.connections`` is reached or
-        descriptors run out.
-        """
+        """Return a new connection; None if the server stops, ``max.connections`` is reached or descriptors run out."""
         if not self._listening:
             return None
         limit = self.broker.config.max_connections
         if self.connection_count >= limit:
             self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")
             return None
+        # The log needs the last descriptors for its files.
         if is_reserved(descriptor):
             reason = f"too many open files: {descriptor} of {descriptor_limit()} (ulimit -n)"
             self._refuse(peer, "too many open files", reason)
@@ -562,7 +553,6 @@ class Server:
         self.log.warning(kind, self.broker.now_s(), "refused the connection of %s: %s", peer.address, reason)
 
     def forget(self, connection: Connection) -> None:
-        """Remove a closed connection."""
         self._peers.pop(connection, None)
 
     def flush_soon(self) -> None:
@@ -571,6 +561,7 @@ class Server:
         Responses that are sent together wake the receiver once, which is most of the cost of a small response.
         """
         if self.turn_handle is None:
+            # After all readable sockets: responses that are sent together wake their receiver once.
             self.turn_handle = self.loop.call_soon(self._turn)
 
     def flush(self) -> None:
@@ -608,10 +599,10 @@ class Server:
         self.flush()
 
     def _turn(self) -> None:
-        """Handle requests for one turn; the rest waits until the sockets were read again."""
         self.turn_handle = None
         broker = self.broker
         self.flush()
+        # Not in a loop: the sockets are read between two turns.
         if broker.run_turn():
             self.flush_soon()
         if broker.dirty or broker.interceptor is not None:  # an interceptor may set a deadline without a response
@@ -646,7 +637,6 @@ class Server:
             self._timer = self.loop.call_later(RETRY_S, self._wake)
 
     def _sweep_idle(self) -> None:
-        """Close the connections that were idle for ``connections.max.idle.ms``. One timer serves all."""
         now_s = self.broker.now_s()
         self.log.report(now_s)
         if self.broker.security is not None:
@@ -654,6 +644,7 @@ class Server:
         idle_s = self.broker.config.connections_max_idle_ms / 1000
         if idle_s < 0:
             idle_s = math.inf
+        # One timer serves all connections.
         for connection, peer in list(self._peers.items()):
             if now_s - connection.active_at_s >= idle_s:
                 peer.disconnect(f"idle for {idle_s:g} s (connections.max.idle.ms)", logging.INFO)
@@ -669,7 +660,6 @@ class Server:
         self._reload_timer = self.loop.call_later(RELOAD_S, self._reload_failed)
 
     def _flush_store(self) -> None:
-        """Flush what the log store has held for ``log.flush.interval.ms``."""
         store, interval_ms = self.broker.log_store, self.broker.config.log_flush_interval_ms
         if interval_ms == NEVER_MS or not isinstance(store, FlushingStore):
             return
@@ -685,10 +675,10 @@ class Server:
         self._flush_timer = self.loop.call_later(pause_s, self._flush_store)
 
     def _compact(self) -> None:
-        """Run a portion of compaction; often while there is work, rarely otherwise."""
         pause_s = min(self.broker.config.log_cleaner_backoff_ms / 1000, LONGEST_TIMER_S)
         try:
             if self.broker.compact_some():
+                # Often while there is work, rarely otherwise.
                 pause_s = COMPACTION_PAUSE_S
         except Exception:
             # An interrupted replacement of segments is finished when the log partition is opened again.
@@ -697,7 +687,6 @@ class Server:
 
 
 def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer]:
-    """Return the protocol factory for a listener."""
     tls = security.tls.get(listener)
     if tls is None:
         return Peer
