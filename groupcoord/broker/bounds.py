@@ -39,14 +39,13 @@ _ERRORS = dict.fromkeys((OffsetCommit, TxnOffsetCommit), ErrorCode.UNKNOWN_SERVE
 
 
 def entry_limit(request: type, in_portions: Set[type]) -> int | None:
-    """Return the most entries of a request type; None if it is handled in steps."""
     return None if request in in_portions else ENTRIES_MAX.get(request, ENTRIES_AT_ONCE)
 
 
 def decode_bounded(
     in_portions: Set[type], frame: bytes, client_host: str
 ) -> tuple[RequestHeader, WireRequest, Answered | None]:
-    """Decode a request; also return its refusal if it has too many entries."""
+    """Decode a request, with its refusal if it has too many entries."""
     header, request = decode_request(frame, client_host)
     limit = entry_limit(type(request), in_portions)
     # Answered: the decoder has refused the request already.

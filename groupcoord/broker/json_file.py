@@ -120,11 +120,7 @@ class JsonFile:
         return 0 if self._documents is None else self._documents.refusals
 
     def read(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
-        """Return the parsed content of the file; None if it does not exist.
-
-        Raises:
-            DataFileError: of the file's type: it can't be read, or has another version or invalid content.
-        """
+        """Return the parsed content; None if the file does not exist. Errors have the file's type."""
         # The stamp comes first: a write in between makes the next write fail, not get lost.
         documents, self._seen = self._documents, self._stamp()
         if documents is None or self._seen is None:
@@ -143,11 +139,7 @@ class JsonFile:
             raise self._error_type(f"{place}: does not hold {self._holds}: {error!r}") from error
 
     def write(self, make_content: Callable[[], Mapping[str, object]]) -> None:
-        """Replace the file atomically.
-
-        Raises:
-            OSError: it can't be written.
-        """
+        """Replace the file atomically."""
         if self._documents is not None:
             versioned = {"version": FILE_VERSION, **make_content()}
             # Refused if another process has written since, so no change is lost.

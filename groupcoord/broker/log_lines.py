@@ -32,9 +32,6 @@ class RateLimitedLogger:
     >>> log.warning("bad request", 0.0, "closed the connection of %s", "10.0.0.1:3141")  # is written
     >>> log.warning("bad request", 0.1, "closed the connection of %s", "10.0.0.2:2718")  # is counted
     >>> log.report(10.0)  # writes "… of 10.0.0.2:2718 (bad request: the last of 1 line left out in 10 s)"
-
-    The interval of a kind begins with its first line. Call :meth:`report` regularly to log omissions at the end of a
-    burst.
     """
 
     def __init__(self, logger: logging.Logger, *, burst: int = BURST, interval_s: float = INTERVAL_S) -> None:

@@ -245,7 +245,6 @@ class Parts:
     # ------------------------------------------------------------ parts
 
     def _make_shared_documents(self) -> SharedDocuments | None:
-        """Return the documents of nodes that share a log; None for nodes that elect leaders."""
         if self.nodes.leadership.elects:
             return None
         administered = self.administered
@@ -322,7 +321,6 @@ class Parts:
 
     @cached_property
     def credentials(self) -> ScramCredentials:
-        """SCRAM credentials, read with the first request about them."""
         from groupcoord.broker.security.scram import ScramCredentials
 
         return ScramCredentials() if self.security is None else self.security.credentials

@@ -107,6 +107,7 @@ class TopicMatcher:
         self._authorize = authorize
 
     def problem(self, regex: str) -> str | None:
+        """Return the error message of an expression, or None."""
         try:
             compile_expression(regex, ascii_only=True)
         except re2.error as error:

@@ -165,8 +165,6 @@ class ClusterNode:
             NodeIdTakenError: another node has the same id.
             LayoutError: the log has another number of log partitions.
             SlotLogError: the engine failed.
-            TimeoutError: the engine does not answer.
-            OSError: a socket can't be listened on.
         """
         slot_log = await self._stack.enter_async_context(self._new_slot_log())
         address, dead_ms, beat_ms = self._address.encoded(), self._dead_ms, self._beat_ms
@@ -222,7 +220,6 @@ class ClusterNode:
         self.change(GroupCoordinator.close)
 
     def _look_soon(self) -> None:
-        """Schedule a look at changed documents; called in another thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._look)
 

@@ -107,7 +107,6 @@ class NodeServers:
         return self._nodes
 
     def _first_epoch(self, topic: Topic, index: int) -> int | None:
-        """Return the newest leader epoch in the log of a partition, or None if it is unknown."""
         return None if self._storage is None else self._storage.data.latest_epoch(topic, index)
 
     # ------------------------------------------------------------ lives
@@ -256,7 +255,6 @@ class NodeServers:
         await self._listen(self._prepare([node_id]))
 
     def restart_soon(self, node_id: int | None = None) -> None:
-        """Restart in the background; an error is logged."""
         if node_id is not None:
             self.check_node(node_id)
         task = asyncio.get_running_loop().create_task(self.restart(node_id))
@@ -269,7 +267,6 @@ class NodeServers:
             logger.error("a node could not be started again: %s", task.exception())
 
     def notice(self) -> None:
-        """Send responses that an operation from outside has produced."""
         for server in self.running.values():
             server.notice()
 
@@ -344,7 +341,6 @@ class NodeServers:
 
 
 def bound_socket(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
-    """Return a socket that is bound to a port and does not listen yet."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -113,7 +113,6 @@ class Peer(asyncio.Protocol):
             server.flush()  # send the responses of this turn without waiting for the rest
 
     def eof_received(self) -> bool:
-        """Close after the received requests are handled, as Kafka's selector does."""
         connection = self.connection
         self._has_ended = True
         if connection is not None and (connection.is_busy or connection.output_bytes):
@@ -124,7 +123,6 @@ class Peer(asyncio.Protocol):
         return True
 
     def flush(self, now_s: float) -> None:
-        """Send the responses of the connection, and close it if required."""
         connection = self.connection
         if connection is None:
             return
@@ -154,7 +152,6 @@ class Peer(asyncio.Protocol):
             self._read_if_wanted()
 
     def pause_writing(self) -> None:
-        """Stop handling requests until the peer reads its responses."""
         reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
         # A peer that never reads would keep its responses.
         self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
@@ -163,7 +160,6 @@ class Peer(asyncio.Protocol):
             self._read_if_wanted()
 
     def resume_writing(self) -> None:
-        """Continue, because the peer reads again."""
         self._cancel_drain_timer()
         if self.connection is None:
             return
@@ -338,6 +334,7 @@ ACCEPT_BACKLOG = 1024
 
 
 def advertised(node: Node, listener: Listener, port: int, number: int) -> Node:
+    """Return a node with its address for the clients of a listener."""
     advertised_port = listener.advertised_port + number if listener.advertised_port else port
     return node._replace(host=listener.advertised_host, port=advertised_port)
 
@@ -528,6 +525,7 @@ class Server:
 
     @property
     def connection_count(self) -> int:
+        """Number of open connections."""
         return len(self._peers)
 
     # ------------------------------------------------------------ for the peers
@@ -553,13 +551,11 @@ class Server:
         self.log.warning(kind, self.broker.now_s(), "refused the connection of %s: %s", peer.address, reason)
 
     def forget(self, connection: Connection) -> None:
+        """Remove a closed connection."""
         self._peers.pop(connection, None)
 
     def flush_soon(self) -> None:
-        """Schedule a flush and a turn for waiting requests after all readable sockets are read.
-
-        Responses that are sent together wake the receiver once, which is most of the cost of a small response.
-        """
+        """Schedule a flush and a turn for waiting requests after all readable sockets are read."""
         if self.turn_handle is None:
             # After all readable sockets: responses that are sent together wake their receiver once.
             self.turn_handle = self.loop.call_soon(self._turn)

@@ -74,7 +74,6 @@ def answer_describe_cluster(
     permissions: Permissions = UNRESTRICTED,
     told: Mapping[int, Node] | None = None,
 ) -> DescribeClusterResponse:
-    """Describe the nodes, with their addresses for the client."""
     # KIP-919: only controllers answer for their endpoints.
     if request.endpoint_type == EndpointType.CONTROLLER:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -96,7 +95,6 @@ def answer_describe_cluster(
 def answer_describe_quorum(
     request: DescribeQuorum, node: Node, now_ms: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeQuorumResponse]:
-    """Describe the single voter of the metadata quorum."""
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     # As in Kafka, a request that names anything else gets no quorum at all.
@@ -180,7 +178,6 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
 def answer_alter_partition_reassignments(
     request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterPartitionReassignmentsResponse]:
-    """Assign partitions to other replicas."""
     if not permissions.on_cluster(Operation.ALTER):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = yield from _refused_reassignments(request, denied, CLUSTER_DENIED)
@@ -252,7 +249,7 @@ def _check_reassignment(
 
 
 def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, topics: TopicRegistry) -> Work[None]:
-    """Write checked assignments, and elect leaders; OSError if the topics can't be written, and nothing has changed."""
+    """Write checked assignments, and elect leaders."""
     former: list[tuple[str, int, tuple[int, ...]]] = []
     with topics.edit() as edit:
         for name, replicas in assigned.items():
@@ -355,7 +352,6 @@ def answer_describe_log_dirs(
 def answer_alter_replica_log_dirs(
     request: AlterReplicaLogDirs, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterReplicaLogDirsResponse]:
-    """Accept the only log directory."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     here = _log_dir(topics)
     wanted: dict[str, dict[int, str]] = {}
@@ -397,7 +393,6 @@ def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple
 
 
 def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
-    """Return the size of a partition's log; None if the partition does not exist."""
     topic = data.topics.get(name)
     if topic is None or not topic.has_partition(index):
         return None

@@ -110,7 +110,6 @@ class Features:
         return feature.protocol not in self.left_out
 
     def change(self, levels: Mapping[str, int]) -> None:
-        """Set levels; OSError if the file can't be written, and nothing has changed."""
         changed = {**self._levels, **levels}
         if changed != self._levels:
             epoch = self.epoch + 1
@@ -118,7 +117,6 @@ class Features:
             self._set(epoch, changed)
 
     def served_protocols(self, config: Config) -> frozenset[GroupType]:
-        """Return the group types that settings and features enable."""
         off = {feature.protocol for feature in FEATURES if self.level_of(feature) == 0}
         return served_protocols(config).difference(off)
 

@@ -79,7 +79,6 @@ class Leadership:
         return self._nodes[node_id] if node_id in self._running else None
 
     def brokers(self, told: Mapping[int, Node] | None = None) -> tuple[Node, ...]:
-        """Return the running nodes, with their addresses for a listener if given."""
         return tuple((told or self._nodes)[node_id] for node_id in self._nodes if node_id in self._running)
 
     @property
@@ -114,7 +113,6 @@ class Leadership:
         return None if sole is None or self._later_epochs(topic, sole) else sole
 
     def _later_epochs(self, topic: Topic, sole: Leader) -> dict[int, Leader]:
-        """Return the leaders of a single node's partitions with later epochs than the first."""
         known = self._sole_leaders.get(topic.name)  # Python caches the hash of a string, not of a UUID
         # A topic that grew or was created again differs.
         if known is not None and known[0] == topic:
@@ -130,7 +128,7 @@ class Leadership:
         return self.leader(topic, index).node_id == node_id
 
     def replicas(self, topic: Topic, index: int) -> tuple[int, ...]:
-        """Return the replicas of a partition, the preferred leader first."""
+        """Return the replicas, the preferred leader first."""
         if self._sole is not None:
             return self._rotations[0]
         # The server may have been restarted with fewer nodes.
@@ -163,7 +161,7 @@ class Leadership:
     # ------------------------------------------------------------ failures
 
     def stopped(self, node_id: int) -> None:
-        """Mark a node as stopped. It leads its partitions until other leaders are elected; see :meth:`to_elect`."""
+        """Mark a node as stopped; it leads its partitions until other leaders are elected."""
         self._running.discard(node_id)
         self._sole_leaders.clear()  # its logs are read again when it restarts
 

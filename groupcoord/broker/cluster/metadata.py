@@ -38,7 +38,7 @@ API_VERSIONS_KEY = 18
 
 
 def _announced(features: Features) -> ApiVersionsResponse:
-    """Return the ApiVersions response. As in Kafka, it includes APIs that settings or features disable."""
+    """Return the ApiVersions response; as in Kafka, with APIs that settings or features disable."""
     served = [feature for feature in FEATURES if features.serves(feature)]
     unserved = {key for feature in FEATURES if not features.serves(feature) for key in feature.api_keys}
     unserved |= features.left_out_keys
@@ -60,7 +60,6 @@ _PLACES = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1, ErrorCode.TOPIC_AUT
 def answer_api_versions(
     request: ApiVersions, node: Node, cluster_id: str, features: Features | None = None
 ) -> ApiVersionsResponse:
-    """Return the served APIs."""
     # KIP-511: clients retry with a version from this range.
     if request.unsupported_version:
         known = ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
@@ -130,7 +129,6 @@ def _in_order(topics: list[MetadataTopic]) -> list[MetadataTopic]:
 
 
 def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:
-    """Return the missing topics that a request allows to create."""
     if not request.allow_auto_topic_creation:
         return []
     return [

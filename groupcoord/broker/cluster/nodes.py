@@ -78,7 +78,6 @@ class Nodes:
         return topic
 
     def led_log_partitions(self, node_id: int) -> dict[int, int]:
-        """Return the partitions of ``__consumer_offsets`` that a node leads, with their leader epochs."""
         topic = self._offsets_topic
         leaders = {index: self.leadership.leader(topic, index) for index in range(topic.partition_count)}
         return {index: leader.epoch for index, leader in leaders.items() if leader.node_id == node_id}
@@ -111,7 +110,6 @@ class Nodes:
     def share_coordination(
         self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
     ) -> ShareCoordination:
-        """Return the shared share coordinator, created by the first call."""
         if self.share is None:
             self.share = ShareCoordination(config, clock, self._topics, data, self.leadership, authorize)
         return self.share
@@ -126,9 +124,7 @@ class Nodes:
     # ------------------------------------------------------------ elections
 
     def elect(self, topic: Topic, index: int, node_id: int) -> None:
-        """Make a node the leader of a partition; LoadError if its coordinator can't load the log,
-        which it will retry.
-        """
+        """Make a node the leader of a partition; LoadError if its coordinator can't load the log."""
         is_offsets = topic.name == OFFSETS_TOPIC
         former = self.coordinators.get(self.leadership.leader(topic, index).node_id) if is_offsets else None
         if former is not None:
@@ -151,7 +147,6 @@ class Nodes:
             deliver_replies(coordinator)
 
     def reassigned(self, topic: Topic, index: int, former: Collection[int]) -> None:
-        """Elect a leader of a partition with new replicas."""
         replicas, leader_id = self.leadership.replicas(topic, index), self.leadership.leader(topic, index).node_id
         # As in Kafka, a leader that stays a replica keeps its role.
         if leader_id not in replicas:
@@ -175,7 +170,6 @@ class Nodes:
         self._elect_where_nobody_leads()
 
     def start(self, node_ids: Collection[int]) -> None:
-        """Mark nodes as running, and elect leaders for partitions without one."""
         for node_id in node_ids:
             self.leadership.started(node_id)
         self._elect_where_nobody_leads()
@@ -222,7 +216,6 @@ class SpreadCoordinator:
         self._nodes.topics_created(names)
 
     def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
-        """Pass a request to the coordinator of its group or log partition."""
         is_marker = isinstance(request, CompleteTransaction)
         index = request.partition if is_marker else self.partition_of(request.group_id)
         # Without a leader, any node refuses the request with NOT_COORDINATOR.
@@ -268,7 +261,6 @@ class SharedDocuments:
                 logger.error("what another node has written can't be read: %s", error)
 
     def retry_conflicts(self, table: dict[type, Handler], reload: Callable[[], None]) -> None:
-        """Handle writing requests again when another node has written first."""
         for request_type in WRITING_REQUESTS:
             table[request_type] = self._retried(table[request_type], reload)
 

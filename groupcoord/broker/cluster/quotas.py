@@ -67,6 +67,8 @@ class _QuotaError(GroupcoordError):
 
 
 class Quotas:
+    """Client quotas by entity."""
+
     def __init__(self, place: Place | None = None) -> None:
         self._file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)
         self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
@@ -147,7 +149,6 @@ class Quotas:
         return AlterClientQuotasResponse((yield from _with_refusals(results, refused)))
 
     def _apply(self, changes: Mapping[_Key, _Change]) -> dict[_Key, str]:
-        """Make changes, and return the reasons for refused ones."""
         limits, refused = dict(self._limits), {}
         for key, change in changes.items():
             # Kafka has no such bound; memory has.
@@ -173,7 +174,6 @@ class Quotas:
 
 
 def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
-    """Return the new limits of an entity; None removes one."""
     known = _check_entity(entity)
     return {
         operation.key: None if operation.remove else _checked(operation, known)
@@ -206,7 +206,7 @@ def _told(name: str | None) -> str:
 
 
 def _check_entity(entity: Entity) -> frozenset[str]:
-    """Return the limits that an entity can have; raise _QuotaError if it can't have any."""
+    """Return the limits that an entity can have."""
     if not entity:
         raise _QuotaError("Invalid empty client quota entity")
     for kind, name in entity.items():

@@ -59,7 +59,6 @@ class _Altered(NamedTuple):
 
 
 def repeated_resources(resources: Sequence[ResourceToAlter]) -> Work[frozenset[ResourceKey]]:
-    """Return the resources that a request names more than once."""
     seen: set[ResourceKey] = set()
     repeated: set[ResourceKey] = set()
     for number, some in enumerate(portions(resources, ENTRIES_COMPARED)):
@@ -205,7 +204,6 @@ def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None
 
 
 def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool) -> Configs:
-    """Return all overrides of a resource after the change."""
     resource_type, name, configs = resource
     try:
         if resource_type == ConfigResourceType.TOPIC:

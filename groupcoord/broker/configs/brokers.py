@@ -45,7 +45,6 @@ def _own() -> dict[str, Definition]:
 
 
 def _of_topics() -> dict[str, Definition]:
-    """Return the broker configs that are defaults of topic configs."""
     return {
         definition.broker_key: evolve(definition, name=definition.broker_key)
         for definition in TOPIC_DEFINITIONS.values()
@@ -83,7 +82,6 @@ class BrokerConfigFileError(DataFileError):
 
 
 def checked_broker_configs(own: Configs) -> Configs:
-    """Return normalized overrides of a broker; ConfigError if one is unknown, fixed or invalid."""
     fixed = [name for name in own if name not in DYNAMIC]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")

@@ -84,9 +84,7 @@ class Subscription:
 
     @classmethod
     def of(cls, configs: Configs) -> Subscription:
-        """Return the subscription of these configs; ConfigError if a pattern is invalid, or a name
-        or pattern is empty.
-        """
+        """Parse the configs of a subscription."""
         return cls(
             _parts(METRICS, configs),
             int(configs.get(INTERVAL_MS, USUAL_MS)),
@@ -94,6 +92,7 @@ class Subscription:
         )
 
     def is_for(self, client: dict[str, str]) -> bool:
+        """Return whether a client matches."""
         return all(pattern.fullmatch(client.get(selector, "")) for selector, pattern in self.patterns)
 
 
@@ -121,7 +120,6 @@ def _pattern(part: str) -> tuple[str, Any]:
 
 
 def checked_client_metrics(own: Configs) -> Configs:
-    """Return normalized configs of a subscription; ConfigError if one is unknown or invalid."""
     told, values = checked_values(own, CLIENT_METRICS_DEFINITIONS, "client metrics")
     interval_ms = values.get(INTERVAL_MS, USUAL_MS)
     if not SHORTEST_MS <= interval_ms <= LONGEST_MS:
@@ -134,6 +132,8 @@ def checked_client_metrics(own: Configs) -> Configs:
 
 
 class ClientMetrics(KeptConfigs):
+    """Subscriptions by name."""
+
     def __init__(self, place: Place | None = None) -> None:
         self.subscriptions: tuple[Subscription, ...] = ()
         super().__init__(JsonFile(place, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
@@ -165,6 +165,8 @@ class _Client:
 
 
 class Telemetry:
+    """Handler of telemetry requests."""
+
     def __init__(self, metrics: ClientMetrics, clock: Clock, new_id: Callable[[], UUID] = uuid4) -> None:
         self._metrics = metrics
         self._clock = clock
@@ -175,7 +177,6 @@ class Telemetry:
     def answer_subscriptions(
         self, request: GetTelemetrySubscriptions, connection: Connection
     ) -> GetTelemetrySubscriptionsResponse:
-        """Return the subscription of a client; a request before the interval has passed is throttled."""
         client_id = request.client_instance_id
         # KIP-714: the broker chooses the id of a new client.
         if client_id == ZERO_UUID:

@@ -77,7 +77,7 @@ class Definition:
         return type_of(self.kind)
 
     def inherited(self, config: Config, layers: Sequence[Layer] = ()) -> tuple[str, tuple[ConfigSynonym, ...]]:
-        """Return the value without override, and the broker configs it comes from; the first layer counts."""
+        """Return the value without override, and the broker configs it comes from."""
         usual = self.kind.text(self.default)
         if self.broker_key is None:
             return usual, ()
@@ -120,7 +120,6 @@ def by_name(*definitions: Definition) -> Definitions:
 
 
 def checked_topic_configs(own: Configs) -> Configs:
-    """Return normalized overrides of a topic; ConfigError if one is unknown or invalid."""
     told, values = checked_values(own, TOPIC_DEFINITIONS, "topic")
     shortest, longest = (
         values.get(key, TOPIC_DEFINITIONS[key].default) for key in ("min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -135,7 +134,6 @@ def checked_topic_configs(own: Configs) -> Configs:
 
 
 def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
-    """Return normalized overrides and their values; ConfigError if one is unknown or invalid."""
     told, values = {}, {}
     for name, text in own.items():
         definition = definitions.get(name)
@@ -239,9 +237,7 @@ class KeptConfigs:
         return self._own.get(name, NO_CONFIGS)
 
     def replace(self, changed: Mapping[str, Configs]) -> None:
-        """Replace all overrides of resources, together; OSError if the file can't be written, and
-        nothing has changed.
-        """
+        """Replace all overrides of resources, together."""
         # A resource without overrides is forgotten.
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:

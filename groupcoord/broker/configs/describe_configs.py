@@ -83,7 +83,7 @@ class Resources:
         return self.brokers.layers(self.node_id)
 
     def find(self, resource_type: int, name: str) -> Resource:
-        """Return a resource; TopicError or ResourceError if it does not exist or its name is invalid."""
+        """Return a resource; TopicError or ResourceError if there is none."""
         match resource_type:
             case ConfigResourceType.TOPIC:
                 return self._topic(name)
@@ -141,7 +141,7 @@ class Resources:
 
 
 def check_permission(permissions: Permissions, resource_type: int, name: str, operation: Operation) -> None:
-    """Raise ResourceError with TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED if an operation is denied."""
+    """Raise ResourceError if an operation is denied."""
     match resource_type:
         case ConfigResourceType.TOPIC:
             kind, error_code = "Topic", permissions.topic_error(name, operation)
@@ -221,7 +221,6 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
 
 
 def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()) -> tuple[CreatedTopicConfig, ...]:
-    """Return the configs of a new topic for the response of CreateTopics."""
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
     return tuple(CreatedTopicConfig(told.name, told.value, False, told.config_source) for told in described)

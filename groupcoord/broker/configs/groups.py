@@ -70,7 +70,6 @@ _ATTRIBUTES: dict[type[GroupSettings], dict[str, str]] = {
 
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
-    """Return normalized overrides of a group; ConfigError if one is unknown, invalid or out of the broker's bounds."""
     told, values = checked_values(own, GROUP_DEFINITIONS, "group")
     for settings in _TYPES:
         # GroupConfig.validate checks bounds before relations between configs.
@@ -106,7 +105,7 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
 
 
 def group_settings(settings: type[SettingsT], own: Configs, config: Config) -> SettingsT:
-    """Return the settings of a group with these overrides; ConfigError if a text is not a valid value."""
+    """Return the settings of a group with these overrides."""
     attributes = _ATTRIBUTES[settings].items()
     return settings.of(
         config, {name: GROUP_DEFINITIONS[key].kind.parse(key, own[key]) for key, name in attributes if key in own}
@@ -161,6 +160,7 @@ class GroupConfigs(KeptConfigs):
         return self._streams_settings.get(group_id, self._usual_streams)
 
     def for_coordinator(self) -> SettingsOfGroups:
+        """Return the group settings as arguments of a coordinator."""
         return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:

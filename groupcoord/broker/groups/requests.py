@@ -74,7 +74,6 @@ Ask = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
 
 
 def names_many(request: OffsetFetch, committed: Committed) -> bool:
-    """Return whether a request exceeds one step."""
     if len(request.groups) > GROUPS_AT_ONCE:
         return True
     for wanted in request.groups:  # no generator, for speed: each fetch runs this
@@ -92,6 +91,8 @@ def has_many_offsets(committed: OffsetsOfGroup) -> bool:
 
 
 class OffsetFetches:
+    """Work of a large OffsetFetch."""
+
     def __init__(self, request: OffsetFetch, ask: Ask, committed: Committed, topics: TopicRegistry) -> None:
         self._request = request
         self._ask = ask
@@ -271,7 +272,7 @@ class GroupRequests:
         return None
 
     def _committed(self, group_id: str | None) -> OffsetsOfGroup:
-        """Return the committed offsets of a group without checks of permissions, to choose how to fetch them."""
+        """Return committed offsets without checks of permissions, to choose how to fetch them."""
         if group_id is None:
             return {}
         coordinator = self._coordinator

@@ -83,7 +83,6 @@ def is_expected(request: Fetch) -> bool:
 
 
 def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
-    """Return the response to an invalid isolation level."""
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def refuse(topic: TopicNameOrIdEntry[FetchPartition]) -> Work[TopicNameOrIdEntry[FetchedPartitionData]]:
@@ -163,6 +162,7 @@ class FetchResult(NamedTuple):
 
 
 def read(plan: FetchPlan) -> Work[FetchResult]:
+    """Read the partitions of a plan."""
     left, has_read, has_failed = plan.bytes_max, False, False
     read_bytes = 0
     found: list[tuple[Target, FetchedPartitionData]] = []
@@ -261,11 +261,7 @@ class FetchWait:
     _total_bytes: int = field(default=0, init=False)
 
     def watch(self) -> Work[bool]:
-        """Count the readable bytes, and watch the logs.
-
-        Returns:
-            False if there are enough already, and ``on_ready`` was not called.
-        """
+        """Count the readable bytes, and watch the logs; return False if there are enough already."""
         for portion in portions(self.plan.readable):
             for _, partition, log, _ in portion:
                 if self.is_over:
@@ -303,6 +299,8 @@ class FetchWait:
 
 
 class FetchRequests:
+    """Handler of Fetch."""
+
     def __init__(
         self, data: TopicData, permissions_of: Callable[[Connection], Permissions], leaders: CurrentLeaders
     ) -> None:
@@ -338,14 +336,12 @@ class FetchRequests:
         return self._leaders.add(response, connection.nodes) if result.has_failed else response
 
     def disconnected(self, connection: Connection) -> None:
-        """End the wait of a connection, if any."""
         wait = self._waiting.pop(connection, None)
         if wait is not None:
             wait.unwatch()
             self.timers.cancel(wait.timer)
 
     def _end_wait(self, wait: FetchWait) -> None:
-        """Answer a Fetch that waited."""
         self.disconnected(wait.connection)
         work = self._answer_wait(wait)
         if wait.fetched is None:

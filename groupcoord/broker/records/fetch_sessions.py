@@ -137,6 +137,8 @@ def _by_topic(fetched: Fetched) -> Work[tuple[TopicNameOrIdEntry[FetchedPartitio
 
 
 class FetchSessions:
+    """Fetch sessions of all clients."""
+
     def __init__(
         self, slots: int, now_ms: Callable[[], int], new_id: Callable[[int, int], int] = _random_session_id
     ) -> None:
@@ -150,7 +152,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: Fetch) -> Work[FetchContext | ErrorCode]:
-        """Return the context of a request, and update its session; or the error of the request."""
+        """Return the context of a request, and update its session; or an error."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A full request closes the session that it names, also with the final epoch.
             if request.session_id != NO_SESSION:

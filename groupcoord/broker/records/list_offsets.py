@@ -159,12 +159,7 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
 
 
 def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
-    """Return the first record with this time or a later one.
-
-    Raises:
-        RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
-        FailedLogError: the files can't be read.
-    """
+    """Return the first record with this time or a later one."""
     from groupcoord.records.batches import Batch
     from groupcoord.storage.log.batches import first_since, is_short
 

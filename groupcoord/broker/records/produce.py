@@ -36,8 +36,8 @@ ALLOWED_ACKS = (-1, 0, 1)
 
 NO_DATA = "topics of this server hold no data"
 NO_DATA_ERROR = ErrorCode.POLICY_VIOLATION
-"""Error of Produce without logs. kafka-python, aiokafka and librdkafka, idempotent or not, fail the send at once with
-it. INVALID_REQUEST blames the client, aiokafka does not know INVALID_RECORD, and most others are retried.
+"""Error of Produce without logs. kafka-python, aiokafka and librdkafka fail the send at once with it; most others are
+retried until the delivery timeout.
 """
 
 NOT_IN_TRANSACTION = "Partition was not added to the transaction"
@@ -229,6 +229,8 @@ def _verify(
 
 
 class ProduceRequests:
+    """Handler of Produce."""
+
     def __init__(
         self,
         data: TopicData,

@@ -105,15 +105,11 @@ class TopicData:
         return log, LEADER_EPOCH if log is None else log.leader_epoch
 
     def existing_logs(self, topic: Topic) -> list[int]:
-        """Return the partitions of a topic that have a log or its files; OSError if the directory can't be read."""
+        """Return the partitions of a topic that have a log or its files."""
         return [index for _, index in self.all_logs.existing([topic])]
 
     def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
-        """Serve ``__consumer_offsets`` to clients from the store that writes it.
-
-        Returns:
-            A callback for appends to log partitions if their records are copied, else None.
-        """
+        """Serve ``__consumer_offsets`` to clients; return a callback for appends if its records are copied."""
         whole = self.whole
         if whole._offsets is None:
             if isinstance(store, ServingStore):
@@ -126,11 +122,7 @@ class TopicData:
         return whole._offsets.appended if isinstance(whole._offsets, CopiedLogs) else None
 
     def offsets_topic_id(self, topic: Topic | None, store: LogStore) -> UUID | None:
-        """Return the id of ``__consumer_offsets``, and have the log store adopt the registry's if the topic exists.
-
-        Returns:
-            The id for a topic that is created now; None for a new one.
-        """
+        """Return the id for ``__consumer_offsets``; None for a new one. The log store adopts the registry's."""
         if topic is None:
             return store.topic_id if isinstance(store, IdentifiedStore) else None
         # Clients may have cached the registry's id.
@@ -194,7 +186,7 @@ class TopicData:
         self._settings.clear()
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
-        """Append the end of a transaction to a partition, and return the error."""
+        """Append the end of a transaction to a partition."""
         topic = self.topics.get(name)
         # A deleted topic must not hold up the end of a transaction.
         if topic is None or not self._is_logged(topic) or not topic.has_partition(partition_index):
@@ -287,6 +279,8 @@ def log_error(error: FailedLogError, current_leader_epoch: int) -> ErrorCode:
 
 
 class NodeData(TopicData):
+    """Logs of the partitions that a node leads."""
+
     def __init__(self, whole: TopicData, leadership: Leadership, node_id: int) -> None:
         super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
         self._whole = whole

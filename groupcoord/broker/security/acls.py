@@ -98,7 +98,7 @@ class Acls:
         return acl in self._acls
 
     def change(self, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> None:
-        """Add and remove ACLs, all or none; OSError if the file can't be written."""
+        """Add and remove ACLs, all or none."""
         gone = [acl for acl in removed if acl in self._acls]
         new = [acl for acl in dict.fromkeys(added) if acl not in self._acls]
         # No write, and the cached decisions stay.
@@ -268,7 +268,6 @@ _KINDS = ("resourceType", "patternType", "operation", "permissionType")
 def answer_acl_request(
     request: AclRequest, acls: Acls | None, permissions: Permissions
 ) -> WireResponse | Work[WireResponse | None]:
-    """Create, describe or delete ACLs."""
     operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
     # SECURITY_DISABLED before permissions, as in AclApis.
     if acls is None:

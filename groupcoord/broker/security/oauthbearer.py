@@ -51,6 +51,8 @@ ValidateToken = Callable[[str], Bearer]
 
 
 class OAuthBearerExchange:
+    """Log-in by OAUTHBEARER."""
+
     def __init__(self, validate: ValidateToken) -> None:
         self._validate = validate
         self._has_refused = False
@@ -96,9 +98,7 @@ class ClaimChecks(NamedTuple):
     clock_skew_ms: int = 0
 
     def bearer(self, claims: dict[str, Any]) -> Bearer:
-        """Return the bearer that the claims name; InvalidTokenError if it is missing, or the token is not valid at this
-        time.
-        """
+        """Return the bearer that the claims name."""
         user, expires_at_s = claims.get(self.subject_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip():
             raise InvalidTokenError(f"it has no claim {self.subject_claim!r}")
@@ -167,7 +167,7 @@ class KeySet:
             raise ConfigError(f"setting 'sasl.oauthbearer.jwks.endpoint.url': {url}: {error}") from None
 
     def find(self, key_id: str | None) -> Any:
-        """Return a key by its id, or the only key for tokens without one; InvalidTokenError if it is unknown."""
+        """Return a key by its id, or the only key for tokens without one."""
         key = next(iter(self._keys.values())) if key_id is None and len(self._keys) == 1 else self._keys.get(key_id)
         age_s = self._now_s() - self._fetched_at_s
         # Any client can invent key ids, so unknown ones cause few fetches.

@@ -177,6 +177,8 @@ _PARTS = 3
 
 
 class PlainExchange:
+    """Log-in by PLAIN."""
+
     def __init__(self, users: Users) -> None:
         self._users = users
 

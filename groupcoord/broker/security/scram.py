@@ -151,6 +151,8 @@ def _java_salt(seed: bytes) -> bytes:
 
 
 class ScramExchange:
+    """Log-in by SCRAM."""
+
     def __init__(self, mechanism: str, find: FindCredential) -> None:
         from scramp import ScramMechanism
 

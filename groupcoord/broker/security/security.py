@@ -55,10 +55,9 @@ def split_properties(properties: Mapping[str, T]) -> tuple[dict[str, T], dict[st
 
 
 class Security:
-    """Listeners, log-in and credentials of a server. Code for log-in is loaded if a listener needs it.
+    """Listeners, log-in and credentials of a server.
 
     Args:
-        clock: the broker's clock.
         place: the location of credentials and ACLs; None for memory.
         properties: Kafka's settings (:func:`split_properties`).
         users: passwords by name, in addition to those of ``sasl.users.file``.
@@ -68,11 +67,8 @@ class Security:
         CredentialFileError: the file of credentials has invalid content.
 
     Attributes:
-        listeners: the listeners, in the order of the settings; empty if the caller has its own, without log-in.
-        tls: the TLS settings of listeners by name.
-        acls: the ACLs; None without them.
-        refusals: the delayed refusals of failed log-ins.
-        failures: the log of failed log-ins.
+        listeners: in the order of the settings; empty if the caller has its own, without log-in.
+        refusals: timers of the delayed refusals of failed log-ins.
     """
 
     def __init__(
@@ -110,10 +106,12 @@ class Security:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each listener."""
         return {listener.name: (listener.host, listener.port) for listener in self.listeners}
 
     @property
     def authorize(self) -> Authorize | None:
+        """Authorizer of the ACLs, or None."""
         return None if self.acls is None else self.acls.authorize
 
     def _prepare_acls(self, settings: SecuritySettings) -> None:
@@ -152,6 +150,7 @@ class Security:
         return [self.credentials, *([] if self.acls is None else [self.acls])]
 
     def advertise(self, listener: str, node: Node) -> None:
+        """Set the address of a node for the clients of a listener."""
         self._nodes.setdefault(listener, {})[node.node_id] = node
 
     def advertised_listeners(self, node_id: int) -> str:
@@ -162,6 +161,7 @@ class Security:
     def connect(
         self, broker: Dispatcher, listener: str, client_host: str, principal: Principal, max_request_bytes: int
     ) -> Connection:
+        """Return a new connection of a listener."""
         sasl = self._sasl.get(listener)
         # Only ACLs look at the host.
         if self.acls is not None and isinstance(principal, str):

@@ -106,9 +106,7 @@ class SecuritySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | int | float]) -> SecuritySettings:
-        """Parse keys and values of ``server.properties``; ConfigError if a key is unknown or repeated, or its value is
-        not allowed.
-        """
+        """Parse keys and values of ``server.properties``."""
         parsers = {attribute.name: attribute.metadata["kind"].parse for attribute in _attributes()}
         common: dict[str, str | int | float] = {}
         by_listener: dict[str, dict[str, str | int | float]] = {}
@@ -163,6 +161,8 @@ class SecurityProtocol(StrEnum):
 
 
 class Address(NamedTuple):
+    """Name and address of a listener."""
+
     name: str
     host: str
     port: int
@@ -261,7 +261,6 @@ class TlsListener(NamedTuple):
 
 
 def tls_listener(settings: SecuritySettings, *, uses_sasl: bool) -> TlsListener:
-    """Return the TLS of a listener; ConfigError if certificates, keys or rules are unusable."""
     rules = parse_rules(settings.ssl_principal_mapping_rules)
     return TlsListener(server_context(settings), None if uses_sasl else certificate_principal(rules))
 

@@ -203,7 +203,7 @@ class ShareCoordination:
     # ------------------------------------------------------------ for nodes
 
     def node_of(self, key: str) -> Node | None:
-        """Return the coordinating node of a share-partition by its key, or None."""
+        """Return the coordinating node of a share-partition by its key."""
         coordinator = self.coordinator
         if coordinator is None:
             return None
@@ -288,10 +288,7 @@ TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
 
 
 class ServerShareHost:
-    """Host of the share groups of a node: settings, share coordinator, end offsets.
-
-    If topics have no logs, there is no share coordinator, and every query succeeds.
-    """
+    """Host of the share groups of a node; without logs of topics, every query succeeds."""
 
     def __init__(
         self,

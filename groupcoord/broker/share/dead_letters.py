@@ -113,7 +113,7 @@ class DeadLetters:
         return topic
 
     def _append(self, topic_id: UUID, index: int, portion: Portion) -> Work[None]:
-        """Append a portion to a partition; TopicLogError if it is refused, or the disk fails for too long."""
+        """Append a portion to a partition, with retries while its disk fails."""
         for try_count in range(1, TRIES_MAX):
             try:
                 self._try_append(topic_id, index, portion)

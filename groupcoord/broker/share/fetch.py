@@ -1,13 +1,11 @@
 """ShareFetch and ShareAcknowledge: share sessions, errors of partitions, and waits for records.
 
-A ShareFetch fails at once if it can read none of its partitions. Otherwise it waits for records until ``max_wait_ms``:
-
-- Partitions that fail at the start (unknown, led by another node) are reported in the response.
-- A share-partition with an unreadable state is reported when the wait ends, never without a wait.
-- One that moves or is deleted during the wait is left out; the next fetch reports the reason.
+Partitions that fail at the start (unknown, led by another node) are reported in the response. A share-partition with an
+unreadable state is reported when the wait ends, never without a wait. One that moves or is deleted during the wait is
+left out.
 
 Sources: ``KafkaApis``, ``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4, as
-recorded. There a release does not always end a wait (the records come after ``max_wait_ms``); here it always does.
+recorded. There a release does not always end a wait; here it always does.
 """
 
 from __future__ import annotations
@@ -106,6 +104,8 @@ class ShareSession:
 
 
 class ShareSessions:
+    """Share sessions of a broker."""
+
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[Connection, dict[tuple[str, str], ShareSession]] = {}
@@ -215,6 +215,8 @@ class _Fetching:
 
 
 class ShareRequests:
+    """Handlers of ShareFetch and ShareAcknowledge."""
+
     def __init__(
         self,
         data: TopicData,
@@ -327,7 +329,6 @@ class ShareRequests:
             session.forget(SharedPartition(forgotten.topic_id, index) for index in forgotten.partitions)
 
     def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
-        """Read when there is enough, or when time is up."""
         led = yield from self._led(fetching)
         is_late, has_waited = fetching.request.max_wait_ms <= 0, False
         while led:
@@ -514,7 +515,6 @@ class ShareRequests:
     def _acknowledge_all(
         self, session: ShareSession, request: ShareFetch | ShareAcknowledge, permissions: Permissions
     ) -> Work[dict[SharedPartition, _Acknowledged]]:
-        """Acknowledge all records that a request names, and wait until that is written."""
         results: dict[SharedPartition, _Acknowledged] = {}
         missing: set[SharedPartition] = set()
         all_there: Awaited | None = None

@@ -55,7 +55,7 @@ def write_letters(
     truncated.
 
     Returns:
-        The letters in portions, and their number. Without batches, letters for all records have no contents.
+        The letters in portions, and their number.
     """
     offsets = [each.offset for each in given_up]
     contents, next_offset = _contents(data, offsets)

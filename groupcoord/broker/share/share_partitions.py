@@ -262,7 +262,6 @@ class SharePartitions:
         led.tell()
 
     def write(self, led: LedPartition, write: StateWrite, done: Done | None = None) -> None:
-        """Write a state, and process the result."""
         group_id, topic_id, index = led.key
         entry = StateToWrite(
             index,
@@ -358,9 +357,6 @@ class SharePartitions:
 
 
 def start_offset_of(policy: AutoOffsetReset, log: PartitionLog, now_ms: int) -> int:
-    """Return the initial offset of a share group by ``share.auto.offset.reset``; TopicLogError if the log can't be
-    read.
-    """
     if policy.duration_ms is not None:
         # Rare enough to block for: once for each new share-partition.
         found = do_whole(find_time(log, now_ms - policy.duration_ms))

@@ -98,10 +98,7 @@ def answer_create_topics(
     layers: tuple[Layer, ...] = (),
     total: int | None = None,
 ) -> CreateTopicsResponse:
-    """Create topics. Names that are repeated or denied get one entry with an error, behind the others as in Kafka.
-
-    ``total`` is the number of partitions of all topics, where these are a portion of a larger request.
-    """
+    """Create topics. ``total`` is the number of partitions of the whole request, if this is a portion of it."""
     names = [topic.name for topic in request.topics]
     asked = Counter(names)
     refusals = _creation_refusals(asked, permissions)
@@ -131,6 +128,7 @@ def answer_create_topics(
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
 
+    # As in Kafka, names that are repeated or denied get one entry each, behind the others.
     refused_names = [name for name in _refusal_order(names) if name in refusals]
     ordered = [distinct[name] for name in distinct if name not in refusals] + [distinct[name] for name in refused_names]
     return CreateTopicsResponse(_change(topics, ordered, create, refused, dry_run=request.validate_only))
@@ -167,9 +165,8 @@ def answer_create_partitions(
     permissions: Permissions = UNRESTRICTED,
     total: int | None = None,
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics. Names that are repeated or denied get one entry with an error, before the others.
-
-    ``total`` is the number of new partitions of all topics, where these are a portion of a larger request.
+    """Add partitions to topics. ``total`` is the number of new ones in the whole request, if this
+    is a portion of it.
     """
     names = [topic.name for topic in request.topics]
     asked = Counter(names)
@@ -204,6 +201,7 @@ def answer_create_partitions(
     def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
         return CreatedPartitions(topic.name, error.error_code, error.message)
 
+    # As in Kafka, names that are repeated or denied get one entry each, before the others.
     ordered = [distinct[name] for name in sorted(_refusal_order(names), key=lambda name: name not in refusals)]
     return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
 
@@ -215,7 +213,7 @@ def _added_count(topic: CreatePartitionsTopic, topics: TopicRegistry) -> int:
 def count_new_partitions(
     groups: Sequence[Sequence[CreatableTopic]], default_partition_count: int, permissions: Permissions
 ) -> Work[int]:
-    """Return the number of partitions that CreateTopics adds, for topics grouped by name."""
+    """Return the number of partitions that CreateTopics adds."""
 
     def count(some: Sequence[Sequence[CreatableTopic]]) -> int:
         refusals = _creation_refusals(Counter(topic.name for group in some for topic in group), permissions)
@@ -228,7 +226,7 @@ def count_new_partitions(
 def count_added_partitions(
     groups: Sequence[Sequence[CreatePartitionsTopic]], topics: TopicRegistry, permissions: Permissions
 ) -> Work[int]:
-    """Return the number of partitions that CreatePartitions adds, for topics grouped by name."""
+    """Return the number of partitions that CreatePartitions adds."""
 
     def count(some: Sequence[Sequence[CreatePartitionsTopic]]) -> int:
         single = (topic for topic, *others in some if not others)
@@ -390,7 +388,6 @@ def _configs_of(topic: CreatableTopic) -> Configs:
 
 
 def _checked_layout(topic: CreatableTopic, leadership: Leadership) -> Replicas:
-    """Return the manual assignments of a new topic; TopicError if the request's layout is invalid."""
     if topic.assignments:
         return _checked_manual_layout(topic, leadership)
     factor = topic.replication_factor
@@ -436,7 +433,6 @@ def _checked_manual_layout(topic: CreatableTopic, leadership: Leadership) -> Rep
 def _checked_additions(
     assignments: tuple[tuple[int, ...], ...], topic: Topic, added: int, leadership: Leadership
 ) -> Replicas:
-    """Return the manual assignments of added partitions; TopicError INVALID_REPLICA_ASSIGNMENT."""
     if len(assignments) != added:
         message = (
             f"Attempted to add {added} additional partition(s), "
@@ -459,7 +455,6 @@ def _automatic_additions(topic: Topic, count: int, leadership: Leadership) -> Re
 
 
 def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor: int, leadership: Leadership) -> None:
-    """Check a manual assignment."""
     check_replicas(broker_ids, leadership.node_ids)
     message = None
     leader_id = leadership.node_ids[partition_index % len(leadership.node_ids)]
@@ -506,7 +501,6 @@ class TopicRequests:
         self._apply_broker_configs()
 
     def _apply_broker_configs(self) -> None:
-        """Apply dynamic broker configs to topics."""
         brokers, is_sole = self._resources.brokers, self._nodes.leadership.is_sole
         # Nodes share their logs, which can follow only the cluster's defaults.
         layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)

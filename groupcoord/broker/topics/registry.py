@@ -115,9 +115,7 @@ class TopicEdit:
         self._partitions_added = 0
 
     def check_new(self, name: str) -> None:
-        """Check that a topic of this name can be added; TopicError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION
-        otherwise.
-        """
+        """Check that a topic of this name can be added."""
         check_topic_name(name)
         # Also within the request.
         if name in self.topics:
@@ -135,9 +133,7 @@ class TopicEdit:
         configs: Configs = NO_CONFIGS,
         replicas: Replicas = NO_REPLICAS,
     ) -> Topic:
-        """Add a topic with checked configs and replicas; TopicError also for INVALID_PARTITIONS and too many new
-        partitions.
-        """
+        """Add a topic with checked configs and replicas."""
         self.check_new(name)
         # As recorded, after the name.
         if partition_count <= 0:
@@ -150,7 +146,7 @@ class TopicEdit:
         return topic
 
     def check_extension(self, name: str, partition_count: int) -> Topic:
-        """Return a topic that can get this many partitions; TopicError if it does not exist, or has as many."""
+        """Return a topic that can get this many partitions."""
         topic = self.topics.get(name)
         if topic is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -179,7 +175,6 @@ class TopicEdit:
         self.topics[name] = topic._replace(replicas={**topic.replicas, **replicas})
 
     def configure(self, name: str, configs: Configs) -> None:
-        """Replace the config overrides of a topic, which are checked."""
         topic = self.topics.get(name)
         if topic is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")

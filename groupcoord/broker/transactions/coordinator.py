@@ -76,6 +76,8 @@ class Coordinating(Protocol):
 
 @define(eq=False)
 class MarkerToken:
+    """Token of one marker."""
+
     on_answer: Callable[[ErrorCode], None]
 
     def answer(self, response: Any) -> None:
@@ -195,9 +197,8 @@ class _CommitInTransaction:
 class TransactionCoordinator(Waker):
     """Coordinator of all transactions of a server, shared by its nodes.
 
-    A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. After each call of such
-    a handler, of :meth:`recover` and of :meth:`tick`, the group coordinator's responses must be delivered, as
-    :meth:`Broker.deliver_replies` does.
+    A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. After each call, the
+    group coordinator's responses must be delivered.
     """
 
     def __init__(
@@ -280,7 +281,6 @@ class TransactionCoordinator(Waker):
             self._forget_unused(now_ms)
 
     def tell(self) -> None:
-        """Log the number of omitted lines if that is due. Call it about every second."""
         self._lines.report(self._clock.now_ms() / 1000)
 
     def recover(self) -> None:
@@ -314,9 +314,7 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ producers
 
     def init_producer_id(self, request: InitProducerId) -> InitProducerIdResponse:
-        """Return a producer id, and for a transactional id the next epoch. An open transaction is aborted, and the
-        request fails with CONCURRENT_TRANSACTIONS.
-        """
+        """Return a producer id, and for a transactional id the next epoch. An open transaction is aborted first."""
         # KIP-360: both or neither.
         has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
         if has_id != has_epoch or request.transactional_id == "":
@@ -526,7 +524,6 @@ class TransactionCoordinator(Waker):
         return None
 
     def _complete(self, transaction: Transaction, *waiting: tuple[Token, EndTxnResponse]) -> None:
-        """Write the markers of a prepared transaction; then mark it complete and answer."""
         completion = _Completion(transaction, waiting=list(waiting))
         self._completions[transaction.transactional_id] = completion
         self._write_markers(completion)
@@ -558,7 +555,6 @@ class TransactionCoordinator(Waker):
             self._end_completion(completion)
 
     def _end_completion(self, completion: _Completion) -> None:
-        """Complete a transaction after its last marker."""
         transaction = completion.transaction
         try:
             if not completion.has_failed:
@@ -609,7 +605,7 @@ class TransactionCoordinator(Waker):
     # ------------------------------------------------------------ state
 
     def prepare(self) -> Topic | None:
-        """Return the transaction topic, created if missing; None after an error, which is logged."""
+        """Return the transaction topic, created if missing; None after an error."""
         try:
             return self._log.topic()
         except TransactionLogError as error:
@@ -629,7 +625,6 @@ class TransactionCoordinator(Waker):
             self._refused_count = 0
 
     def _refused(self, error: GroupcoordError) -> TransactionLogError:
-        """Log a failed write, and return the error to raise."""
         self._refused_count += 1
         self._lines.error("refused", self._clock.now_ms() / 1000, "a change of a transaction was refused: %s", error)
         return TransactionLogError(str(error))

@@ -99,6 +99,8 @@ class TransactionLogError(GroupcoordError):
 
 
 class TransactionLog:
+    """Durable transactions of a server."""
+
     def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
         self._topics = topics
         self._on_made = on_made
@@ -106,7 +108,7 @@ class TransactionLog:
         self._data = data.whole
 
     def topic(self) -> Topic:
-        """Return the topic, created if missing; TransactionLogError if it can't be created."""
+        """Return the topic, created if missing."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is not None:
             return topic
@@ -119,7 +121,7 @@ class TransactionLog:
         return topic
 
     def read(self) -> list[Transaction]:
-        """Return the last state of each transactional id; TransactionLogError if a log can't be read."""
+        """Return the last state of each transactional id."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return []
@@ -146,13 +148,11 @@ class TransactionLog:
             raise TransactionLogError(f"{topic.name}-{index} can't be read: {error}") from error
 
     def put(self, transaction: Transaction, now_ms: int) -> None:
-        """Write the state of a transaction; TransactionLogError if it can't be written."""
         from groupcoord.records.transactions import encode_transaction_value
 
         self._append(transaction.transactional_id, encode_transaction_value(transaction.to_record()), now_ms)
 
     def remove(self, transactional_id: str, now_ms: int) -> None:
-        """Write a tombstone; TransactionLogError if it can't be written."""
         self._append(transactional_id, None, now_ms)
 
     def coordinator_epoch(self, transactional_id: str) -> int:

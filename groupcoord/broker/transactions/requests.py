@@ -90,7 +90,6 @@ STATES = frozenset(state.value for state in TransactionState) | NOT_TAKEN
 def answer_list_transactions(
     request: ListTransactions, transactions: Iterable[Transaction], now_ms: int, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListTransactionsResponse]:
-    """List the transactional ids that match the filters and that the client may describe."""
     try:
         pattern = compile_expression(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except ExpressionError:
@@ -259,7 +258,6 @@ class TransactionRequests:
         return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
 
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
-        """Create the transaction topic when a permitted client looks for a transaction coordinator."""
         if request.key_type == CoordinatorType.TRANSACTION:
             permissions = self._permissions_of(connection)
             # A denied client must not create the topic.

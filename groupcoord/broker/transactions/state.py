@@ -212,7 +212,6 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return the state with the prepared transaction complete."""
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         done = self._changed(
             now_ms,
@@ -231,7 +230,6 @@ class Transaction:
     # ------------------------------------------------------------ as a record of the log
 
     def to_record(self) -> dict[str, Any]:
-        """Return the value of the log record, under the names of Kafka's schema."""
         partitions = None
         # In state Empty Kafka writes null, not an empty list.
         if self.state is not TransactionState.EMPTY:
