@@ -100,7 +100,11 @@ class Storage:
 
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
-    """Return the log store in a data directory, or one in memory; LogDirectoryError if the directory can't be used."""
+    """Return the log store in a data directory, or one in memory.
+
+    Raises:
+        LogDirectoryError: the directory can't be used, for example because another process has it open.
+    """
     if data_dir is None:
         return MemoryLogStore()
     from groupcoord.storage.compaction.compactable_logs import CompactionSettings
@@ -127,7 +131,11 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
 
 
 def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicRegistry) -> DataDirectory | None:
-    """Return the directory of topics and transactions, and add the topics that a broker has created there."""
+    """Return the directory of topics and transactions, and add the topics that a broker has created there.
+
+    Raises:
+        OSError: the directory can't be read.
+    """
     if data_dir is None:
         return None
     from groupcoord.storage.data_directory import DataDirectory
@@ -154,7 +162,11 @@ def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, t
 def open_cluster_storage(
     place: Place, topics: TopicRegistry, config: Config, clock: Clock, security: Security
 ) -> Storage:
-    """Return the storage of a node that shares a log: shared documents only."""
+    """Return the storage of a node that shares a log: shared documents only.
+
+    Raises:
+        GroupcoordError: a document is malformed.
+    """
     from groupcoord.cluster.slot_store import SlotStore
 
     administered = Administered(place)
@@ -168,7 +180,12 @@ def open_cluster_storage(
 
 
 def open_producer_ids(data_dir: Path | None) -> ProducerIds:
-    """Return the source of producer ids in the directory that :func:`open_log_store` has locked."""
+    """Return the source of producer ids in the directory that :func:`open_log_store` has locked.
+
+    Raises:
+        ProducerIdsFileError: the file can't be read or is malformed.
+        NoProducerIdError: it can't be written.
+    """
     producer_ids = ProducerIds(data_dir)
     if data_dir is not None and not producer_ids.is_known and (data_dir / BROKER_FILE).exists():
         producer_ids.begin_at(PRODUCER_ID_BESIDE_A_BROKER)

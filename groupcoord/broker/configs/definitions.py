@@ -237,7 +237,11 @@ class KeptConfigs:
         return self._own.get(name, NO_CONFIGS)
 
     def replace(self, changed: Mapping[str, Configs]) -> None:
-        """Replace all overrides of resources, together."""
+        """Replace all overrides of resources, together.
+
+        Raises:
+            OSError: the file can't be written; nothing has changed.
+        """
         # A resource without overrides is forgotten.
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:

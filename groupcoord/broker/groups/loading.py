@@ -53,7 +53,7 @@ class AppendFailureLog:
         has_written = False
         for index, next_log_offset in list(self._failing.items()):
             partition = self._coordinator.partition(index)
-            # It failed as a whole; Reloading logs it.
+            # The partition failed as a whole; Reloading logs that.
             if partition is None:
                 del self._failing[index]
             elif partition.writer.next_log_offset > next_log_offset:

@@ -86,7 +86,7 @@ def answer_produce(
             count += 1
             if not count % MANY_APPENDS:
                 yield None
-                # It may have been deleted during the turn of others.
+                # Perhaps deleted during the turn of others.
                 known = data.find(name, topic_id)
             if error_code is not ErrorCode.NONE:
                 produced.append(ProducedPartition(index, error_code))
@@ -200,7 +200,7 @@ def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
 ) -> ErrorCode:
     """Verify a partition with the transaction coordinator, and translate its error as Kafka does."""
-    # It is refused anyway, and must not be added to the transaction.
+    # Refused anyway, and then not added to the transaction.
     if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
         return ErrorCode.NONE
     try:

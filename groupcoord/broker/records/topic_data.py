@@ -226,7 +226,7 @@ class TopicData:
         due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
         for topic_id, index in due:
             topic = self.topics.get_by_id(topic_id)
-            # It may have been deleted since the check began.
+            # Perhaps deleted since the check began.
             if topic is not None and not topic.is_internal:
                 with suppress(TopicLogError):  # it was logged, and is retried
                     self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)

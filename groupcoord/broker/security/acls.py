@@ -300,7 +300,7 @@ def _create(request: CreateAcls, acls: Acls) -> Work[WireResponse | None]:
         pairs = zip(portion, checked, strict=True)
         new |= {acl: None for acl, result in pairs if not result.error_code and acl not in acls}
     if len(new) > CHANGED_ACLS_MAX:
-        # What the broker refuses never reaches the controller, so it keeps its error.
+        # An ACL that the broker refuses never reaches the controller, so it keeps its error.
         return CreateAclsResponse(tuple(_checked_by_broker(acl) or TOO_MANY_CREATIONS for acl in request.creations))
     try:
         acls.change(new)

@@ -196,7 +196,7 @@ class LoginConnection(Connection):
         return self._took_up_again_at_ms is not None
 
     def _log_in(self, frame: bytes) -> None:
-        # What arrives before the delayed refusal is dropped.
+        # Requests before the delayed refusal are dropped.
         if self._state is _State.REFUSED:
             return
         if self._state is _State.LOGGED_IN:

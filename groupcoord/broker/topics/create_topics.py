@@ -463,7 +463,7 @@ def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor:
             f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s), "
             f"but this is not consistent with previous partitions, which have {factor} replica(s)."
         )
-    # It is not kept, so it must name the leader that is chosen anyway.
+    # Not kept, so it must name the leader that is chosen anyway.
     elif not leadership.keeps_assignments and broker_ids[0] != leader_id:
         message = (
             f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "
