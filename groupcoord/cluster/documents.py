@@ -51,7 +51,7 @@ class SlotDocuments:
 
     def __init__(self, new_slot_log: Callable[[], AbstractAsyncContextManager[SlotLog]]) -> None:
         self.refusals = 0
-        self.on_changed: Callable[[], None] = _nobody_is_told
+        self.on_changed: Callable[[], None] = lambda: None
         self._new_slot_log = new_slot_log
         self._state = _State(-1, {})
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -201,7 +201,3 @@ def _decoded(payload: bytes) -> Mapping[str, tuple[int, str]]:
         return {str(name): (int(slot), str(text)) for name, (slot, text) in documents.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise MalformedSlotError("a slot does not hold what all nodes must know") from None
-
-
-def _nobody_is_told() -> None:
-    """Default of ``on_changed``."""

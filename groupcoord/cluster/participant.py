@@ -259,7 +259,7 @@ class Participant:
         self.node_id = node_id or str(uuid4())
         membership = Membership(self.node_id, core.config.offsets_topic_num_partitions, store.lease_ms, dead_ms)
         self.sharing = Sharing(core, store, membership, address)
-        self.on_heard: Callable[[], None] = _nobody_is_told
+        self.on_heard: Callable[[], None] = lambda: None
         self._served, self._core, self._store, self._slot_log = served, core, store, slot_log
         self._beat_s, self._dead_s = beat_ms / 1000, dead_ms / 1000
         self._tasks: set[asyncio.Task[None]] = set()
@@ -412,7 +412,3 @@ class Participant:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _nobody_is_told() -> None:
-    """Default of ``on_heard``."""

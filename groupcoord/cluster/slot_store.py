@@ -120,13 +120,12 @@ class _Owned:
         self.appended_bytes = self.snapshot_bytes = 0
         # The next offset is a chunk of its own: the last records may be compacted away, and their offsets must not be
         # used again.
-        self.writer.snapshot(self._measured([_NEXT_OFFSET.pack(self.next_offset)], _chunks(records, bytes_max)))
+        self.writer.snapshot(self._measured(chain([_NEXT_OFFSET.pack(self.next_offset)], _chunks(records, bytes_max))))
 
-    def _measured(self, *parts: Iterable[bytes]) -> Iterator[bytes]:
-        for part in parts:
-            for chunk in part:
-                self.snapshot_bytes += len(chunk)
-                yield chunk
+    def _measured(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.snapshot_bytes += len(chunk)
+            yield chunk
 
 
 class SlotStore:
@@ -151,7 +150,7 @@ class SlotStore:
         lease_ms: int | None = LEASE_MS,
         snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN,
     ) -> None:
-        self.on_work: Callable[[], None] = _nobody_is_told
+        self.on_work: Callable[[], None] = _no_driver
         self._new_tag = new_tag
         self._body_bytes_max = body_bytes_max
         self.take_overs = self.losses = 0
@@ -204,7 +203,7 @@ class SlotStore:
     def _take_batches(self, partition: int) -> Iterator[Batch]:
         owned = self._owned.get(partition)
         if owned is None or owned.loaded is None:
-            is_driven = self.on_work is not _nobody_is_told
+            is_driven = self.on_work is not _no_driver
             hint = "" if is_driven else ": nothing drives this SlotStore; give its coordinator to a Replica"
             raise NotLeaderError(f"log partition {partition} was not taken over{hint}")
         # Once only: later appends are not part of what was read, so a second load would go back in time. The memory is
@@ -336,7 +335,7 @@ class SlotStore:
                 self._changes.append(Gone(partition, event.reason))
 
 
-def _nobody_is_told() -> None:
+def _no_driver() -> None:
     """Default of ``on_work``: no driver needs a notice."""
 
 

@@ -121,7 +121,6 @@ class SlotWriter:
 
     Args:
         tag: 16 bytes that no other ownership has.
-        first_guess: the slot that probably comes next, if something is known about the log.
         body_bytes_max: the largest put, unless a single append is larger.
 
     Attributes:
@@ -129,13 +128,13 @@ class SlotWriter:
         last_slot: the last slot that is known to be its own, or -1.
     """
 
-    def __init__(self, tag: bytes, first_guess: int = 0, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    def __init__(self, tag: bytes, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
         self.state = State.IDLE
         self.epoch = -1
         self.last_slot = -1
         self._tag = tag
-        self._guess = first_guess
+        self._guess = 0  # the slot of the next fence
         self._count = 0
         self._current: Operation | None = None  # issued, or to be issued again
         self._is_out = False
@@ -270,7 +269,10 @@ class SlotWriter:
             self._purge_before = -1
         else:
             assert isinstance(result, list), "slots are read"
-            self._has_read(operation, result)
+            if self._putting is not None:
+                self._has_read_back(operation, result)
+            elif result:
+                self._has_read_on(operation, result)
 
     def _put_refused(self, put: Put, last_slot: int) -> None:
         """Read the slot of a refused put back, because an earlier copy of the put may have filled it."""
@@ -284,12 +286,6 @@ class SlotWriter:
             # The log ends before a slot that this owner has written: the engine has lost data, and nothing can be
             # concluded.
             self._lose("slots that were written are gone", is_unknown=True)
-
-    def _has_read(self, read: Read, slots: list[Slot]) -> None:
-        if self._putting is not None:
-            self._has_read_back(read, slots)
-        elif slots:
-            self._has_read_on(read, slots)
 
     def _has_read_back(self, read: Read, slots: list[Slot]) -> None:
         if not slots:

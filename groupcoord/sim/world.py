@@ -189,7 +189,7 @@ class World:
             chance = stream(self.seed, "starts", group.options.group_id)
             starts = [START_MS + chance.randint(0, group.options.start_spread_ms) for _ in group.consumers]
             for consumer, start_ms in zip(group.consumers, starts, strict=True):
-                self.scheduler.at(start_ms, rank_of_deadline(consumer.number), _start, consumer)
+                self.scheduler.at(start_ms, rank_of_deadline(consumer.number), Consumer.start, consumer)
             if self.options.fast_forwards and self.options.cluster.replicas is None:
                 windows = [
                     (START_MS + fault.start_ms, START_MS + fault.end_ms)
@@ -252,10 +252,6 @@ class World:
             events=self.scheduler.executed,
             looks=self.laws.looks,
         )
-
-
-def _start(consumer: Consumer) -> None:
-    consumer.start()
 
 
 def describe(event: Event) -> str:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import check_reaction
-from groupcoord.member import Member, MemberConfig, SubscriptionPattern, TopicPartition
+from groupcoord.member import Member, SubscriptionPattern, TopicPartition
 from groupcoord.member.assignors import CooperativeStickyAssignor
 from groupcoord.member.membership import MemberState
 from groupcoord.member.outputs import (
@@ -115,7 +115,7 @@ class Consumer:
         self._listener = listener
         self._network = stage.cluster.network
         self._scheduler = stage.scheduler
-        self._config = options.config_of(self.name, self.protocol)
+        self.config = options.config_of(self.name, self.protocol)
         self._life = 0
         self._key = stable_number(stage.seed, "consumer", number)
         self._rank = rank_of_deadline(number)
@@ -138,10 +138,6 @@ class Consumer:
         """Member id from its coordinator, or an empty string."""
         return "" if self.member is None else self.member.member_id
 
-    @property
-    def config(self) -> MemberConfig:
-        return self._config
-
     def record(self, what: str) -> None:
         """Add a line to the trace."""
         self._stage.trace.record(self._scheduler.time_ms, self.name, what)
@@ -159,12 +155,12 @@ class Consumer:
         self._generation_id = self._reported_generation_id = -1
         self._granted = set()
         self.is_processing = self.is_ending = self._owes_poll = False
-        self._config = self._options.config_of(self.name, self.protocol)
+        self.config = self._options.config_of(self.name, self.protocol)
         self.record("starts" if self.protocol is GroupProtocol.CLASSIC else "starts with the consumer protocol")
         self._observations.begin(self._scheduler.time_ms)
         now_ms = self._now_ms()
         jitter = stream(self._stage.seed, "jitter", self.number, self._life).random
-        self.member = Member(self._config, now_ms=now_ms, random=jitter)
+        self.member = Member(self.config, now_ms=now_ms, random=jitter)
         self._subscribe(self.member, now_ms)
         self.member.poll(now_ms, FOREVER_MS)
         self._after_input()
@@ -339,8 +335,8 @@ class Consumer:
         assert self.member is not None
         self.clock.skipped_ms += duration_ms
         heartbeats, commits = duration_ms // self.member.heartbeat_interval_ms, 0
-        if self._config.enable_auto_commit and self.owned:
-            commits = duration_ms // max(self._config.auto_commit_interval_ms, 1)
+        if self.config.enable_auto_commit and self.owned:
+            commits = duration_ms // max(self.config.auto_commit_interval_ms, 1)
         self.heartbeats_sent += heartbeats
         self.commits_sent += commits
         self.requests_sent += heartbeats + commits

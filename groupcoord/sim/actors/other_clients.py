@@ -66,11 +66,6 @@ class Administrator(Fault):
     look_pause_ms: int = 700
     topic: str | None = None
 
-    @property
-    def group_id(self) -> str | None:
-        """Group that is affected."""
-        return self.group
-
     def begin(self, stage: Stage, population: Population) -> None:
         """Start the administrator."""
         stage.record(f"an administrator {self.action.value} {self.group}")
@@ -147,11 +142,6 @@ class TransactionalProducer(Fault):
     least_timeout_ms: int = 1_000
     most_timeout_ms: int = 20_000
     zombie_percent: int = 30
-
-    @property
-    def group_id(self) -> str | None:
-        """Group that is affected."""
-        return self.group
 
     def begin(self, stage: Stage, population: Population) -> None:
         """Start the producer."""
@@ -260,11 +250,6 @@ class SimpleConsumer(Fault):
     topics: tuple[str, ...] = ()
     pauses_ms: tuple[int, ...] = (100, 1_000, 10_000)
     metadata_lengths: tuple[int, ...] = ()
-
-    @property
-    def group_id(self) -> str | None:
-        """Group that is affected."""
-        return self.group
 
     def begin(self, stage: Stage, population: Population) -> None:
         """Start the client."""

@@ -30,8 +30,9 @@ class Fault:
 
     @property
     def group_id(self) -> str | None:
-        """Only group that it affects; None: it may affect all."""
-        return None
+        """Only group that it affects, its attribute ``group``; None: it may affect all."""
+        group: str | None = getattr(self, "group", None)
+        return group
 
     def affects(self, group_id: str) -> bool:
         """Return whether it may affect a group."""
@@ -61,10 +62,6 @@ class Application(Fault):
     restart_every_ms: int = 30_000
     down_ms: int = 5_000
     is_graceful: bool = True
-
-    @property
-    def group_id(self) -> str | None:
-        return self.group
 
     def restart_ms(self, index: int) -> int | None:
         """Return the time of an instance's restart, milliseconds since the start of the run, or None."""

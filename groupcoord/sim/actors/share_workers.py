@@ -113,10 +113,6 @@ class _Session:
     partitions: frozenset[SharePartitionKey] = frozenset()
     outcomes: Outcomes = field(factory=dict)
 
-    def count(self) -> None:
-        """Increment the epoch after a successful request."""
-        self.epoch += 1
-
 
 @define
 class _Worker:
@@ -265,8 +261,7 @@ class _Worker:
             self.sessions[node_id] = _Session()
             yield Pause(RETRY_MS)
             return {}
-        session.count()
-        session.partitions = partitions
+        session.epoch, session.partitions = session.epoch + 1, partitions
         brought: Outcomes = {}
         for topic in answer.responses:
             for data in topic.partitions:
@@ -319,7 +314,7 @@ class _Worker:
         if not isinstance(answer, ShareAcknowledgeResponse) or answer.error_code is not ErrorCode.NONE:
             self.sessions[node_id] = _Session()
             return
-        session.count()
+        session.epoch += 1
         for topic in answer.responses:
             for result in topic.partitions:
                 key = SharePartitionKey(self.workers.group, topic.topic_id, result.partition_index)

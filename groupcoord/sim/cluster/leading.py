@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from groupcoord.log_store import LogRecord
@@ -12,7 +12,7 @@ from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.cluster.replicas import SharedSlots, SharedWay, SharingNode
 from groupcoord.sim.kernel.network import Network
 from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
+from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, ignore
 
 
 class LedNode(SharingNode, Protocol):
@@ -60,8 +60,8 @@ class Leading(ABC):
         self.log = log
         self.lease_ms = lease_ms
         self.nodes: Sequence[LedNode] = ()
-        self.on_change: Callable[[str, str], None] = _ignore
-        self.on_look: Callable[[int, int, int], None] = _ignore
+        self.on_change: Callable[[str, str], None] = ignore
+        self.on_look: Callable[[int, int, int], None] = ignore
 
     @abstractmethod
     def way_of(self, node: LedNode, life: int) -> Way:
@@ -133,16 +133,13 @@ class Controlled(Leading):
         former, lease_ms, node_id = self.log.leaders[partition], self.lease_ms, leader.node_id
         self.log.leaders[partition] = Leader(node_id, epoch)
         for node in self.nodes:
-            if node.is_up and (lease_ms is None or node.node_id in (node_id, *self._others_than(former.node_id))):
+            if node.is_up and (lease_ms is None or node is leader or node.node_id != former.node_id):
                 number = mixed(self._word_key + partition * 1_000 + node.node_id, epoch)
                 heard_ms = self._scheduler.time_ms + 1 + number % self._options.word_ms
                 if lease_ms is not None and former != NOBODY and node is leader:
                     heard_ms = self._scheduler.time_ms + lease_ms
                 heard_ms = self._last_words[node.node_id - 1] = max(heard_ms, self._last_words[node.node_id - 1])
-                self._scheduler.at(heard_ms, WORLD_RANK, _hear, (node, node_id, partition, epoch))
-
-    def _others_than(self, node_id: int) -> Iterator[int]:
-        return (node.node_id for node in self.nodes if node.node_id != node_id)
+                self._scheduler.at(heard_ms, WORLD_RANK, node.hear, (partition, node_id, epoch))
 
     def move(self, partition: int, node: LedNode) -> None:
         """Move a log partition, or an owned log as a whole."""
@@ -249,15 +246,6 @@ class Replicated(Leading):
 
     def place(self, partitions: Collection[int]) -> int | None:
         return next(iter(partitions)) if len(partitions) == 1 else None
-
-
-def _hear(word: tuple[LedNode, int, int, int]) -> None:
-    node, leader_id, partition, epoch = word
-    node.hear((partition, leader_id, epoch))
-
-
-def _ignore(*_: object) -> None:
-    """Do nothing; the default callback."""
 
 
 def _listed(numbers: Sequence[int]) -> str:

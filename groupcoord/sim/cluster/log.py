@@ -23,7 +23,7 @@ from groupcoord.log_store import (
     Ticket,
 )
 from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+from groupcoord.sim.kernel.scheduler import Scheduler, ignore, rank_of_node
 
 REFUSALS: tuple[type[LogStoreError], ...] = (
     NotEnoughReplicasError,
@@ -101,8 +101,8 @@ class ClusterLog:
         self.leaders = leaders or [NOBODY] * partition_count
         self._is_compacted = is_compacted
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
-        self.on_append: Callable[[Sequence[LogRecord]], None] = _ignore
-        self.on_look: Callable[[int, int], None] = _ignore
+        self.on_append: Callable[[Sequence[LogRecord]], None] = ignore
+        self.on_look: Callable[[int, int], None] = ignore
         self.late: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self.has_snapshot: set[int] = set()
         self.unwritten_empties: set[str] = set()
@@ -191,10 +191,6 @@ def _broken_off(entries: Sequence[LogRecord]) -> Iterator[LogRecord]:
     raise StorageError("injected")
 
 
-def _ignore(*_: object) -> None:
-    """Default callback."""
-
-
 def next_multiple(now_ms: int, interval_ms: int) -> int:
     """Return the first multiple of an interval after a time."""
     return now_ms - now_ms % interval_ms + interval_ms
@@ -241,10 +237,7 @@ class NodeLog:
         self._failed = failed
         self._waiting: dict[int, deque[Waiting]] = {}
         self._answers: Answers | None = None
-
-    @property
-    def store(self) -> NodeLog:
-        return self
+        self.store = self
 
     def connect(self, answers: Answers) -> None:
         self._answers = answers

@@ -23,7 +23,7 @@ from groupcoord.sim.cluster.share_server import ShareServer
 from groupcoord.sim.cluster.topics import SharedTopics, Topics
 from groupcoord.sim.kernel.network import Exchange, Network, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Latency, mixed, stable_number
-from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, rank_of_node
+from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, ignore, rank_of_node
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 RELOAD_PAUSE_MS = 1_000
@@ -75,8 +75,8 @@ class NodeEnvironment:
         )
         self.addresses = [Node(number, f"node-{number}", 9092) for number in range(1, options.node_count + 1)]
         self.active: dict[CoordinatorNode, None] = {}
-        self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
-        self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = _ignore
+        self.on_event: Callable[[CoordinatorNode, Event], None] = ignore
+        self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = ignore
         self.create_internal_topics: CreateTopics = create_no_topics
         self.shared: SharedTopics | None = None
         self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
@@ -437,10 +437,6 @@ class CoordinatorNode:
             self.settle_after(partition)
 
 
-def _ignore(*_: object) -> None:
-    """Default callback."""
-
-
 class KnownGroup(NamedTuple):
     """Result of a look-up of a group.
 
@@ -493,8 +489,8 @@ class SimulatedCluster:
         self.partition_count = options.config.offsets_topic_num_partitions
         self.nodes = [CoordinatorNode(number, environment) for number in range(1, options.node_count + 1)]
         self.leading.nodes = self.nodes
-        self.on_crash: Callable[[CoordinatorNode], None] = _ignore
-        self.on_change: Callable[[str, str], None] = _ignore
+        self.on_crash: Callable[[CoordinatorNode], None] = ignore
+        self.on_change: Callable[[str, str], None] = ignore
         self._partition_of: dict[str, int] = {}
 
     def start(self) -> None:
@@ -514,10 +510,7 @@ class SimulatedCluster:
     def serving_node(self, group_id: str) -> CoordinatorNode | None:
         """Return the node that serves a group and knows its whole log, or None."""
         index = self.partition_of(group_id)
-        for node in self.nodes:
-            if node.is_up_to_date(index):
-                return node
-        return None
+        return next((node for node in self.nodes if node.is_up_to_date(index)), None)
 
     def serving(self, group_id: str) -> GroupCoordinator | None:
         """Return the coordinator of :meth:`serving_node`."""

@@ -22,7 +22,7 @@ from groupcoord.sim.cluster.log import ClusterLog, Leader
 from groupcoord.sim.cluster.options import ReplicaOptions
 from groupcoord.sim.kernel.network import Network
 from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+from groupcoord.sim.kernel.scheduler import Scheduler, ignore, rank_of_node
 from groupcoord.storage.log.segment_files import all_records
 
 T = TypeVar("T")
@@ -81,8 +81,8 @@ class SharedSlots:
 
     def __init__(self, log: ClusterLog, scheduler: Scheduler, options: ReplicaOptions, seed: int) -> None:
         self.options = options
-        self.on_look: Callable[[int, int, int], None] = _ignore
-        self.on_fence: Callable[[int, int], None] = _ignore
+        self.on_look: Callable[[int, int, int], None] = ignore
+        self.on_fence: Callable[[int, int], None] = ignore
         self._log = log
         self._scheduler = scheduler
         self._engine = MemorySlotLog()
@@ -380,7 +380,3 @@ class SharedWay:
         self.sharing.snapshot(partition)
         self._node.settle_all()
         self._work(None)
-
-
-def _ignore(*_: object) -> None:
-    """Default callback."""

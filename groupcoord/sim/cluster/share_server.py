@@ -91,7 +91,9 @@ class ShareServer:
         self._answered, self._found = answered, found
         self._rank = rank_of_node(node.node_id)
         self._key = stable_number("between nodes", node.node_id)
-        self._log = NodeLog(shared.state_log, node.node_id, node.leads, scheduler, self._log_answered, self._failed)
+        self._log = NodeLog(
+            shared.state_log, node.node_id, node.leads, scheduler, lambda _: self.settle(), self._failed
+        )
         self.states = ShareCoordinator(
             config=shared.data.config, clock=scheduler, log_store=self._log, topics=shared.registry, partition_count=1
         )
@@ -251,9 +253,6 @@ class ShareServer:
             question, response = answered
             question.token.answer(response)
             self.settle()
-
-    def _log_answered(self, _: int) -> None:
-        self.settle()
 
     def _failed(self, partition: int) -> None:
         """Schedule another load after a write with unknown outcome, as a host does."""

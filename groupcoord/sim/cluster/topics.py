@@ -24,7 +24,7 @@ from groupcoord.schema.primitives import write_varint
 from groupcoord.sim.cluster.log import ClusterLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel.randomness import stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler
+from groupcoord.sim.kernel.scheduler import Scheduler, ignore
 
 if TYPE_CHECKING:
     from groupcoord.storage.log.memory_log import PartitionLog
@@ -197,8 +197,8 @@ class SharedTopics:
         self.servers: dict[int, SharingNode] = {}
         self.settings = ShareGroupSettings.of(options.config, {"auto_offset_reset": EARLIEST})
         self.written_ms: dict[tuple[UUID, int], list[int]] = {}
-        self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = _ignore
-        self.on_emptied: Callable[[SharePartitionKey], None] = _ignore
+        self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = ignore
+        self.on_emptied: Callable[[SharePartitionKey], None] = ignore
         self.given_up: dict[SharePartitionKey, set[int]] = {}
         self.worked_off: dict[SharePartitionKey, int] = {}
         self._states = ShareStates()
@@ -311,10 +311,6 @@ class SharedTopics:
             for topic in topics
             for index in range(topic.partition_count)
         ]
-
-
-def _ignore(*_: object) -> None:
-    """Default callback."""
 
 
 def _is_blank(snapshot: ShareSnapshot) -> bool:

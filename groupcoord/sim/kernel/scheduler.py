@@ -30,6 +30,10 @@ def rank_of_deadline(client_number: int) -> int:
 _FIRST_CLIENT = 1_000
 
 
+def ignore(*_: object) -> None:
+    """Do nothing; the default of callbacks."""
+
+
 class Scheduler:
     """Heap of scheduled actions, and the clock of a run (see :class:`groupcoord.Clock`).
 

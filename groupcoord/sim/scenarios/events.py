@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, takewhile
 from random import Random
 from typing import Any
 
@@ -60,11 +60,8 @@ class EventTargets:
     producer_ids: Iterator[int] = field(factory=lambda: count(1))
 
     def numbers_of(self, group: GroupOptions) -> range:
-        first = 0
-        for other in self.groups:
-            if other is group:
-                break
-            first += other.consumer_count
+        before = takewhile(lambda other: other is not group, self.groups)
+        first = sum(other.consumer_count for other in before)
         return range(first, first + group.consumer_count)
 
 

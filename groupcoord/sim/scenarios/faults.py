@@ -137,10 +137,6 @@ class ConsumerFault(Fault):
     consumer: int
     group: str
 
-    @property
-    def group_id(self) -> str | None:
-        return self.group
-
     def of(self, population: Population) -> Consumer:
         return population.consumers[self.consumer]
 

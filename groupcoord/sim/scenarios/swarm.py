@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config, MigrationPolicy
@@ -438,24 +438,16 @@ def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]
     return evolve(cluster, config=config)
 
 
+@frozen
 class Draw:
     """Input of random faults."""
 
-    def __init__(
-        self,
-        chance: Random,
-        start_ms: int,
-        end_ms: int,
-        cluster: ClusterOptions,
-        topics: dict[str, int],
-        groups: tuple[GroupOptions, ...],
-    ) -> None:
-        self.chance = chance
-        self.start_ms = start_ms
-        self.end_ms = end_ms
-        self.cluster = cluster
-        self.topics = topics
-        self.groups = groups
+    chance: Random
+    start_ms: int
+    end_ms: int
+    cluster: ClusterOptions
+    topics: dict[str, int]
+    groups: tuple[GroupOptions, ...]
 
     def node_id(self) -> int:
         return self.chance.randint(1, self.cluster.node_count)
