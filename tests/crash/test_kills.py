@@ -58,15 +58,6 @@ def test_broken_promises_are_noticed(fetched: dict[tuple[str, int], int]) -> Non
         promises.check_offsets(fetched)
 
 
-@pytest.mark.parametrize("offset", [5, 6, 7])
-def test_kept_promises_pass(offset: int) -> None:
-    """What was sent and not answered may be there or not."""
-    promises = Promises("group")
-    promises.acknowledged, promises.sent = 5, 7
-    promises.check_offsets({(TOPIC, index): offset for index in range(PARTITION_COUNT)})
-    assert promises.acknowledged == offset
-
-
 def seen(offset: int, *, pending: bool = False) -> Seen:
     offsets = {} if offset < 0 else {(TOPIC, index): offset for index in range(PARTITION_COUNT)}
     return Seen(offsets, dict.fromkeys(range(PARTITION_COUNT), pending))
@@ -106,29 +97,6 @@ def test_broken_transactions_are_noticed(ending: bool | None, found: dict[str, S
     """Offsets that are visible too early, after an abort or in part, and pending ones that are gone, are found out."""
     with pytest.raises(BrokenPromiseError):
         open_transaction(ending=ending).check(found)
-
-
-@pytest.mark.parametrize("ending", [None, True, False])
-def test_kept_transactions_pass(ending: bool | None) -> None:
-    """While its end is not answered a transaction is open or has ended as asked, and is compared with that later."""
-    promises = open_transaction(ending=ending)
-    promises.check(OPEN)
-    promises.ending = ending
-    if ending is not None:
-        found = COMMITTED if ending else ABORTED
-        promises.check(found)
-        promises.check(found)
-        with pytest.raises(BrokenPromiseError):
-            promises.check(ABORTED if ending else COMMITTED)
-
-
-def test_an_epoch_is_never_given_twice() -> None:
-    """A producer that starts over gets a newer epoch or id."""
-    promises = open_transaction(ending=False)
-    promises.initialised((7, 0))
-    promises.initialised((7, 1))
-    with pytest.raises(BrokenPromiseError):
-        promises.initialised((7, 1))
 
 
 def holding(*values: bytes, end: int | None = None, aborted: tuple[tuple[int, int], ...] = ()) -> Fetched:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from groupcoord import cli
 from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, parse_variants, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram, scale_of
 from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot, ticks
-from groupcoord.sim.reports.runs import Run as SeedRun
+from groupcoord.sim.reports.runs import Run
 from groupcoord.sim.reports.timeline import Timeline, draw_timeline, span_of
 from tests.tables import as_one_test
 
+from .conftest import Simulate
 from .worlds import small_world
 
 PARTITION = TopicPartition("orders", 0)
@@ -64,22 +63,6 @@ kind = "foreign-record"
 record = "unreadable"
 at = "80s"
 """
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(name="simulate")
-def _simulate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command; returns exit status, stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            cli.main(["simulate", *words])
-        output = capsys.readouterr()
-        return int(caught.value.code or 0), output.out, output.err
-
-    return run
 
 
 @pytest.fixture(name="scenario")
@@ -159,16 +142,6 @@ def test_two_consumers_at_once_process_twice() -> None:
 
     assert seen.figures()[PARTITION].duplicate_ms == 10_000
     assert seen.figures()[PARTITION].unowned_ms == 0
-
-
-def test_transactions_take_time() -> None:
-    """Every transaction is open for some time; offsets are late only where it was committed."""
-    seen = GroupObservations((PARTITION,), 0)
-    seen.transaction_ended(500, 20)
-    seen.transaction_ended(9_000, None)
-
-    assert seen.transactions_open_ms == [500, 9_000]
-    assert seen.offsets_late_ms == [20]
 
 
 def test_figures() -> None:
@@ -308,14 +281,14 @@ def test_ticks_are_round(least: int, most: int, is_time: bool, found: list[int])
 
 def test_seeds_that_failed_are_on_the_page() -> None:
     """The page tells how many seeds broke a law, which, and how to run them again, and has no empty table."""
-    page = report_page(FleetReport("a", [SeedRun(7, None, failure="LawBrokenError: <no>")]), "groupcoord simulate x")
+    page = report_page(FleetReport("a", [Run(7, None, failure="LawBrokenError: <no>")]), "groupcoord simulate x")
 
     assert "1 seed broke a law:" in page
     assert "LawBrokenError: &lt;no&gt;<br><code>groupcoord simulate x --seed 7</code>" in page
     assert "<table" not in page
 
 
-def test_a_table_json_and_a_page(simulate: Run, scenario: str, tmp_path: Path) -> None:
+def test_a_table_json_and_a_page(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
     """The report tells the same as a table, as JSON and as a page; two runs agree on every digest."""
     page = tmp_path / "report.html"
     status, table, _ = simulate(scenario, "--seeds", "3", "--jobs", "1", "--html", str(page))
@@ -338,7 +311,7 @@ def test_a_table_json_and_a_page(simulate: Run, scenario: str, tmp_path: Path) -
     assert report == json.loads(again)
 
 
-def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) -> None:
+def test_what_others_do_is_told(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
     """What came of transactions and of other clients' requests is in the table, in JSON and on the page."""
     Path(scenario).write_text(SCENARIO + OTHERS)
     page = tmp_path / "report.html"
@@ -367,7 +340,7 @@ def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) ->
     assert f'<td>transaction</td><td>committed</td><td class="n">{transactions["committed"]}</td>' in page.read_text()
 
 
-def test_measures_without_values_are_not_shown(simulate: Run, scenario: str, tmp_path: Path) -> None:
+def test_measures_without_values_are_not_shown(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
     """Where there are no transactions, table and page say nothing about them; JSON has the same keys as always."""
     page = tmp_path / "report.html"
 
@@ -381,7 +354,7 @@ def test_measures_without_values_are_not_shown(simulate: Run, scenario: str, tmp
     assert report["clients"] == {}
 
 
-def test_consumers_that_fail_are_told(simulate: Run, scenario: str, tmp_path: Path) -> None:
+def test_consumers_that_fail_are_told(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
     """Kafka refuses a static member that restarts in a full group until its session is over: the report says so."""
     full = SCENARIO.replace("[topics]", "[cluster.config]\ngroup.max.size = 2\n[topics]").replace(
         "[[events]]", "static = true\n[[events]]"
@@ -398,7 +371,7 @@ def test_consumers_that_fail_are_told(simulate: Run, scenario: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("option", [("--json",), ("--html", "report.html")], ids=["json", "page"])
-def test_a_trace_has_no_report(simulate: Run, scenario: str, option: tuple[str, ...]) -> None:
+def test_a_trace_has_no_report(simulate: Simulate, scenario: str, option: tuple[str, ...]) -> None:
     """Asking for the trace of one seed and for a report at once is refused, with the way to get the report."""
     status, output, error = simulate(scenario, "--seed", "2", *option)
 
@@ -406,7 +379,7 @@ def test_a_trace_has_no_report(simulate: Run, scenario: str, option: tuple[str, 
     assert "--seeds 1 --first-seed" in error
 
 
-def test_the_trace_of_one_seed(simulate: Run, scenario: str) -> None:
+def test_the_trace_of_one_seed(simulate: Simulate, scenario: str) -> None:
     """A seed alone prints one line per event with a picture of everybody, and its digest."""
     status, trace, _ = simulate(scenario, "--seed", "2")
 
@@ -419,7 +392,9 @@ def test_the_trace_of_one_seed(simulate: Run, scenario: str) -> None:
     assert "digest" in lines[-1]
 
 
-def test_a_failing_seed_is_told_with_its_command(simulate: Run, scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_seed_is_told_with_its_command(
+    simulate: Simulate, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A broken law makes exit status 1, and the line that replays the seed is printed; replaying fails as well."""
     monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
 
@@ -433,7 +408,7 @@ def test_a_failing_seed_is_told_with_its_command(simulate: Run, scenario: str, m
     assert trace.splitlines()[-1].startswith("LawBrokenError: GroupMetadata('billing', CompletingRebalance")
 
 
-def test_without_a_scenario(simulate: Run) -> None:
+def test_without_a_scenario(simulate: Simulate) -> None:
     """Without a file, small fleets with everything going wrong are run."""
     status, table, _ = simulate("--seeds", "2", "--jobs", "1")
 
@@ -448,7 +423,7 @@ def test_without_a_scenario(simulate: Run) -> None:
         (SCENARIO.replace("members = 2", "members = 0"), "two.toml: line 8: groups[0].members: "),
     ],
 )
-def test_a_file_that_can_not_be_used(simulate: Run, tmp_path: Path, text: str | None, message: str) -> None:
+def test_a_file_that_can_not_be_used(simulate: Simulate, tmp_path: Path, text: str | None, message: str) -> None:
     """A missing or bad file is a message on stderr and exit status 2."""
     path = tmp_path / "two.toml"
     if text is not None:
@@ -460,7 +435,7 @@ def test_a_file_that_can_not_be_used(simulate: Run, tmp_path: Path, text: str | 
     assert message in error
 
 
-def test_a_page_that_can_not_be_written(simulate: Run, scenario: str, tmp_path: Path) -> None:
+def test_a_page_that_can_not_be_written(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
     """A page that can't be written is a message on stderr and exit status 2."""
     status, _, error = simulate(scenario, "--seeds", "1", "--html", str(tmp_path))
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from groupcoord import cli
 from groupcoord.sim import Comparison, FleetReport, Run, ScenarioError, World, parse_variants, read_setting
 from groupcoord.sim.reports.measures import MEASURES
 from groupcoord.sim.reports.page import comparison_page, format_verdict
 from groupcoord.sim.reports.runs import GroupFigures
 from tests.tables import as_one_test
+
+from .conftest import Simulate
 
 REBALANCES = MEASURES[0]
 KEYS = [measure.key for measure in MEASURES]
@@ -245,11 +245,10 @@ def test_better_and_worse_have_colours() -> None:
     assert '<span class="worse">+2 (+2 to +2)</span>' in page
 
 
-def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compares(simulate: Simulate, tmp_path: Path) -> None:
     """Variants are told beside each other in text, in JSON with each seed's values, and on one page."""
     path, page = tmp_path / "s.toml", tmp_path / "s.html"
     path.write_text(SCENARIO + VARIANTS)
-    simulate = _runner(capsys)
 
     status, out, _ = simulate(str(path), "--seeds", "2", "--jobs", "1", "--html", str(page))
     found = json.loads(simulate(str(path), "--seeds", "2", "--jobs", "1", "--json", "--set", "groups.*.members=3")[1])
@@ -272,13 +271,3 @@ def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert simulate("--set", "a=1")[2].endswith("--set and --variant need a scenario\n")
     trace = simulate(str(path), "--seed", "1", "--variant", "idle")[1]
     assert "at rest" in trace
-
-
-def _runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def simulate(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            cli.main(["simulate", *words])
-        output = capsys.readouterr()
-        return int(caught.value.code or 0), output.out, output.err
-
-    return simulate

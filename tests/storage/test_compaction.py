@@ -13,7 +13,7 @@ import pytest
 
 from groupcoord import Config, SystemClock
 from groupcoord.broker.broker import make_broker
-from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
+from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone, Record
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
 from groupcoord.records.batches import Batch, Buffer, encode_batch, iter_batches
@@ -33,10 +33,6 @@ def commit(partition: int, offset: int, producer_id: int = -1) -> OffsetCommitRe
 
 def tombstone(partition: int) -> OffsetTombstone:
     return OffsetTombstone("g", "t", partition)
-
-
-def marker(producer_id: int, committed: bool) -> TransactionMarker:
-    return TransactionMarker(producer_id, 0, committed)
 
 
 def open_store(directory: Path, segment_bytes: int = 1, **settings: float) -> SegmentLogStore:
@@ -109,51 +105,6 @@ def test_tombstones_stay_for_their_retention(tmp_path: Path) -> None:
             batch = next(b for b in batches(directory) if b.base_offset == 1)
             assert batch.base_timestamp_ms == times[0] + RETENTION_MS
             assert [record[1] for record in batch.records()] == [1_000]
-
-
-def test_aborted_transactions_go_at_once_and_their_markers_later(tmp_path: Path) -> None:
-    history: list[list[Record]] = [[commit(0, 1)], [commit(0, 2, 7), commit(1, 2, 7)], [marker(7, False)]]
-    assert compacted(tmp_path / "a", *history) == [(0, commit(0, 1)), (3, marker(7, False))]
-    assert compacted(tmp_path / "b", *history, now_ms=(0, 0, 999)) == [(0, commit(0, 1)), (3, marker(7, False))]
-    assert compacted(tmp_path / "c", *history, now_ms=(0, 0, 1_000)) == [(0, commit(0, 1))]
-
-
-def test_a_marker_stays_as_long_as_its_transaction(tmp_path: Path) -> None:
-    """A commit marker outlives any retention while a record of its transaction is there, and goes afterwards."""
-    history: list[list[Record]] = [[commit(0, 2, 7), commit(1, 2, 7)], [marker(7, True)]]
-    forever = (0, 10**6, 2 * 10**6, 3 * 10**6)
-    assert compacted(tmp_path / "a", *history, now_ms=forever) == [
-        (0, commit(0, 2, 7)),
-        (1, commit(1, 2, 7)),
-        (2, marker(7, True)),
-    ]
-    replaced: list[list[Record]] = [*history, [commit(0, 3), commit(1, 3)]]
-    assert compacted(tmp_path / "b", *replaced, now_ms=(0,))[0] == (2, marker(7, True))
-    assert compacted(tmp_path / "c", *replaced, now_ms=(0, 0, 10**6)) == [(3, commit(0, 3)), (4, commit(1, 3))]
-
-
-def test_nothing_behind_an_open_transaction_is_compacted(tmp_path: Path) -> None:
-    """The first open transaction is the limit; once it has ended the rest is compacted too."""
-    with open_store(tmp_path) as store:
-        for offset in range(3):
-            append(store, commit(0, offset))
-        append(store, commit(1, 0, 7))
-        for offset in range(3, 6):
-            append(store, commit(0, offset))
-        compact(store)
-        assert [offset for offset, _ in read(store)] == [2, 3, 4, 5, 6]
-        append(store, marker(7, True))
-        append(store, commit(2, 0))
-        compact(store)
-        assert [offset for offset, _ in read(store)] == [3, 6, 7, 8]
-
-
-def test_young_records_wait(tmp_path: Path) -> None:
-    with open_store(tmp_path, min_compaction_lag_ms=100) as store:
-        for number in range(6):
-            append(store, commit(0, number), timestamp_ms=1_000 + 50 * number)
-        compact(store, 1_200)
-        assert [offset for offset, _ in read(store)] == [2, 3, 4, 5]
 
 
 def test_the_ratio_decides(tmp_path: Path) -> None:

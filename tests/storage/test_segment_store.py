@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -226,71 +224,6 @@ def test_a_new_partition_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.undo()
         assert list((tmp_path / "__consumer_offsets-3").iterdir()) == []
         assert append(store, commit(0)) == 0
-
-
-def test_full_disk(tmp_path: Path) -> None:
-    """At the operating system's limit appends raise StorageError and what is there stays whole and readable."""
-    script = textwrap.dedent(
-        """
-        import resource, sys
-        from groupcoord.core.log.records import OffsetCommitRecord
-        from groupcoord.log_store import LogRecord, StorageError, Ticket
-        from groupcoord.storage.stores.segments import SegmentLogStore
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        store = SegmentLogStore(sys.argv[1])
-        written = failed = 0
-        for number in range(20):
-            try:
-                store.append(3, Ticket(3, number), [LogRecord(OffsetCommitRecord("grp", "topic", 0, number), 1)])
-                written += 1
-            except StorageError as error:
-                assert not error.outcome_unknown
-                failed += 1
-        assert [r.record.offset for r in store.read(3)] == list(range(written))
-        print(written, failed)
-        """
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True, timeout=60
-    )
-    written, failed = map(int, done.stdout.split())
-
-    assert written > 5
-    assert written + failed == 20
-    with SegmentLogStore(tmp_path) as store:
-        assert store.end_offset(3) == written
-
-
-def test_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    """Whatever append() returned before SIGKILL is in the log afterwards."""
-    script = textwrap.dedent(
-        """
-        import sys
-        from groupcoord.core.log.records import OffsetCommitRecord
-        from groupcoord.log_store import LogRecord, Ticket
-        from groupcoord.storage.stores.segments import SegmentLogStore
-
-        store = SegmentLogStore(sys.argv[1], segment_bytes=5000)
-        for number in range(1_000_000):
-            store.append(3, Ticket(3, number), [LogRecord(OffsetCommitRecord("grp", "topic", 0, number), 1)])
-            print(number, flush=True)
-        """
-    )
-    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) >= 500:
-            process.send_signal(signal.SIGKILL)
-            break
-    acknowledged = [int(line) for line in process.stdout if line.endswith("\n")]
-    process.stdout.close()
-    process.wait(30)
-
-    with SegmentLogStore(tmp_path) as store:
-        found = [record.offset for _, record in read(store) if isinstance(record, OffsetCommitRecord)]
-    assert found == list(range(len(found)))
-    assert len(found) > max([500, *acknowledged])
 
 
 def test_contract_of_calls(tmp_path: Path) -> None:

@@ -218,22 +218,6 @@ def test_old_records_of_a_compacted_topic_roll_the_segment(world: CompactedLog) 
     assert [group[0].base_offset for group in world.log.groups()] == [0, 6]
 
 
-def test_tombstones_go_when_they_have_had_their_time(world: CompactedLog) -> None:
-    """Not before every reader had the time to see them (``delete.retention.ms``)."""
-
-    def roll() -> None:
-        for _ in range(8):
-            world.put((b"other", b"x" * 100))
-
-    world.put((b"k", b"x"))
-    world.put((b"k", None))
-    roll()
-    for late_ms, stays in ((0, True), (RETENTION_MS - 1, True), (RETENTION_MS, False)):
-        world.compact(NOW_MS + late_ms)
-        assert (b"k" in {record.key for record in world.left()}) is stays
-        roll()
-
-
 @pytest.mark.parametrize("codec", list(Compression))
 def test_what_stays_is_as_it_was(world: CompactedLog, codec: Compression) -> None:
     """A batch of which a part goes keeps its codec, its records' headers and times, its offsets and its producer."""

@@ -348,21 +348,6 @@ def test_records_are_flushed_as_asked(tmp_path: Path, monkeypatch: pytest.Monkey
     assert disk.log().end_offset == 6
 
 
-def test_a_corrupt_log_is_left_alone(tmp_path: Path) -> None:
-    """A broken batch with sound ones behind it is somebody's to look at: the log isn't opened, and not changed."""
-    disk = Disk(tmp_path)
-    for _ in range(3):
-        disk.log().append(produced(b"a" * 100), SMALL, NOW_MS)
-    (segment,) = disk.folder().glob("*.log")
-    data = bytearray(segment.read_bytes())
-    data[200] ^= 1
-    segment.write_bytes(data)
-    disk.kill()
-    with pytest.raises(FailedLogError, match="is corrupt at position"):
-        disk.log()
-    assert segment.read_bytes() == data
-
-
 def test_little_memory_makes_indexes_coarse(tmp_path: Path) -> None:
     """A log of any size can be kept with next to no memory."""
     disk = Disk(tmp_path, memory_bytes=3_000)
