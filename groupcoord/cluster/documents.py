@@ -30,8 +30,6 @@ AGAIN_S = 0.05
 
 
 class _State(NamedTuple):
-    """The last slot: for each document its text and the slot that changed it last."""
-
     slot: int
     documents: Mapping[str, tuple[int, str]]
 
@@ -39,7 +37,7 @@ class _State(NamedTuple):
 class SlotDocuments:
     """Named documents in a slot log; implements ``Documents`` of :mod:`groupcoord.broker.json_file`.
 
-    Any node may write them; all nodes see a change within a quarter of a second.
+    Any node may write them; all nodes poll for changes four times a second.
 
     Args:
         new_slot_log: returns an engine that ``async with`` opens and closes, for the use of this object alone.
@@ -76,7 +74,6 @@ class SlotDocuments:
         self._is_open.result(START_S)
 
     def close(self) -> None:
-        """Stop polling."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join()
@@ -93,6 +90,7 @@ class SlotDocuments:
         self._ended = asyncio.Event()
         async with self._new_slot_log() as self._slot_log:
             await self._catch_up()
+            # Documents of the start are no change.
             self._told = self._state.slot
             self._loop = asyncio.get_running_loop()
             self._is_open.set_result(None)
@@ -105,12 +103,13 @@ class SlotDocuments:
         self._loop = None
 
     async def _look(self) -> None:
-        """Read what other nodes have written; log a failure once."""
+        """Read what other nodes have written; log the first of consecutive failures."""
         try:
             async with asyncio.timeout(WRITE_S):
                 await self._catch_up()
                 last = self._state.slot
                 if last > self._purged:
+                    # Each slot holds all documents, so only the last one is needed.
                     await self._slot_log.purge(DOCUMENTS_PARTITION, last)
                     self._purged = last
         except Exception as error:  # an engine may raise errors of its own
@@ -148,13 +147,15 @@ class SlotDocuments:
 
         Raises:
             OSError: another node has written before, which :meth:`read` now shows. Or the engine does not answer and
-                the document may have been written; until it answers, further writes fail at once.
+                the document may have been written.
         """
         loop, before = self._loop, self._state
         if loop is None:
             raise OSError("what all nodes must know was closed")
+        # After a failed poll a write would only wait for its timeout, in synchronous code.
         if not self._is_seen:
             raise OSError("the engine can't be asked")
+        # The caller's copy is outdated: it has to read the document first.
         if self.stamp(name) != seen:
             self._refuse()
         slot = before.slot + 1

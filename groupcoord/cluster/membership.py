@@ -28,7 +28,7 @@ class Announcement(NamedTuple):
     Attributes:
         address: where clients reach the node, in a form that the program understands.
         owned: the log partitions that it owns, with their epochs.
-        known: the highest epoch that it has seen of each log partition that it does not own.
+        known: the highest epoch that it has seen of each log partition.
         leaves: True in its last announcement: it owns nothing and takes nothing over any more.
     """
 
@@ -44,11 +44,7 @@ class Announcement(NamedTuple):
 
     @classmethod
     def decoded(cls, content: bytes) -> Announcement:
-        """Parse an announcement.
-
-        Raises:
-            ValueError: the bytes are not an announcement.
-        """
+        """Parse an announcement; ValueError if the bytes are not one."""
         try:
             said = json.loads(content)
             owned, known = ({int(index): int(epoch) for index, epoch in said[name]} for name in ("owned", "known"))
@@ -90,17 +86,18 @@ class Membership:
         self._live: dict[str, Announcement] = {}
 
     def heard(self, beats: Collection[Beat], began_ms: int) -> None:
-        """Apply the announcements that a heartbeat returned.
+        """Apply the announcements that a heartbeat returned, which began at ``began_ms`` by the clock of this node.
 
-        Args:
-            beats: the announcements.
-            began_ms: when the heartbeat began, by the clock of this node, in milliseconds.
+        A malformed announcement raises ValueError.
         """
         said = {beat.node_id: Announcement.decoded(beat.content) for beat in beats}
+        # Epochs of dead nodes count, too: a partition that was taken over and lost again is not this node's.
         for one in said.values():
             self._learn(one.known)
+        # Its own age does not count: this heartbeat was just stored.
         silent = {beat.node_id for beat in beats if beat.age_ms >= self._dead_ms} - {self.node_id}
         self._live = {node_id: one for node_id, one in said.items() if node_id not in silent and not one.leaves}
+        # From the begin on: later than that others may count its silence.
         self._lease_end_ms = max(self._lease_end_ms or began_ms, began_ms + self._lease_ms)
 
     def _learn(self, epochs: Mapping[int, int]) -> None:
@@ -108,7 +105,6 @@ class Membership:
             self._known[partition] = max(epoch, self._known.get(partition, epoch))
 
     def announcement(self, address: str, owned: Mapping[int, int], *, leaves: bool = False) -> Announcement:
-        """Return the next announcement of this node."""
         self._learn(owned)
         return Announcement(address, dict(owned), dict(self._known), leaves)
 
@@ -136,7 +132,8 @@ class Membership:
         return max(found, key=lambda owner: owner.epoch, default=None)
 
     def chosen(self, partition: int) -> str:
-        """Return the live node that should own a log partition."""
+        """Return the live node that should own a log partition, or this node if none is known to live."""
+        # Rendezvous hashing: of a dead node's partitions each goes to the next best node, and no other moves.
         return max(self._live, key=lambda node_id: (_score(partition, node_id), node_id), default=self.node_id)
 
     # ------------------------------------------------------------ what is to be done
@@ -159,10 +156,10 @@ class Membership:
         return [partition for partition in sorted(owned) if self.chosen(partition) != self.node_id]
 
     def superseded(self, owned: Mapping[int, int]) -> list[int]:
-        """Return the owned log partitions that another node has taken over since: this node must not answer for them.
-
-        The other node may be dead or have released them by now. What it acknowledged is still only in the log.
+        """Return the owned log partitions that another node has taken over since: this node must
+        not answer for them.
         """
+        # The other node may be dead or have released them by now. What it acknowledged is still only in the log.
         return [partition for partition, epoch in sorted(owned.items()) if self._known.get(partition, epoch) > epoch]
 
 

@@ -19,7 +19,6 @@ class ReplicaCollector(Collector):
         self._status_now = status_now
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics with their present values; none while there is no replica."""
         status = self._status_now()
         if status is None:
             return

@@ -35,7 +35,7 @@ CONNECT_S = 1.0
 """Time limit for connecting to one server, in seconds."""
 
 ANSWER_S = 2.0
-"""Time limit for an answer, in seconds. A stream without a leader gives none, and the request is repeated."""
+"""Time limit for an answer, in seconds. A stream without a leader gives none."""
 
 WATCH_S, PONG_S, MISSES_MAX = 0.25, 0.5, 2
 """Interval of pings, time limit for the pong, and how many pongs may be missing in a row."""
@@ -134,15 +134,12 @@ def _server(scheme: str, host: str) -> str:
 
 
 class _Asked:
-    """A request and its answers so far."""
-
     def __init__(self, is_last: Callable[[Msg], bool]) -> None:
         self.replies: list[Msg] = []
         self.answer: asyncio.Future[list[Msg]] = asyncio.get_running_loop().create_future()
         self._is_last = is_last
 
     def replied(self, message: Msg) -> None:
-        """Append an answer."""
         self.replies.append(message)
         if not self.answer.done() and self._is_last(message):
             self.answer.set_result(self.replies)
@@ -153,7 +150,6 @@ class _Connection:
 
     Attributes:
         client: the client of nats-py.
-        is_lost: True if the connection is lost.
         complaint: the last error that the server has reported.
     """
 
@@ -169,7 +165,6 @@ class _Connection:
         self._ping: asyncio.Task[None] | None = None
 
     async def open(self, options: Mapping[str, Any]) -> None:
-        """Connect."""
         await self.client.connect(
             [self._server],
             error_cb=self._noted,
@@ -242,10 +237,7 @@ class _Connection:
 
 
 class NatsConnections:
-    """Sends requests to NATS servers, one server at a time.
-
-    Args:
-        address: the servers.
+    """Sends requests to NATS servers, over one connection at a time.
 
     Raises:
         ModuleNotFoundError: nats-py is not installed.
@@ -274,15 +266,10 @@ class NatsConnections:
         is_last: Callable[[Msg], bool] = lambda message: True,
         again_s: float = 0.0,
     ) -> list[Msg]:
-        """Send a request to a subject and return the answers.
-
-        A stream without a leader neither answers nor remembers the request.
+        """Send a request to a subject and return the answers, up to the one for which ``is_last`` returns True.
 
         Args:
-            subject: the subject.
-            payload, headers: the message.
-            is_last: returns whether an answer is the last one.
-            again_s: how long to repeat an idempotent request, in seconds.
+            again_s: how long to repeat an idempotent request without an answer, in seconds.
 
         Raises:
             SlotLogError: there is no answer.
@@ -304,11 +291,6 @@ class NatsConnections:
                 raise SlotLogError(f"{subject} can't be asked: {error!r}") from error
 
     async def client(self) -> Client:
-        """Return a connected client of nats-py.
-
-        Raises:
-            SlotLogError: no server can be reached.
-        """
         return (await self._connected()).client
 
     def leave(self) -> None:
@@ -317,7 +299,6 @@ class NatsConnections:
             self._give_up(self._connection, "it is of no use")
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait((self._connecting,))
@@ -344,6 +325,7 @@ class NatsConnections:
         problem: Exception | None = None
         for _ in self._address.servers:
             server = self._servers.pop(0)
+            # Round-robin, so that a useless server is not tried again first.
             self._servers.append(server)
             connection = _Connection(self._new_client(), server)
             try:
@@ -475,7 +457,9 @@ class NatsSlotLog(ConnectedSlotLog):
                 )
             except _RefusedError as error:
                 if error.code == _WRONG_LAST:
+                    # Only the text of this error has the sequence. Sequences count from 1, slots from 0.
                     last = int(str(error).rpartition(" ")[2]) - 1
+                    # A put in flight counts for the server before it is stored; a slot that can be read was.
                     if last < slot or await self.read(partition, last):
                         return last
                 elif error.code != _WRONG_LAST_UNTOLD:
@@ -492,6 +476,7 @@ class NatsSlotLog(ConnectedSlotLog):
             for message in await self._get(self._stream(partition), wanted)
             if message.headers is not None
         ]
+        # The interface promises slots without gaps.
         return [slot for index, slot in enumerate(found) if slot.number == found[0].number + index]
 
     async def purge(self, partition: int, before_slot: int) -> None:
@@ -540,7 +525,6 @@ class NatsSlotLog(ConnectedSlotLog):
         return f"{self._name}-beats"
 
     async def _make_stream(self, stream: str) -> None:
-        """Create a stream if it does not exist."""
         wanted: dict[str, Any] = {"name": stream, "num_replicas": self._address.replicas, "allow_direct": True}
         if stream == self._beats:
             # In memory, because a disk may be slow under load. Old announcements expire.
@@ -561,7 +545,6 @@ class NatsSlotLog(ConnectedSlotLog):
             await asyncio.sleep(AGAIN_S)
 
     async def _streams(self) -> list[Mapping[str, Any]]:
-        """Return the settings of all streams of this log."""
         found: list[Mapping[str, Any]] = []
         while True:
             told = await self._ask_api("STREAM.LIST", {"offset": len(found)}) or {}
@@ -571,7 +554,7 @@ class NatsSlotLog(ConnectedSlotLog):
                 return [one for one in found if str(one["name"]).startswith(f"{self._name}-")]
 
     async def _publish(self, stream: str, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
-        """Publish a message to a stream, which is created if it does not exist, and return its sequence number."""
+        """Publish a message to a stream, which is created if it does not exist; return its sequence number."""
         is_new = False
         while True:
             # A new stream may have no leader for a while.
@@ -596,6 +579,7 @@ class NatsSlotLog(ConnectedSlotLog):
                 subject, asked, is_last=lambda message: bool(_status(message))
             )
             status = _status(last)
+            # 503 without a responder: the stream does not exist, or has no leader yet.
             if status != "503" or await self._ask_api(f"STREAM.INFO.{stream}") is None:
                 break
             if time.monotonic() > until_s:  # replicas of a new stream may not answer for a moment
@@ -664,10 +648,8 @@ def _setting(monitor: str) -> Mapping[str, Any] | None:
 
 
 def unsafe_servers(settings: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
-    """Yield one line for each server setting that endangers acknowledged records.
-
-    Args:
-        settings: JetStream settings of each server by monitoring URL, or None for a server that does not answer.
+    """Yield one line for each server setting that endangers acknowledged records; None stands for a server without
+    answer.
     """
     if not settings:
         yield "whether sync_interval is always can't be seen: name the servers' monitoring as monitor=http://…"
@@ -679,12 +661,7 @@ def unsafe_servers(settings: Mapping[str, Mapping[str, Any] | None]) -> Iterator
 
 
 def unsafe_streams(streams: Iterable[Mapping[str, Any]], replicas: int) -> Iterator[str]:
-    """Yield one line for each stream setting that endangers acknowledged records.
-
-    Args:
-        streams: settings of the streams.
-        replicas: the number of servers that should store each stream.
-    """
+    """Yield one line for each stream setting that endangers acknowledged records."""
     if replicas == 1:
         yield "replicas is 1: what a server of NATS has acknowledged is nowhere else"
     seen: dict[str, list[str]] = {}

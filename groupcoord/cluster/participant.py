@@ -59,15 +59,7 @@ class Sharing:
     def heard(self, beats: Collection[Beat], began_ms: int) -> list[ToLoad]:
         """Apply the result of a heartbeat: release what others own or should own, take over what no replica owns.
 
-        Args:
-            beats: the announcements.
-            began_ms: when the heartbeat began, in milliseconds by the clock of the coordinator.
-
-        Returns:
-            The log partitions to load now.
-
-        Raises:
-            ValueError: an announcement is malformed.
+        Returns the log partitions to load now. A malformed announcement raises ValueError.
         """
         self._membership.heard(beats, began_ms)
         # Releases come before the ownership check ends. Responses that wait for the check must not leave for a
@@ -103,8 +95,7 @@ class Sharing:
     def settle(self) -> bool:
         """Pass answers of appends and losses of log partitions to the coordinator.
 
-        Returns:
-            True if a log partition was taken over, which should be announced soon.
+        Returns whether a log partition was taken over, which should be announced soon.
         """
         changes = self._store.take_changes()
         for change in changes:
@@ -127,7 +118,6 @@ class Sharing:
             self._store.snapshot(partition, core.snapshot(), self._coordinator.clock.now_ms())
 
     def give_all_up(self) -> None:
-        """Release all log partitions."""
         for partition in range(self._coordinator.config.offsets_topic_num_partitions):
             self._give_up(partition, "this replica ends")
 
@@ -144,12 +134,10 @@ class Sharing:
 
     @property
     def live(self) -> tuple[str, ...]:
-        """The replicas that were heard lately, in order."""
         return self._membership.live
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Addresses of the live replicas."""
         return self._membership.addresses
 
     def coordinator_of(self, group_id: str) -> Owner | None:
@@ -168,13 +156,7 @@ class Sharing:
 async def carry_out(slot_log: SlotLog, partition: int, operation: Operation) -> int | list[Slot] | None:
     """Execute an operation and return the result that :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done` takes.
 
-    Args:
-        slot_log: the engine.
-        partition: the log partition.
-        operation: the operation.
-
-    Raises:
-        SlotLogError: the outcome is unknown.
+    After a SlotLogError the outcome is unknown.
     """
     if isinstance(operation, Put):
         return await slot_log.put(partition, operation.slot, operation.payload)
@@ -271,7 +253,6 @@ class Participant:
         self._patience: set[asyncio.Timeout] = set()
 
     def status(self) -> ReplicaStatus:
-        """Return the status of this replica."""
         store = self._store
         indexes = range(self._core.config.offsets_topic_num_partitions)
         found = ((index, self.sharing.owner_of(index)) for index in indexes)
@@ -307,8 +288,10 @@ class Participant:
         self.sharing.give_all_up()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
+        # Puts in flight may still be written: the next owner reads up to its own fence.
         for task in self._tasks:
             task.cancel()
+        # Without this announcement the others only wait until this replica counts as dead.
         with suppress(SlotLogError, TimeoutError):
             async with asyncio.timeout(CLOSING_S):
                 await self._slot_log.beat(self.node_id, self.sharing.announcement(leaves=True))
@@ -323,7 +306,6 @@ class Participant:
                     await self._beat_wanted.wait()
 
     async def _beat(self) -> None:
-        """Announce the owned log partitions, receive all announcements, and apply them."""
         self._beat_wanted.clear()
         # The lease counts from the start of the heartbeat, because the engine may have answered at any time since.
         began_ms = self._core.clock.now_ms()
@@ -337,6 +319,7 @@ class Participant:
             if self._is_heard:
                 logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
             self._is_heard, problem = False, StorageError(repr(error))
+            # Responses that wait for an ownership check fail, before another replica answers for these groups.
             self._served.change(lambda _: self.sharing.not_heard(problem))
             self._lose_patience()
             return
@@ -364,9 +347,7 @@ class Participant:
     # ------------------------------------------------------------ the store's work
 
     def _note_work(self) -> None:
-        """Schedule the pending operations for the end of this turn of the event loop, so that its appends share one
-        put.
-        """
+        """Schedule the pending operations for the end of this turn of the event loop."""
         if not self._is_work_noted:
             self._is_work_noted = True
             # All appends of this turn are queued first. A put per append would cost a round trip each.

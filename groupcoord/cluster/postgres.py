@@ -81,6 +81,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             slots=self._slots,
             nodes=self._nodes,
         )
+        # A user who may not create tables can still use existing ones.
         if not are_there:
             await self._make_tables()
         await self._ask(f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'")
@@ -129,6 +130,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         )
         if filled:
             return None
+        # A second statement: the INSERT does not see a row that another session committed meanwhile.
         ((last,),) = await self._ask(end, partition=partition)
         return int(last)
 
@@ -169,11 +171,7 @@ class PostgresSlotLog(ConnectedSlotLog):
     # ------------------------------------------------------------ connections
 
     async def _ask(self, *statements: str, **values: object) -> Sequence[Any]:
-        """Execute statements on one connection and return the rows of the last one, if it has any.
-
-        Raises:
-            SlotLogError: the database failed or did not answer.
-        """
+        """Execute statements on one connection and return the rows of the last one, if it has any."""
         return await self._ask_in_turn(self._turns, *statements, **values)
 
     async def _ask_in_turn(self, turns: asyncio.Semaphore, *statements: str, **values: object) -> Sequence[Any]:
@@ -221,11 +219,7 @@ class PostgresSlotLog(ConnectedSlotLog):
 
 
 def unsafe_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield one line for each setting that endangers acknowledged records.
-
-    Args:
-        settings: settings of PostgreSQL by name, from ``pg_settings``.
-    """
+    """Yield one line for each setting of ``pg_settings`` that endangers acknowledged records."""
     has_standbys = bool(settings.get(_STANDBYS))
     for (name, value), what in _UNSAFE.items():
         if settings.get(name) == value and (has_standbys or value not in _OF_STANDBYS):

@@ -30,10 +30,6 @@ class LayoutError(GroupcoordError, ValueError):
 async def agree_on_partition_count(slot_log: SlotLog, partition_count: int) -> None:
     """Store the number of log partitions if the log has none, or compare.
 
-    Args:
-        slot_log: the engine; open.
-        partition_count: the number of this process.
-
     Raises:
         LayoutError: the log has another number.
         SlotLogError: the engine failed.
@@ -62,7 +58,6 @@ async def partition_count_of(slot_log: SlotLog) -> int:
 
 
 async def _said(slot_log: SlotLog) -> int | None:
-    """Return the stored number, or None if the engine has none."""
     slots = await slot_log.read(LAYOUT_PARTITION, 0)
     if not slots:
         return None

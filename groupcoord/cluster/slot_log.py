@@ -216,16 +216,11 @@ class Message(NamedTuple):
     body: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return the bytes of the message in a slot."""
         return _HEAD.pack(self.kind, self.tag, self.number) + self.body
 
     @classmethod
     def decoded(cls, payload: bytes) -> Message:
-        """Parse the message in a slot.
-
-        Raises:
-            MalformedSlotError: the payload is not a message.
-        """
+        """Parse the message in a slot; MalformedSlotError if the payload is not one."""
         try:
             kind, tag, number = _HEAD.unpack_from(payload)
             return cls(Kind(kind), tag, number, payload[_HEAD.size :])
@@ -239,11 +234,7 @@ def join(bodies: Sequence[bytes]) -> bytes:
 
 
 def split(joined: bytes) -> list[bytes]:
-    """Return the appends in the body of a message.
-
-    Raises:
-        MalformedSlotError: the body is malformed.
-    """
+    """Return the appends in the body of a message; MalformedSlotError if it is malformed."""
     bodies, position = [], 0
     while position < len(joined):
         try:
@@ -266,7 +257,6 @@ class Chunk(NamedTuple):
     content: bytes
 
     def encoded(self) -> bytes:
-        """Return the body of the message."""
         return _CHUNK.pack(self.snapshot, self.place) + self.content
 
 
@@ -284,15 +274,11 @@ class Manifest(NamedTuple):
     chunk_count: int
 
     def encoded(self) -> bytes:
-        """Return the body of the message."""
         return _MANIFEST.pack(*self)
 
 
 def contents(slots: Iterable[Slot]) -> tuple[list[bytes], list[bytes]]:
-    """Return the state that the slots of a log partition add up to.
-
-    Args:
-        slots: all slots, in order.
+    """Return the state that all slots of a log partition add up to, in order.
 
     Returns:
         The chunks of the last complete snapshot, and the appends that it does not cover, in order.
@@ -310,10 +296,12 @@ def contents(slots: Iterable[Slot]) -> tuple[list[bytes], list[bytes]]:
                 appends += ((slot, body) for body in split(message.body))
             elif message.kind is Kind.CHUNK:
                 snapshot, place = _CHUNK.unpack_from(message.body)
+                # Two owners may have written snapshots of the same number.
                 chunks.setdefault((message.tag, snapshot), {})[place] = message.body[_CHUNK.size :]
             elif message.kind is Kind.MANIFEST:
                 manifest = Manifest(*_MANIFEST.unpack(message.body))
                 found = chunks.get((message.tag, manifest.snapshot), {})
+                # Purging may have begun: chunks of an older snapshot are then incomplete, and a later manifest follows.
                 if len(found) == manifest.chunk_count:
                     base = [found[place] for place in sorted(found)]
                     appends = [(number, body) for number, body in appends if number > manifest.covered]

@@ -89,8 +89,6 @@ class PartitionFigures(NamedTuple):
 
 
 class _Owned:
-    """State of a log partition that is owned or being taken over."""
-
     def __init__(self, writer: SlotWriter) -> None:
         self.writer = writer
         self.next_offset = 0
@@ -99,13 +97,11 @@ class _Owned:
         self.snapshot_bytes = 0
 
     def load(self, loaded: Loaded) -> None:
-        """Store what the take-over read."""
         self.loaded, self.next_offset = loaded, _end_offset(loaded)
         self.appended_bytes = sum(len(body) + APPEND_COST_BYTES for body in loaded.appends)
         self.snapshot_bytes = sum(map(len, loaded.chunks))
 
     def append(self, ticket: Ticket, records: Sequence[LogRecord]) -> None:
-        """Encode records and queue them for writing."""
         base_offset = self.next_offset
         body = _encoded(base_offset, records)
         # Checked before the offset moves, so that a refused append leaves no gap.
@@ -246,6 +242,7 @@ class SlotStore:
         """Start to take a log partition over. Does nothing if it is owned or being taken over."""
         owned = self._owned.get(partition)
         if owned is None:
+            # Each take-over is another ownership with another tag, since messages of two must differ.
             owned = self._owned[partition] = _Owned(SlotWriter(self._new_tag(), body_bytes_max=self._body_bytes_max))
             owned.writer.take_over()
             self.on_work()
@@ -336,11 +333,10 @@ class SlotStore:
 
 
 def _no_driver() -> None:
-    """Default of ``on_work``: no driver needs a notice."""
+    """Default of ``on_work``."""
 
 
 def _asked(token: object) -> tuple[Ticket, int]:
-    """Return the ticket of an append and the offset of its first record."""
     assert isinstance(token, tuple), "what was given with the append"
     ticket, base_offset = token
     return ticket, base_offset
@@ -350,11 +346,7 @@ def _asked(token: object) -> tuple[Ticket, int]:
 
 
 def _encoded(base_offset: int, records: Sequence[LogRecord]) -> bytes:
-    """Return records with consecutive offsets as a batch.
-
-    Raises:
-        RecordTooLargeError: the records can't be encoded.
-    """
+    """Return records with consecutive offsets as a batch; RecordTooLargeError if they can't be encoded."""
     try:
         return encode_records(base_offset, records)
     except (RecordEncodingError, StructError) as error:
@@ -388,7 +380,7 @@ def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
 
 
 def _end_offset(loaded: Loaded) -> int:
-    """Return the offset after the last record."""
     if loaded.appends:
+        # Appends hold their offsets in order, so the last one ends the log.
         return max(batch.next_offset for batch in iter_batches(loaded.appends[-1]))
     return int(_NEXT_OFFSET.unpack(loaded.chunks[0])[0]) if loaded.chunks else 0

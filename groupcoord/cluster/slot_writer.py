@@ -1,4 +1,4 @@
-"""Writer of a log partition in a slot log: takes over, appends, and detects that another owner has taken over. No I/O.
+"""Writer of a log partition in a slot log: takes over, appends, and detects that another owner has taken over.
 
 :meth:`SlotWriter.next_operation` returns one operation at a time, and :meth:`SlotWriter.done` takes its result.
 :meth:`SlotWriter.take_events` returns the consequences.
@@ -223,6 +223,7 @@ class SlotWriter:
             return Purge(self._purge_before)
         if self._snapshot is not None and (self._is_snapshot_next or not self._waiting):
             self._is_snapshot_next = False
+            # The chunk is made now, so that a large snapshot is never in memory as a whole.
             kind, body = next(self._snapshot)
             if kind is Kind.MANIFEST:
                 self._snapshot = None
@@ -275,12 +276,12 @@ class SlotWriter:
                 self._has_read_on(operation, result)
 
     def _put_refused(self, put: Put, last_slot: int) -> None:
-        """Read the slot of a refused put back, because an earlier copy of the put may have filled it."""
         # The put may have been refused by its own earlier copy, whose response was lost.
         if last_slot >= put.slot:
             self._refused_by = last_slot
             self._current = Read(put.slot)
         elif self.state is State.FENCING:
+            # The log ends before the guess.
             self._guess = last_slot + 1
         else:
             # The log ends before a slot that this owner has written: the engine has lost data, and nothing can be
@@ -317,7 +318,6 @@ class SlotWriter:
             self._purge_before = self._covered + 1
 
     def _has_read_on(self, read: Read, slots: list[Slot]) -> None:
-        """Collect slots until the own fence is read."""
         if self._read and slots[0].number != read.from_slot:
             self._read = []  # the previous owner has purged the next slots: the rest begins with its snapshot
             return
@@ -345,6 +345,7 @@ class SlotWriter:
         self.state = State.LOST
         tokens = [] if self._putting is None else self._putting[1]
         self._events += (Failed(token, is_unknown) for token in tokens)
+        # These were in no put, so a retry at the new owner writes nothing twice.
         self._events += (Failed(waiting.token, is_unknown=False) for waiting in self._waiting)
         self._events.append(Lost(reason))
         self._putting = self._current = self._snapshot = None
