@@ -242,9 +242,6 @@ def test_broker_settings_survive_a_restart(tmp_path: Path) -> None:
         BrokerConfigs(tmp_path)
 
 
-# ---------------------------------------------------------------- settings of groups
-
-
 # ---------------------------------------------------------------- metrics of clients
 
 

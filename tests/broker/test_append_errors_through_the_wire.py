@@ -13,7 +13,7 @@ import pytest
 from groupcoord import ErrorCode, MemoryLogStore
 from groupcoord.log_store import LogStoreError
 from tests.broker.rules import errors
-from tests.broker.wire_world import COMMIT, FOLLOWER, JOIN, LEADER, STATIC, SYNC, Body, WireWorld, offset
+from tests.broker.wire_world import COMMIT, FOLLOWER, JOIN, LEADER, STATIC, Body, WireWorld, offset
 from tests.tables import as_one_test
 
 TOLD = {
@@ -78,7 +78,6 @@ def delete_offset(world: WireWorld) -> Body:
 
 
 REQUESTS: list[tuple[str, str, Callable[[WireWorld], Body], Callable[[Body], str]]] = [
-    ("OffsetCommit", "absent", lambda world: world.ask(8, 9, COMMIT), of_topics),
     ("TxnOffsetCommit", "absent", commit_in_a_transaction, of_topics),
     ("LeaveGroup of the last", "stable", leave, of_whole),
     ("OffsetDelete", "simple", delete_offset, of_whole),
@@ -88,29 +87,21 @@ REQUESTS: list[tuple[str, str, Callable[[WireWorld], Body], Callable[[Body], str
         lambda world: world.ask(42, 2, {"groups_names": ("g",)}),
         lambda answer: of_whole(answer["results"][0]),
     ),
-    ("SyncGroup of the leader", "completing", lambda world: world.ask(14, 5, SYNC), of_whole),
-    (
-        "JoinGroup of a static member that returns",
-        "stable",
-        lambda world: world.ask(11, 9, JOIN | {"group_instance_id": "i"}),
-        of_whole,
-    ),
-    (
-        "JoinGroup that makes a group",
-        "absent",
-        lambda world: world.ask(11, 9, JOIN | {"group_instance_id": "i"}),
-        of_whole,
-    ),
 ]
 
 
 @as_one_test
-@pytest.mark.parametrize(("error", "told"), TOLD.items())
-@pytest.mark.parametrize(("state", "send", "read"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS])
+@pytest.mark.parametrize(
+    ("state", "send", "read", "error", "told"),
+    [
+        *(("absent", lambda world: world.ask(8, 9, COMMIT), of_topics, *row) for row in TOLD.items()),
+        *((*row[1:], "NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR") for row in REQUESTS),
+    ],
+)
 def test_refused_appends(
     state: str, send: Callable[[WireWorld], Body], read: Callable[[Body], str], error: str, told: str
 ) -> None:
-    """Each API that writes answers with the same translation."""
+    """OffsetCommit has each error of the table; the other requests that write use the same translation."""
     world = WireWorld()
     world.reach(state)
     fail_next(world, error)
@@ -127,23 +118,6 @@ def test_refused_markers(error: str, told: str) -> None:
     marker = {"producer_id": 1, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
     (written,) = world.ask(27, 1, {"markers": (marker | {"topics": topics},)})["markers"]
     assert errors(written["topics"]) == [("__consumer_offsets", [(0, told)])]
-
-
-def test_a_failed_sync_is_told_to_all() -> None:
-    """Followers that wait get the leader's error, without an assignment, and all have to join again."""
-    world = WireWorld()
-    world.reach("completing")
-    waiting = world.send(14, 5, SYNC | {"member_id": FOLLOWER})
-    fail_next(world, "NOT_ENOUGH_REPLICAS")
-    refused = {
-        "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        "protocol_type": None,
-        "protocol_name": None,
-        "assignment": b"",
-    }
-    assert world.ask(14, 5, SYNC) == refused
-    assert waiting.receive() == refused
-    assert world.ask(12, 4, SYNC)["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_what_a_failed_return_is_told() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import make_broker
-from groupcoord.broker.groups.loading import PAUSE_MS
 from groupcoord.log_store import AppendTimedOutError, LogStoreError, RecordTooLargeError, StorageError
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 
@@ -43,14 +40,6 @@ class Host:
 @pytest.fixture
 def host(caplog: pytest.LogCaptureFixture) -> Host:
     return Host(caplog)
-
-
-def test_a_failure_is_said_with_path_and_reason(host: Host) -> None:
-    """One line says what can't be written, why, and how many requests that has cost so far."""
-    for _ in range(7):
-        assert host.commit(FULL) is ErrorCode.NOT_COORDINATOR
-
-    assert host.wait() == [("ERROR", f"the log can't be written: {FULL} (appends refused: 7)")]
 
 
 def test_lasting_failure_is_one_line_in_ten_seconds(host: Host) -> None:
@@ -89,17 +78,6 @@ def test_all_partitions_must_have_been_written_again(host: Host) -> None:
     assert [level for level, _ in host.wait()] == ["WARNING"]
 
 
-def test_a_log_that_comes_and_goes_makes_few_lines(host: Host) -> None:
-    """Where every other append fails, as on a disk that is nearly full, both kinds of lines stay rare."""
-    lines = []
-    for _ in range(100):
-        host.commit(FULL)
-        host.commit()
-        lines += host.wait()
-
-    assert [level for level, _ in lines] == 10 * ["ERROR", "WARNING"]
-
-
 def test_a_partition_that_failed_as_a_whole_is_not_called_written(host: Host) -> None:
     """An append of unknown outcome is told, and then that its partition was loaded again, which is no write."""
     assert host.commit(AppendTimedOutError("no answer")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -115,14 +93,3 @@ def test_records_that_are_too_large_are_no_trouble_of_the_log(host: Host) -> Non
 
     assert host.wait() == []
     assert host.broker.coordinator.counters.append_failures == 0
-
-
-def test_all_others_are_counted(host: Host, caplog: pytest.LogCaptureFixture) -> None:
-    """The total is there for metrics, whether lines are wanted or not."""
-    caplog.set_level(logging.CRITICAL, "groupcoord.host")
-    for _ in range(5):
-        host.commit(FULL)
-        host.wait(2)
-
-    assert host.broker.coordinator.counters.append_failures == 5
-    assert PAUSE_MS == 10_000

@@ -182,6 +182,3 @@ def test_topics_that_may_not_be_described_come_last_or_not_at_all(world: WireWor
         ("t", "TOPIC_AUTHORIZATION_FAILED"),
     ]
     assert names(everything["topics"]) == [OFFSETS, "u"]
-
-
-# ---------------------------------------------------------------- what isn't served

@@ -143,14 +143,6 @@ def test_a_request_of_exactly_the_limit_is_taken() -> None:
     assert connection.closing is not None
 
 
-def test_a_huge_length_allocates_nothing() -> None:
-    """A length of 2 GB in four bytes is refused by looking at it."""
-    connection = new_broker(socket_request_max_bytes=2**31 - 1).connect("/127.0.0.1")
-    feed(connection, struct.pack(">i", 2**31 - 1))
-    assert connection.closing is None
-    assert connection.wants_reading
-
-
 @given(st.binary(max_size=200))
 @settings(max_examples=300, deadline=None)
 def test_garbage_never_raises(garbage: bytes) -> None:

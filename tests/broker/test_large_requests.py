@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -19,7 +18,6 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch
 from groupcoord.storage.log.batches import SHORT_BYTES, is_compressed, read_produced
-from groupcoord.testing.server import ServerThread
 from groupcoord.wire.produce import FEW
 from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
@@ -184,17 +182,6 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
         assert (drain(connection), log_of(broker)) == expected, (low, high)
 
 
-def test_large_ones_behind_each_other() -> None:
-    """Those that a producer has in flight are handled in order, whatever else waits."""
-    broker = new_broker()
-    connection = broker.connect("/127.0.0.1")
-    feed(connection, b"".join(large(number, bytes([number])) for number in range(5)) + heartbeat(5))
-    assert correlation_ids(drain(connection)) == list(range(6))
-    log = log_of(broker)
-    places = [log.index(bytes([number]) * 1_000) for number in range(5)]
-    assert places == sorted(places)
-
-
 def test_what_is_claimed_takes_no_memory() -> None:
     """Who says that 100 MiB will come, and sends a little of it, takes no more than that."""
     connection = new_broker().connect("/127.0.0.1")
@@ -219,16 +206,6 @@ def test_a_large_request_that_is_none() -> None:
         assert end_offset(broker) == 0
 
 
-def test_acks_of_large_ones() -> None:
-    """Without acks there is no answer, and what comes behind is handled."""
-    broker = new_broker()
-    connection = broker.connect("/127.0.0.1")
-    feed(connection, produce(TOPIC, 0, [b"v" * LARGE], NOW_MS, acks=0).encode())
-    feed(connection, heartbeat(2))
-    assert correlation_ids(drain(connection)) == [2]
-    assert end_offset(broker) == 1
-
-
 @pytest.mark.parametrize("loop_factory", loop_factories())
 def test_a_peer_that_leaves_in_mid_request(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """Nothing of a request that did not come whole is written, and its connection is forgotten."""
@@ -248,22 +225,6 @@ def test_a_peer_that_leaves_in_mid_request(loop_factory: Callable[[], asyncio.Ab
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(asyncio.wait_for(test(), 20))
-
-
-def test_large_ones_through_a_socket() -> None:
-    """Three megabytes in flight, in the pieces that the kernel makes of them, are all there in the end."""
-    with (
-        ServerThread(topics={TOPIC: 1}, clock=ManualClock(NOW_MS)) as server,
-        socket.create_connection(("127.0.0.1", server.port), 20) as sock,
-    ):
-        requests = [large(number, bytes([number]), 500_000) for number in range(6)]
-        sock.sendall(b"".join(requests))
-        with sock.makefile("rb") as file:
-            for number in range(6):
-                size = int.from_bytes(file.read(4), "big")
-                (answer,) = split(blob(file.read(size)))
-                assert int.from_bytes(answer[:4], "big") == number
-        assert server.run(end_offset) == 3_000
 
 
 def test_a_connection_type_sees_large_ones() -> None:

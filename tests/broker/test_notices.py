@@ -111,17 +111,6 @@ def test_many_topics_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
     assert line.endswith("t4 (min.insync.replicas=2) and 4 more")
 
 
-def test_what_was_left_out_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    """A flood of the same is a few lines, and at the end how many there were besides."""
-    world = NotingBroker(caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"}))
-    written = len(world.lines_after(*[ConsumerGroupHeartbeat("g", "m")] * 9))
-    caplog.clear()
-    world.broker.close()
-
-    assert written == 5
-    assert [line for line in caplog.messages if "the last of 4 lines left out" in line]
-
-
 def test_the_settings_that_apply_are_those_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each setting that the log of a topic looks at, it is said that it has an effect, and of no other."""
     topics = TopicRegistry()

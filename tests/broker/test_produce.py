@@ -6,9 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import make_broker
-from groupcoord.broker.connection import Connection
+from groupcoord import ErrorCode
 from groupcoord.broker.records.produce import NO_DATA
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.wire.broker_messages import Produce, ProducePartition, TopicNameOrIdEntry
@@ -70,11 +68,3 @@ def test_repetitions(world: DataWorld) -> None:
     request = Produce((named("two", 0, 0), named("nope"), named("two", 1)))
     (topic,) = world.ask(request).topics
     assert [partition.partition_index for partition in topic.partitions] == [0, 1]
-
-
-@pytest.fixture
-def connection() -> Connection:
-    broker = make_broker(config=Config(records_enable=False), clock=ManualClock(), log_store=MemoryLogStore())
-    with broker.topics.edit() as edit:
-        edit.create("t", 2)
-    return broker.connect("/127.0.0.1")

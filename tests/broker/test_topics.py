@@ -28,26 +28,6 @@ def test_illegal_names(name: str) -> None:
     assert "Topic name is invalid" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "partition_count", "error_code"),
-    [
-        ("a.b", 1, ErrorCode.TOPIC_ALREADY_EXISTS),
-        ("a_b", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
-        ("c", 0, ErrorCode.INVALID_PARTITIONS),
-        ("c", -2, ErrorCode.INVALID_PARTITIONS),
-        ("c", 10_001, ErrorCode.POLICY_VIOLATION),
-    ],
-)
-def test_create_refuses(name: str, partition_count: int, error_code: ErrorCode) -> None:
-    """A topic that exists, one that differs only in dot and underscore, and absurd counts are refused."""
-    registry = TopicRegistry()
-    create(registry, "a.b")
-    with pytest.raises(TopicError) as caught:
-        create(registry, name, partition_count)
-    assert caught.value.error_code is error_code
-    assert [topic.name for topic in registry] == ["a.b"]
-
-
 def test_collisions_inside_one_edit_pass() -> None:
     """Kafka looks for collisions among the topics there were before the request, not within it."""
     registry = TopicRegistry()
@@ -55,26 +35,6 @@ def test_collisions_inside_one_edit_pass() -> None:
         edit.create("v.x", 1)
         edit.create("v_x", 1)
     assert len(registry) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "partition_count", "error_code"),
-    [
-        ("other", 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ("t", 2, ErrorCode.INVALID_PARTITIONS),
-        ("t", 1, ErrorCode.INVALID_PARTITIONS),
-        ("t", -1, ErrorCode.INVALID_PARTITIONS),
-        ("t", 100_000, ErrorCode.POLICY_VIOLATION),
-    ],
-)
-def test_extend_refuses(name: str, partition_count: int, error_code: ErrorCode) -> None:
-    """Partitions are only ever added, to a topic that exists."""
-    registry = TopicRegistry()
-    create(registry, "t", 2)
-    with registry.edit() as edit, pytest.raises(TopicError) as caught:
-        edit.extend(name, partition_count)
-    assert caught.value.error_code is error_code
-    assert registry.partition_count("t") == 2
 
 
 def test_an_edit_that_raises_changes_nothing(tmp_path: Path) -> None:

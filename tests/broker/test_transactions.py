@@ -69,9 +69,6 @@ def test_init_with_the_last_epoch(client: ProducerClient) -> None:
     assert client.init() == ("NONE", producer_id + 1, 1)
 
 
-# ---------------------------------------------------------------- partitions
-
-
 # ---------------------------------------------------------------- offsets
 
 

@@ -406,44 +406,6 @@ def test_max_connections(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert "max.connections (1)" in record.message
 
 
-def test_a_misbehaving_peer_is_logged_once(run: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Garbage ends its connection after what was answered before, with one line that names peer and reason."""
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            writer.write(heartbeat(1) + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
-            assert await answers(reader, 1) == [1]
-            assert await reader.read() == b""
-            host, port = writer.get_extra_info("sockname")
-            writer.close()
-            (record,) = caplog.records
-            assert record.levelname == "WARNING"
-            assert f"{host}:{port}" in record.message
-            assert "HTTP" in record.message
-
-    run(test())
-
-
-def test_a_bug_closes_one_connection(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unexpected exception costs the connection it happened on; the server goes on."""
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            with monkeypatch.context() as patch:
-                patch.setattr(server.broker.coordinator, "submit", None)
-                writer.write(heartbeat(1))
-                assert await reader.read() == b""
-            writer.close()
-            reader, writer = await connect(server)
-            writer.write(heartbeat(2))
-            assert await answers(reader, 1) == [2]
-            writer.close()
-
-    run(test())
-
-
 def test_a_bug_in_timed_work_does_not_stop_the_timers(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -268,7 +268,6 @@ class FetchWait:
                     return True
                 if log is not None:
                     self._counts[log] = partition.fetch_offset, partition.partition_max_bytes, 0, log.leader_epoch
-                    # Before counting, so that no append in between is missed.
                     log.watchers[self._changed] = None
                     self._count(log)
             if portion is not self.plan.readable:

@@ -106,7 +106,7 @@ class FetchContext:
                 if known is None or known.note(data):
                     news.append((target, data))
                     # KIP-227: the others precede it next time, so that none starves at a low max_bytes.
-                    if known is not None and data.records:  # the others precede it next time
+                    if known is not None and data.records:
                         del session.partitions[target]
                         session.partitions[target] = known
             if portion is not fetched:

@@ -129,7 +129,7 @@ def _list(
             # The epoch of the record at the offset, which may be older than the leader's.
             leader_epoch = log.epochs.at(offset)
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
-    # Kafka without tiered storage has no such offset either.
+    # As recorded without tiered storage: no offset.
     if log is None or partition.timestamp in NOT_HELD:
         return ListedOffsetsPartition(index, ErrorCode.NONE)
     return (yield from _find(log, partition, isolation_level))

@@ -246,7 +246,7 @@ class TransactionRequests:
 
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
         coordinator = self._coordinator
-        # Without the group, nothing is in flight that an EndTxn would have to wait for.
+        # Not served here, so nothing is in flight for an EndTxn to wait for.
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
             coordinator.submit(request, connection, connection.principal)  # which refuses it
         else:
