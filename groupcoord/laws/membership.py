@@ -120,8 +120,8 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
-    """Check the deadlines of the sync phase, of each pending member id, and of the session of each member that waits
-    for nothing (KAFKA-9752, KAFKA-12890).
+    """Check the deadlines of the join and sync phases, of each pending member id, and of the session of each member
+    that waits for nothing (KAFKA-9752, KAFKA-12890).
 
     A member of a Stable group is not new any more, so the five minutes for new members no longer apply.
 
@@ -131,6 +131,10 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
     for partition, group in _classic_groups(coordinator):
         if group.group_id in partition._context.writings:
             continue  # a due timer may wait for the log
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # Kafka chooses no protocol for a single member that lists its only one twice, and never answers it.
+            has_end = group.join_timer.deadline_ms is not None or group.select_protocol() is None
+            require(has_end, "{!r} waits without end for its members to join", group)
         if group.state is GroupState.COMPLETING_REBALANCE:
             has_end = group.sync_timer.deadline_ms is not None or _is_assigning(partition, group)
             require(has_end, "{!r} waits without end for its assignment", group)
