@@ -112,9 +112,6 @@ def _ask(frames: Frames, api: str, version: int, body: dict[str, Plain]) -> Any:
     return decode_response(api, version, answered)[1]
 
 
-_ASK_TIMEOUT_MS = 20_000
-
-
 class NoResponseError(GroupcoordError):
     """A response did not arrive in time."""
 
@@ -192,7 +189,7 @@ class Client:
     def ask(self, api: str, version: int, body: dict[str, Plain]) -> Any:
         """Send a request and return the body of its response, within 20 seconds; raises as both do."""
         self.send(api, version, body)
-        return self.receive(_ASK_TIMEOUT_MS)
+        return self.receive(_TIMEOUT_MS)
 
     def unexpected(self, duration_ms: float) -> Plain | None:
         """Return the body of a response that arrives within ``duration_ms``, or None.
@@ -223,7 +220,7 @@ def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
     Raises:
         ConnectionClosedError: the server is unreachable.
     """
-    client = Client(server, "groupcoord-conformance", node)
+    client = Client(server, _CLIENT_ID, node)
     try:
         yield client
     finally:
@@ -232,7 +229,7 @@ def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
 
 BROKER_RESOURCE = 4
 _NAMES = {key: name for name, key in API_KEYS.items()}
-_SOFTWARE = {"client_software_name": "groupcoord-conformance", "client_software_version": "1"}
+_SOFTWARE = {"client_software_name": _CLIENT_ID, "client_software_version": "1"}
 _NO_ANSWER = (BodyError, ConnectionClosedError, NoResponseError, ResponseError)
 
 

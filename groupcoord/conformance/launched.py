@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import random
@@ -195,7 +194,7 @@ class LaunchTarget:
         """Start a server and wait until it listens; retry twice on other ports if it ends."""
         words = self._settings_in_words(settings)
         for _ in range(_STARTS - 1):
-            with contextlib.suppress(ServerDiedError):
+            with suppress(ServerDiedError):
                 return LaunchedServer(self._words, words, self._servers, nodes)
         return LaunchedServer(self._words, words, self._servers, nodes)
 
@@ -267,7 +266,7 @@ class LaunchedServer(SocketServer):
         while time.monotonic() < give_up:
             if (status := self._process.poll()) is not None:
                 raise ServerDiedError(f"{shlex.join(self._command)} ended with status {status}{self._log_tail()}")
-            with contextlib.suppress(ConnectionClosedError):
+            with suppress(ConnectionClosedError):
                 SocketStream(_HOST, self._listen_port).close()
                 return
             time.sleep(_POLL_SECONDS)
@@ -279,10 +278,10 @@ class LaunchedServer(SocketServer):
     def _kill(self) -> None:
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         # In a signal handler that interrupted a poll of the process, the wait would not end without a limit.
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_TIMEOUT_SECONDS)
         self._process = None
 

@@ -255,6 +255,20 @@ _SET_FOR_THE_GROUP = 8
 """Source of a group's own setting (``DYNAMIC_GROUP_CONFIG``)."""
 _DELETE = 1
 _ABORT_TRIES = 20
+_LEAVES: Mapping[str, dict[str, Plain]] = {
+    "ConsumerGroup": {
+        "member_epoch": -1,
+        "rebalance_timeout": -1,
+        **dict.fromkeys(("instance_id", "rack_id", "subscribed_topic_names", "server_assignor", "topic_partitions")),
+    },
+    "StreamsGroup": {
+        "member_epoch": -1,
+        "endpoint_information_epoch": 0,
+        **dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks")),
+        **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets")),
+    },
+}
+"""Fields of a heartbeat that leaves, besides its ids, by type of group."""
 
 
 @define
@@ -312,9 +326,8 @@ class Cleaner:
         return [f"the transaction of {name}" for name in own if not self._abort(client, name)]
 
     def _abort(self, client: Client, transactional_id: str) -> bool:
-        fields = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
         for _ in range(_ABORT_TRIES):
-            answered = client.ask("InitProducerId", 4, {"transactional_id": transactional_id, **fields})
+            answered = client.ask("InitProducerId", 4, {**_NO_PRODUCER, "transactional_id": transactional_id})
             if answered["error_code"] == "NONE":
                 return True
             if answered["error_code"] != "CONCURRENT_TRANSACTIONS":
@@ -337,14 +350,11 @@ class Cleaner:
         if members:
             leaving = [{"member_id": member, "group_instance_id": None, "reason": "cleaning up"} for member in members]
             client.ask("LeaveGroup", 5, {"group_id": group_id, "members": leaving})
-        if "ConsumerGroupDescribe" in self.facts.apis:
-            query = {"group_ids": [group_id], "include_authorized_operations": False}
-            for member in _member_ids(client.ask("ConsumerGroupDescribe", 0, query)):
-                client.ask("ConsumerGroupHeartbeat", 0, _leave(group_id, member))
-        if "StreamsGroupDescribe" in self.facts.apis:
-            query = {"group_ids": [group_id], "include_authorized_operations": False}
-            for member in _member_ids(client.ask("StreamsGroupDescribe", 0, query)):
-                client.ask("StreamsGroupHeartbeat", 0, _leave_streams(group_id, member))
+        query = {"group_ids": [group_id], "include_authorized_operations": False}
+        for kind, unchanged in _LEAVES.items():
+            if f"{kind}Describe" in self.facts.apis:
+                for member in _member_ids(client.ask(f"{kind}Describe", 0, query)):
+                    client.ask(f"{kind}Heartbeat", 0, {"group_id": group_id, "member_id": member, **unchanged})
 
     def _delete_group_settings(self, client: Client) -> list[str]:
         if self.facts.apis.get("ListConfigResources", (0, 0))[1] < 1:
@@ -383,21 +393,3 @@ def _delete_groups(client: Client, group_ids: Collection[str]) -> list[tuple[str
 
 def _member_ids(described: dict[str, Any]) -> list[str]:
     return [member["member_id"] for group in described["groups"] for member in group["members"]]
-
-
-def _leave(group_id: str, member_id: str) -> dict[str, Any]:
-    nothing = {"instance_id": None, "rack_id": None, "server_assignor": None, "topic_partitions": None}
-    return {
-        "group_id": group_id,
-        "member_id": member_id,
-        "member_epoch": -1,
-        "rebalance_timeout": -1,
-        "subscribed_topic_names": None,
-        **nothing,
-    }
-
-
-def _leave_streams(group_id: str, member_id: str) -> dict[str, Any]:
-    unchanged = ("active_tasks", "standby_tasks", "warmup_tasks", "client_tags", "task_offsets", "task_end_offsets")
-    epochs = {"member_epoch": -1, "endpoint_information_epoch": 0}
-    return {"group_id": group_id, "member_id": member_id, **epochs, **dict.fromkeys(unchanged)}

@@ -50,11 +50,12 @@ def unmet_settings(transcript: Transcript, settings: Mapping[str, str]) -> dict[
     """Return the required settings with other values on the server; unknown ones count as met."""
     own = {key: str(value) for key, value in transcript.settings.items()}
     unmet = {key: value for key, value in own.items() if key in settings and not _equal(value, settings[key])}
+    reads_settings = any(step.api in _CONFIG_APIS for step in _sends(transcript))
     for key, usual in USUAL_SETTINGS.items():
         value = str(usual)
         if key in settings and key not in own and not _equal(value, settings[key]):
-            matters = _MATTERS[key]
-            if matters(transcript, value, settings[key]):
+            matters = _MATTERS.get(key)
+            if reads_settings or (matters is not None and matters(transcript, value, settings[key])):
                 unmet[key] = value
     return unmet
 
@@ -150,39 +151,33 @@ def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
                 return True
     # A member is silent during all delays but its own.
     is_long = found.isdecimal() and (delays - 1) * int(found) + _OTHERS_WAIT_MS >= min(sessions_ms, default=0)
-    return (delays > 1 and is_long) or _asks_for_settings(transcript, value, found)
+    return delays > 1 and is_long
 
 
 def _joins_with_session_timeouts_between(transcript: Transcript, value: str, found: str) -> bool:
     """Return whether a session timeout is valid for only one of two limits."""
     bounds = sorted(int(text) for text in (value, found) if text.lstrip("-").isdecimal())
     timeouts = [step.body.get("session_timeout", 0) for step in _sends(transcript) if step.api == "JoinGroup"]
-    between = len(bounds) == 2 and any(bounds[0] <= timeout < bounds[1] for timeout in timeouts)
-    return between or _asks_for_settings(transcript, value, found)
+    return len(bounds) == 2 and any(bounds[0] <= timeout < bounds[1] for timeout in timeouts)
 
 
 def _heartbeats_in_consumer_groups(transcript: Transcript, value: str, found: str) -> bool:
-    is_sent = any(step.api == "ConsumerGroupHeartbeat" for step in _sends(transcript))
-    return is_sent or _asks_for_settings(transcript, value, found)
-
-
-def _asks_for_settings(transcript: Transcript, value: str, found: str) -> bool:
-    return any(step.api in _CONFIG_APIS for step in _sends(transcript))
+    return any(step.api == "ConsumerGroupHeartbeat" for step in _sends(transcript))
 
 
 def _lets_topics_be_made(transcript: Transcript, value: str, found: str) -> bool:
-    is_asked = any(
+    return any(
         step.api == "Metadata" and step.body.get("allow_auto_topic_creation", True) for step in _sends(transcript)
     )
-    return is_asked or _asks_for_settings(transcript, value, found)
 
 
 _MATTERS: Mapping[str, Callable[[Transcript, str, str], bool]] = {
     INITIAL_DELAY: _waits_for_company,
     _MIN_SESSION_TIMEOUT: _joins_with_session_timeouts_between,
     "group.consumer.session.timeout.ms": _heartbeats_in_consumer_groups,
-    "group.consumer.min.session.timeout.ms": _asks_for_settings,
-    "group.consumer.min.heartbeat.interval.ms": _asks_for_settings,
     "auto.create.topics.enable": _lets_topics_be_made,
 }
-"""Functions that return whether a transcript depends on the difference between two values, by setting."""
+"""Functions that return whether a transcript depends on the difference between two values, by setting.
+
+Only requests that read settings depend on the others.
+"""

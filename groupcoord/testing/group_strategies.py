@@ -7,11 +7,7 @@ from typing import Any, TypeVar
 from attrs import evolve
 from hypothesis import strategies as st
 
-from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
-    JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     AlterShareGroupOffsets,
     CopartitionGroup,
     DeleteShareGroupOffsets,
@@ -38,6 +34,7 @@ from groupcoord.core.messages.share_groups import (
 )
 from groupcoord.core.share_partition.in_flight import AcknowledgeType
 from groupcoord.testing import strategies as common
+from groupcoord.testing.strategies import FEW, INT32_MAX, INT64_MAX, JOIN, LEAVE, LEAVE_FOR_A_WHILE, Strategy
 from groupcoord.wire.share_messages import (
     FINAL_EPOCH,
     FIRST_EPOCH,
@@ -62,17 +59,13 @@ __all__ = [
     "topologies",
 ]
 
-FEW = 3
-INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
-JOIN, LEAVE = 0, -1
 _PARTITIONS_MAX = 20
 
-Strategy = common.Strategy
 T = TypeVar("T", bound=tuple[Any, ...])
 
 
 def _group_ids(given: Strategy[str] | None) -> Strategy[str]:
-    return common.group_ids().filter(lambda text: not is_blank(text)) if given is None else given
+    return common.group_ids().filter(common.has_text) if given is None else given
 
 
 def _topic_names(given: Strategy[str] | None) -> Strategy[str]:
@@ -264,15 +257,14 @@ def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBa
     return tuple(batches)
 
 
-def topologies(*, topic_names: common.Strategy[str] | None = None, max_size: int = FEW) -> common.Strategy[Topology]:
+def topologies(*, topic_names: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[Topology]:
     """Return topologies in which every internal topic is both written and read.
 
     Args:
         topic_names: source topics; default: :func:`~groupcoord.testing.topic_names`.
         max_size: maximum number of subtopologies, and of topics of each.
     """
-    names = common.topic_names() if topic_names is None else topic_names
-    sources = st.lists(names, min_size=1, max_size=max_size, unique=True).map(tuple)
+    sources = st.lists(_topic_names(topic_names), min_size=1, max_size=max_size, unique=True).map(tuple)
     parts = st.lists(st.tuples(sources, st.booleans(), st.booleans()), min_size=1, max_size=max_size)
     return st.builds(_topology, st.integers(0, INT32_MAX), parts)
 
@@ -302,13 +294,13 @@ def _topology(epoch: int, parts: list[tuple[tuple[str, ...], bool, bool]]) -> To
 
 def streams_group_heartbeats(
     *,
-    group_ids: common.Strategy[str] | None = None,
-    member_ids: common.Strategy[str] | None = None,
-    instance_ids: common.Strategy[str | None] | None = None,
-    member_epochs: common.Strategy[int] | None = None,
-    topic_names: common.Strategy[str] | None = None,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    instance_ids: Strategy[str | None] | None = None,
+    member_epochs: Strategy[int] | None = None,
+    topic_names: Strategy[str] | None = None,
     max_size: int = FEW,
-) -> common.Strategy[StreamsGroupHeartbeat]:
+) -> Strategy[StreamsGroupHeartbeat]:
     """Return heartbeats of streams groups (KIP-1071): joins, full and short heartbeats, leaves.
 
     Args:
@@ -320,7 +312,7 @@ def streams_group_heartbeats(
         topic_names: source topics; default: :func:`~groupcoord.testing.topic_names`.
         max_size: maximum number of subtopologies, and of topics and tasks of each.
     """
-    leaving = (JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH)
+    leaving = (JOIN, LEAVE, LEAVE_FOR_A_WHILE)
     texts = st.text("abcxyz", min_size=1, max_size=8)
     tasks = st.lists(
         st.builds(
@@ -335,11 +327,11 @@ def streams_group_heartbeats(
     ).map(tuple)
     full = st.builds(
         StreamsGroupHeartbeat,
-        common.group_ids().filter(_has_text) if group_ids is None else group_ids,
+        _group_ids(group_ids),
         common.member_ids() if member_ids is None else member_ids,
         st.sampled_from(leaving) | st.integers(0, INT32_MAX) if member_epochs is None else member_epochs,
         st.integers(0, INT32_MAX),
-        st.none() | common.instance_ids().filter(_has_text) if instance_ids is None else instance_ids,
+        st.none() | common.instance_ids().filter(common.has_text) if instance_ids is None else instance_ids,
         rack_id=st.none() | texts,
         rebalance_timeout_ms=st.integers(0, INT32_MAX),
         topology=topologies(topic_names=topic_names, max_size=max_size),
@@ -349,7 +341,7 @@ def streams_group_heartbeats(
         process_id=st.none() | texts,
         user_endpoint=st.none() | st.builds(Endpoint, texts, st.integers(0, 65_535)),
         client_tags=st.none()
-        | st.lists(st.builds(KeyValue, texts, texts), max_size=max_size, unique_by=_key).map(tuple),
+        | st.lists(st.builds(KeyValue, texts, texts), max_size=max_size, unique_by=lambda pair: pair.key).map(tuple),
         task_offsets=offsets,
         task_end_offsets=offsets,
         shutdown_application=st.booleans(),
@@ -359,22 +351,14 @@ def streams_group_heartbeats(
     return st.builds(_streams_heartbeat, full, st.booleans())
 
 
-def _key(pair: KeyValue) -> str:
-    return pair.key
-
-
-def _has_text(text: str) -> bool:
-    return not is_blank(text)
-
-
 def _streams_heartbeat(full: StreamsGroupHeartbeat, is_short: bool) -> StreamsGroupHeartbeat:
     """Return a heartbeat that is valid with this epoch."""
-    if full.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+    if full.member_epoch == JOIN:
         return evolve(full, active_tasks=(), standby_tasks=(), warmup_tasks=())
-    if full.member_epoch > JOIN_GROUP_MEMBER_EPOCH and not is_short:
+    if full.member_epoch > JOIN and not is_short:
         return evolve(full, topology=None)
-    is_away = full.instance_id is None and full.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
-    epoch = LEAVE_GROUP_MEMBER_EPOCH if is_away else full.member_epoch
+    is_away = full.instance_id is None and full.member_epoch == LEAVE_FOR_A_WHILE
+    epoch = LEAVE if is_away else full.member_epoch
     client_id = full.client_id
     return StreamsGroupHeartbeat(
         full.group_id, full.member_id, epoch, instance_id=full.instance_id, client_id=client_id
@@ -382,16 +366,14 @@ def _streams_heartbeat(full: StreamsGroupHeartbeat, is_short: bool) -> StreamsGr
 
 
 def streams_group_describe_requests(
-    *, group_ids: common.Strategy[str] | None = None, max_size: int = FEW
-) -> common.Strategy[StreamsGroupDescribe]:
+    *, group_ids: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[StreamsGroupDescribe]:
     """Return StreamsGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
     ids = common.group_ids(min_size=0) if group_ids is None else group_ids
     return st.builds(StreamsGroupDescribe, st.lists(ids, max_size=max_size).map(tuple), st.booleans(), st.booleans())
 
 
-def requests(
-    *, group_ids: common.Strategy[str] | None = None, topic_names: common.Strategy[str] | None = None
-) -> common.Strategy[Request]:
+def requests(*, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None) -> Strategy[Request]:
     """Return every type of request that a group coordinator receives.
 
     Args:

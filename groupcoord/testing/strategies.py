@@ -13,6 +13,7 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
+from groupcoord.core.javacompat.hashing import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -306,11 +307,11 @@ def consumer_group_heartbeats(
     expressions = st.sampled_from(["", ".*", "a.+|b", "[xyz]*"])
     full = st.builds(
         ConsumerGroupHeartbeat,
-        _strategy("group_ids", group_ids, _group_ids.filter(_has_text)),
+        _strategy("group_ids", group_ids, _group_ids.filter(has_text)),
         _strategy("member_ids", member_ids, _member_ids),
         _strategy("member_epochs", member_epochs, epochs),
-        _strategy("instance_ids", instance_ids, st.none() | _instance_ids.filter(_has_text)),
-        rack_id=st.none() | _texts(1, 10).filter(_has_text),
+        _strategy("instance_ids", instance_ids, st.none() | _instance_ids.filter(has_text)),
+        rack_id=st.none() | _texts(1, 10).filter(has_text),
         rebalance_timeout_ms=st.integers(0, INT32_MAX),
         subscribed_topic_names=names,
         subscribed_topic_regex=st.none() | _strategy("regexes", regexes, expressions),
@@ -354,21 +355,15 @@ def commit_requests(
         offsets: default: 0 to 2**63 - 1.
         max_size: maximum number of topics, and of partitions of each.
     """
+    groups = _strategy("group_ids", group_ids, st.just("") | _group_ids)
     members = _strategy("member_ids", member_ids, st.just("") | _member_ids)
-    generations = None if generation_ids is None else _strategy("generation_ids", generation_ids, generation_ids)
+    generations = _strategy("generation_ids", generation_ids, _generation_ids)
+    topics = _topics_to_commit(topic_names, offsets, max_size)
 
     def of_member(member_id: str) -> Strategy[OffsetCommit]:
-        usual = _generation_ids if member_id else st.just(-1)
-        return st.builds(
-            OffsetCommit,
-            _strategy("group_ids", group_ids, st.just("") | _group_ids),
-            topics,
-            usual if generations is None else generations,
-            st.just(member_id),
-        )
+        usual = generations if member_id or generation_ids is not None else st.just(-1)
+        return st.builds(OffsetCommit, groups, topics, usual, st.just(member_id))
 
-    topics = _topics_to_commit(topic_names, offsets, max_size)
-    _strategy("group_ids", group_ids, _group_ids)
     return members.flatmap(of_member)
 
 
@@ -492,9 +487,8 @@ def _texts(min_size: int, max_size: int) -> Strategy[str]:
     return st.text(_CHARACTERS, min_size=min_size, max_size=max_size)
 
 
-def _has_text(text: str) -> bool:
-    """Return whether Java's ``trim`` leaves text."""
-    return any(character > " " for character in text)
+def has_text(text: str) -> bool:
+    return not is_blank(text)
 
 
 def _several(group_ids: Strategy[str] | None, max_size: int) -> Strategy[tuple[str, ...]]:

@@ -51,13 +51,13 @@ from groupcoord.testing.asserting.records import (
     TopicDescription,
     Topics,
     checked_topics,
-    creatable,
     describe_topics,
     read_records,
     to_records,
 )
 from groupcoord.testing.asserting.requests import Requests
 from groupcoord.wire.broker_messages import (
+    CreatableTopic,
     CreatePartitions,
     CreatePartitionsTopic,
     CreateTopics,
@@ -344,7 +344,8 @@ def _delete_topic(broker: Broker, topic: str) -> None:
 
 
 def _create_topics(broker: Broker, topics: Topics) -> None:
-    wanted = CreateTopics(creatable(checked_topics(topics, broker.config)))
+    counts = checked_topics(topics, broker.config)
+    wanted = CreateTopics(tuple(CreatableTopic(name, count) for name, count in counts.items()))
     answer = answer_create_topics(wanted, broker.topics, broker.nodes.leadership, broker.config)
     created = [topic.name for topic in answer.topics if topic.error_code is ErrorCode.NONE]
     if created:

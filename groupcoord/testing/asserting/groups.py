@@ -285,11 +285,7 @@ def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, .
         for topic in group.topics
         for offset in topic.partitions
     )
-    return tuple(sorted(found, key=_place))
-
-
-def _place(offset: CommittedOffset) -> tuple[str, int]:
-    return offset.topic, offset.partition
+    return tuple(sorted(found, key=lambda offset: (offset.topic, offset.partition)))
 
 
 def look_whether_stable(

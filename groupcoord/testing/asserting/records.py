@@ -12,7 +12,6 @@ from groupcoord.analysis.report.text import counted
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.records.produce import NO_DATA, answer_produce
 from groupcoord.broker.topics.registry import Topic, check_topic_name
-from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config
 from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError, did_you_mean
@@ -21,7 +20,7 @@ from groupcoord.schema.primitives import read_varint, write_varint
 from groupcoord.storage.log.batches import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
-from groupcoord.wire.broker_messages import CreatableTopic, Produce, ProducePartition, TopicNameOrIdEntry
+from groupcoord.wire.broker_messages import Produce, ProducePartition, TopicNameOrIdEntry
 
 __tracebackhide__ = True
 
@@ -75,10 +74,6 @@ def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
             raise ValueError(f"topic {name!r} must have at least one partition, not {count}")
         check_topic_name(name)
     return counts
-
-
-def creatable(counts: Mapping[str, int]) -> tuple[CreatableTopic, ...]:
-    return tuple(CreatableTopic(name, count) for name, count in counts.items())
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
@@ -321,17 +316,13 @@ def _checked_partition(topic: Topic, index: int) -> int:
 
 def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
     request = Produce((TopicNameOrIdEntry(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
-    response = do_whole(answer_produce(request, broker.data.whole, _refuse_transactions))
+    response = do_whole(answer_produce(request, broker.data.whole, lambda writer: ErrorCode.INVALID_TXN_STATE))
     answer = response.topics[0].partitions[0]
     if answer.error_code is not ErrorCode.NONE:
         reason = answer.error_message or "no reason given"
         place = f"{topic.name}-{index}"
         raise RecordsRefusedError(f"{place} does not take it: {answer.error_code.name}, {reason}", answer.error_code)
     return answer.base_offset
-
-
-def _refuse_transactions(writer: Writer) -> ErrorCode:
-    return ErrorCode.INVALID_TXN_STATE
 
 
 def read_records(

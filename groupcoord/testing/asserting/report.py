@@ -192,7 +192,9 @@ def describe_answer(answer: Any, name_of: NameOf) -> str:
             has = "" if answer.assignment is None else f", {_partitions_by_id(answer, name_of)}"
             return f"epoch {answer.member_epoch}{has}"
         case StreamsGroupHeartbeatResponse():
-            return ", ".join([f"epoch {answer.member_epoch}", *_tasks(answer), *_statuses(answer)])
+            return ", ".join(
+                [f"epoch {answer.member_epoch}", *_tasks(answer), *(each.code.name for each in answer.status or ())]
+            )
         case OffsetFetchResponse():
             return some(
                 f"{place} at {offset.committed_offset}"
@@ -229,10 +231,6 @@ def _tasks(answer: StreamsGroupHeartbeatResponse) -> Iterator[str]:
 
 def _task_names(tasks: Iterable[TaskIds]) -> Iterator[str]:
     return (f"{each.subtopology_id}_{index}" for each in tasks for index in each.partitions)
-
-
-def _statuses(answer: StreamsGroupHeartbeatResponse) -> list[str]:
-    return [status.code.name for status in answer.status or ()]
 
 
 def _acknowledged(message: ShareFetch | ShareAcknowledge, name_of: NameOf) -> Iterator[str]:
@@ -416,11 +414,7 @@ def _cut(line: str) -> str:
 
 
 def _names(broker: Broker | None) -> NameOf:
-    return _no_name if broker is None else broker.topics.topic_name
-
-
-def _no_name(topic_id: object) -> None:
-    return None
+    return (lambda topic_id: None) if broker is None else broker.topics.topic_name
 
 
 # ---------------------------------------------------------------- groups

@@ -95,12 +95,6 @@ def check_log_store(
         _check_late_answers(make_store(), settle)
 
 
-def _require(condition: bool, message: str) -> None:
-    # Not an assert statement, which python -O omits.
-    if not condition:
-        raise AssertionError(message)
-
-
 class _Log:
     """Store with its expected contents."""
 
@@ -114,10 +108,10 @@ class _Log:
         times = timestamps_ms or [1_700_000_000_000] * len(records)
         made = [LogRecord(record, timestamp_ms) for record, timestamp_ms in zip(records, times, strict=True)]
         base_offset = append_and_settle(self.store, self._ticket(partition), made, self.settle)
-        _require(type(base_offset) is int, f"append() returned {base_offset!r}, which is no offset")
+        require(type(base_offset) is int, f"append() returned {base_offset!r}, which is no offset")
         log = self.expected[partition]
         end_offset = log[-1][0] + 1 if log else 0
-        _require(
+        require(
             base_offset >= end_offset,
             f"offsets must grow: append() returned {base_offset}, but log partition {partition} already had a record "
             f"at {end_offset - 1}",
@@ -153,7 +147,7 @@ def _compare(where: str, records: Iterable[LogRecord], expected: list[_Entry]) -
                 raise AssertionError(
                     f"{where}: record {number} of {len(expected)} has {name} {got_field!r} instead of {wanted_field!r}"
                 )
-    _require(len(found) == len(expected), f"{where}: {len(found)} records are read, {len(expected)} were acknowledged")
+    require(len(found) == len(expected), f"{where}: {len(found)} records are read, {len(expected)} were acknowledged")
 
 
 # ---------------------------------------------------------------- the clauses
@@ -162,7 +156,7 @@ def _compare(where: str, records: Iterable[LogRecord], expected: list[_Entry]) -
 def _check_an_empty_store(store: LogStore) -> None:
     for partition in PARTITIONS:
         found = list(store.read(partition))
-        _require(not found, f"log partition {partition} of a new store is not empty: {found[:3]}")
+        require(not found, f"log partition {partition} of a new store is not empty: {found[:3]}")
     close_store(store)
 
 
@@ -193,7 +187,7 @@ def _check_readers(store: LogStore, settle: Settle | None) -> None:
     log.append(0, [OffsetCommitRecord("g", "t", 0, 99), GroupTombstone("g")])
     rest = list(reader)
     found = [_entry(record) for record in (*first, *rest)]
-    _require(
+    require(
         found in (before, log.expected[0]),
         "a reader was disturbed by an append: it must see the records of before, with or without the new ones",
     )
@@ -222,14 +216,14 @@ def _check_refused_appends(store: LogStore, settle: Settle | None) -> None:
         try:
             append_and_settle(store, Ticket(0, number), made, settle)
         except LogStoreError as error:
-            _require(impossible in records, f"append() refused sound records: {error!r}")
-            _require(not error.outcome_unknown, f"{error!r} has an unknown outcome, but the outcome is known")
+            require(impossible in records, f"append() refused sound records: {error!r}")
+            require(not error.outcome_unknown, f"{error!r} has an unknown outcome, but the outcome is known")
         except Exception as error:
             raise AssertionError(f"append() raised {error!r}, which is no LogStoreError: it stops the host") from error
         else:
             expected += records
         found = [record.record for record in store.read(0)]
-        _require(
+        require(
             found == expected,
             f"an append of {len(records)} records with a group id of {TOO_LONG} bytes among them must be written as a "
             f"whole or not at all: {len(found)} records are read instead of {len(expected)}",
@@ -288,7 +282,10 @@ def _check_history(
             loaded = HardState()
             for found in records_read:
                 loaded.apply(found.record, found.offset)
-            _compare_states(f"{when}, {way}()", _facts(loaded), _facts(acknowledged))
+            found_facts = _facts(loaded)
+            for name, wanted in _facts(acknowledged).items():
+                same = found_facts[name] == wanted
+                require(same, f"{when}, {way}(): the {name} are {found_facts[name]} instead of {wanted}")
     close_store(store)
 
 
@@ -307,7 +304,7 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
             try:
                 base_offset = store.append(partition, ticket, [LogRecord(record, number) for record in records])
             except LogStoreError as error:
-                _require(records == impossible, f"append() refused sound records: {error!r}")
+                require(records == impossible, f"append() refused sound records: {error!r}")
                 records.clear()
             else:
                 answers += [] if base_offset is None else [(ticket, base_offset)]
@@ -318,17 +315,17 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
     for partition, appends in wanted.items():
         where = f"when appends are on their way: log partition {partition}"
         numbers = [ticket.number for ticket, _ in answers if ticket.partition == partition]
-        _require(
+        require(
             numbers == sorted(set(numbers)) and numbers[-1:] == [len(appends) - 1],
             f"{where} is answered {numbers}: answers must come in the order of the appends, up to the last one",
         )
         found = {record.offset: record.record for record in store.read(partition)}
         expected = [record for records in appends for record in records]
-        _require(list(found.values()) == expected, f"{where} has {len(found)} records instead of {len(expected)}")
+        require(list(found.values()) == expected, f"{where} has {len(found)} records instead of {len(expected)}")
         for ticket, outcome in answers:
             if ticket.partition == partition:
                 records = appends[ticket.number]
-                _require(
+                require(
                     [found.get(outcome)] == records[:1] if isinstance(outcome, int) else not records,
                     f"{where}: append {ticket.number} was reported at {outcome}, but its first record is elsewhere",
                 )
@@ -386,11 +383,6 @@ def _facts(hard: HardState) -> dict[str, Any]:
     named = facts["committed"].keys() | {key[0] for keys in facts["transactions"].values() for key in keys}
     groups = {key: value for key, value in facts["groups"].items() if value or key in named}
     return {**facts, "groups": groups}
-
-
-def _compare_states(where: str, found: dict[str, Any], expected: dict[str, Any]) -> None:
-    for name, wanted in expected.items():
-        _require(found[name] == wanted, f"{where}: the {name} are {found[name]} instead of {wanted}")
 
 
 def _every_kind() -> Iterable[list[Record]]:

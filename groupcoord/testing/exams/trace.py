@@ -281,7 +281,7 @@ class Trace:
         self._lock = Lock()
         self._start_s = time.monotonic()
         self._next: dict[int, int] = defaultdict(int)
-        self._gaps: dict[int, list[tuple[int, int, int]]] = {}
+        self._gaps: dict[int, dict[int, int]] = {}
         self._last: dict[int, int] = {}
         self._last_commits: dict[int, Event] = {}
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
@@ -351,7 +351,7 @@ class Trace:
         with self._lock:
             if request.answer is None:
                 if request.refusal is None and isinstance(request.message, OffsetCommit):
-                    self._gaps[request.number] = list(self._ahead_of_work(request.message))
+                    self._gaps[request.number] = dict(self._ahead_of_work(request.message))
                 elif request.refusal is None and isinstance(request.message, ShareFetch | ShareAcknowledge):
                     self.shared.came(request)
                 elif request.refusal is None and isinstance(request.message, Produce) and request.message.acks == 0:
@@ -372,13 +372,13 @@ class Trace:
                 | ShareGroupHeartbeat()
             ):
                 if message.group_id == self._group_id:
-                    self._membership(request.listener, seat, message, answer)
+                    self._membership(seat, message, answer)
             case OffsetCommit():
                 self._committed(request, seat, event)
             case ShareFetch() | ShareAcknowledge():
                 self.shared.answered(request, self.now_s)
             case TxnOffsetCommit():
-                self._refused(request.listener, seat, message, _errors_of_partitions(answer.topics))
+                self._refused(seat, message, _errors_of_partitions(answer.topics))
             case Produce():
                 self._produced(request.listener, seat, message, answer)
             case FindCoordinator() if self._group_id in request.group_ids:
@@ -394,14 +394,14 @@ class Trace:
         text = f"{request.api} {describe_request(message, self._name_of)} -> {describe_answer(answer, self._name_of)}"
         return self.note(request.listener, text, is_error=has_errors)
 
-    def _membership(self, who: str, seat: Seat, message: Any, answer: Any) -> None:
+    def _membership(self, seat: Seat, message: Any, answer: Any) -> None:
         code = answer.error_code
         if isinstance(message, LeaveGroup) or getattr(message, "member_epoch", 0) < 0:
             seat.has_left = True
             self._take(seat, ())
             return
         if code is not ErrorCode.NONE:
-            self._note_fencing(who, seat, [code])
+            self._note_fencing(seat, [code])
             return
         seat.is_static = seat.is_static or getattr(message, "group_instance_id", None) is not None
         seat.is_static = seat.is_static or getattr(message, "instance_id", None) is not None
@@ -432,19 +432,20 @@ class Trace:
             seat.lost_s.pop(index, None)
         seat.owned = owned
 
-    def _note_fencing(self, who: str, seat: Seat, codes: Iterable[ErrorCode]) -> None:
+    def _note_fencing(self, seat: Seat, codes: Iterable[ErrorCode]) -> None:
         code = next((code for code in codes if code in FENCED), None)
         if code is not None and seat.fenced_s is None:
             seat.fenced_s, seat.fenced_by = self.now_s, code.name
             if code is not ErrorCode.STALE_MEMBER_EPOCH:  # an epoch too old; the partitions stay
                 self._take(seat, ())
 
-    def _refused(self, who: str, seat: Seat, message: OffsetCommit | TxnOffsetCommit, codes: list[ErrorCode]) -> None:
+    def _refused(self, seat: Seat, message: OffsetCommit | TxnOffsetCommit, codes: list[ErrorCode]) -> None:
         """Note errors of a commit, unless its generation is older than the joined one."""
         if not (ErrorCode.ILLEGAL_GENERATION in codes and message.generation_id < seat.generation):
-            self._note_fencing(who, seat, codes)
+            self._note_fencing(seat, codes)
 
-    def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int, int]]:
+    def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int]]:
+        """Yield each partition that is committed beyond its first unprocessed record, with the offset of that."""
         for topic in message.topics:
             if (topic.name or self._name_of(topic.topic_id)) != self._topic or message.group_id != self._group_id:
                 continue
@@ -455,12 +456,12 @@ class Trace:
                     first += 1
                 self._next[index] = first
                 if partition.committed_offset > first:
-                    yield index, partition.committed_offset, first
+                    yield index, first
 
     def _committed(self, request: ReceivedRequest, seat: Seat, event: Event | None) -> None:
-        gaps = {index: (offset, first) for index, offset, first in self._gaps.pop(request.number, ())}
+        gaps = self._gaps.pop(request.number, {})
         codes = _errors_of_partitions(request.answer.topics)
-        self._refused(request.listener, seat, request.message, codes)
+        self._refused(seat, request.message, codes)
         if request.message.group_id != self._group_id or any(codes):
             return
         for topic in request.message.topics:
@@ -472,10 +473,9 @@ class Trace:
                 if event is not None:
                     self._last_commits[index] = event
 
-    def _judge(self, who: str, index: int, offset: int, gaps: dict[int, tuple[int, int]]) -> None:
+    def _judge(self, who: str, index: int, offset: int, gaps: dict[int, int]) -> None:
         if index in gaps:
-            first = gaps[index][1]
-            text = f"commits {offset} of partition {index}, and record {index}-{first} {self._not_processed}"
+            text = f"commits {offset} of partition {index}, and record {index}-{gaps[index]} {self._not_processed}"
             self.ahead.append(Breach(self.now_s, who, text))
         last = self._last.get(index, -1)
         if offset < last:
@@ -492,7 +492,7 @@ class Trace:
                 if result.error_code is ErrorCode.NONE:
                     self._note_work(who, seat, message, partition.records)
                 else:
-                    self._note_fencing(who, seat, [result.error_code])
+                    self._note_fencing(seat, [result.error_code])
 
     def _written(self, who: str, seat: Seat, message: Produce) -> None:
         for topic in message.topics:

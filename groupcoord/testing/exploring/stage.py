@@ -138,7 +138,7 @@ class Stage(World):
             HistoryError: it names an unknown process or topic.
             LawBrokenError: a law is broken.
         """
-        _DOES[step.word](self, *step.operands)
+        getattr(self, f"_{step.word}")(*step.operands)  # each of WORDS has a method
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self.clock.now_ms():
             self.sleep(0)
@@ -157,12 +157,12 @@ class Stage(World):
 
     def _start(self, name: str) -> None:
         process = self._process(name)
-        self._end(name)
+        self._die(name)
         started = process.consumer(self.scope.group_id, self.new_member_id(f"{name}-own"))
         self.consumers[name] = self.start_consumer(started)
         self.go_on(started)
 
-    def _end(self, name: str) -> None:
+    def _die(self, name: str) -> None:
         self._process(name)
         consumer = self.consumers.pop(name, None)
         if consumer is not None:
@@ -196,13 +196,13 @@ class Stage(World):
         consumer = self._ready(name)
         if consumer is not None:
             super().leave(consumer)
-            self._end(name)
+            self._die(name)
 
     def _pause(self, name: str) -> None:
         consumer = self._ready(name)
         if isinstance(consumer, Kip848Consumer):
             self.submit(consumer.leave_request(for_good=False), consumer)
-            self._end(name)
+            self._die(name)
 
     def _retry(self, name: str) -> None:
         self._process(name)
@@ -321,36 +321,6 @@ class Stage(World):
             self.grow_topic(name, count)
         elif change == "delete" and is_there:
             self.delete_topic(name)
-
-
-_DOES: dict[str, Callable[..., None]] = {
-    "start": Stage._start,
-    "go": Stage._go,
-    "beat": Stage._beat,
-    "commit": Stage._commit,
-    "leave": Stage._leave,
-    "pause": Stage._pause,
-    "die": Stage._end,
-    "retry": Stage._retry,
-    "fetch": Stage._fetch,
-    "time": Stage._time,
-    "ack": Stage._ack,
-    "refuse": Stage._refuse,
-    "lose": Stage._lose,
-    "fail": Stage._fail,
-    "crash": Stage._crash,
-    "move": Stage._move,
-    "unload": Stage._unload,
-    "load": Stage._load,
-    "read_breaks": Stage._read_breaks,
-    "txn": Stage._txn,
-    "marker": Stage._marker,
-    "sweep": Stage._sweep,
-    "delete": Stage._delete,
-    "topic": Stage._topic,
-    "recover": Stage._recover,
-}
-"""Implementation of each word of :data:`~groupcoord.testing.exploring.scope.WORDS`."""
 
 
 @frozen

@@ -405,7 +405,7 @@ class Turns:
         after = self._view(labels)
         if log is not None:
             self._starts[step.word, log] = Start(reached, after)
-        return Turn.of(reached, self._form_after(step, after), answers, is_lost, before, after, fenced)
+        return Turn.of(reached, self._form_after(after), answers, is_lost, before, after, fenced)
 
     def _is_fenced_wrongly(self, sent: dict[int, Sent], view: View, place: int, answer: Response | None) -> bool:
         if answer is None or ErrorCode.FENCED_INSTANCE_ID not in error_codes(answer):
@@ -418,7 +418,7 @@ class Turns:
             return True
         return False
 
-    def _form_after(self, step: Step, view: View) -> int:
+    def _form_after(self, view: View) -> int:
         for place, process in enumerate(self.scope.processes):
             consumer = self._stage.consumers.get(process.name)
             if consumer is not None and consumer.is_alive:

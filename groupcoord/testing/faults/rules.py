@@ -282,7 +282,8 @@ def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
         return lambda call: True
     if callable(where):
         return where
-    fields = (*_request_fields(api), *((PARTITION,) if names_partitions(api) else ()))
+    kind = request_types()[api]
+    fields = [attribute.name for attribute in kind.__attrs_attrs__] + [PARTITION] * issubclass(kind, NAMING_PARTITIONS)
     for name in where:
         if name not in fields and name not in OF_THE_CALL and name not in NAMED_BY_REQUESTS:
             known = dict.fromkeys((*OF_THE_CALL, *NAMED_BY_REQUESTS, *fields))
@@ -298,10 +299,6 @@ def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
     return lambda call: all(_has(call, name, value) for name, value in wanted.items())
 
 
-def names_partitions(api: str) -> bool:
-    return issubclass(request_types()[api], NAMING_PARTITIONS)
-
-
 def partition_chooser(where: Where | None) -> Callable[[str, int], bool] | None:
     """Return the function that selects failing partitions; None if ``where`` names none."""
     if where is None or callable(where) or PARTITION not in where:
@@ -310,10 +307,6 @@ def partition_chooser(where: Where | None) -> Callable[[str, int], bool] | None:
     if not isinstance(index, int) or isinstance(index, bool):
         raise TypeError(f"partition must be a number, not {index!r}")
     return lambda name, number: number == index and topic in (None, name)
-
-
-def _request_fields(api: str) -> tuple[str, ...]:
-    return tuple(attribute.name for attribute in request_types()[api].__attrs_attrs__)
 
 
 def _has(call: Call, name: str, value: object) -> bool:

@@ -9,6 +9,7 @@ a replay of the durable log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -137,9 +138,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     )
     def consumer_starts(self, group_id: str, instance_id: str | None, protocols: tuple[str, ...]) -> Any:
         """Start a consumer without a request; a static one replaces its predecessor."""
-        if self._is_crowded():
-            return self.fleet.consumers[-1]
-        return self.start_consumer(ClassicConsumer(f"c{len(self.fleet.consumers)}", group_id, instance_id, protocols))
+        return self._start("c", lambda name: ClassicConsumer(name, group_id, instance_id, protocols))
 
     @rule(
         target=consumers,
@@ -160,21 +159,8 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         brings_id: bool,
     ) -> Any:
         """Start a consumer of KIP-848, which may convert a classic group."""
-        if self._is_crowded():
-            return self.fleet.consumers[-1]
-        topics, regex = subscription
-        name = f"m{len(self.fleet.consumers)}"
-        started = Kip848Consumer(
-            name,
-            group_id,
-            instance_id,
-            topics,
-            regex,
-            assignor=assignor,
-            gives_back=gives_back,
-            brings_id=brings_id,
-        )
-        return self.start_consumer(started)
+        options: dict[str, Any] = {"assignor": assignor, "gives_back": gives_back, "brings_id": brings_id}
+        return self._start("m", lambda name: Kip848Consumer(name, group_id, instance_id, *subscription, **options))
 
     @rule(
         target=consumers,
@@ -184,10 +170,8 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     )
     def streams_member_starts(self, instance_id: str | None, process_id: str, lags: int) -> Any:
         """Start a thread of a Kafka Streams application (KIP-1071)."""
-        if self._is_crowded():
-            return self.fleet.consumers[-1]
-        name = f"t{len(self.fleet.consumers)}"
-        return self.start_consumer(StreamsMember(name, STREAMS_GROUP, instance_id, process_id=process_id, lags=lags))
+        options: dict[str, Any] = {"process_id": process_id, "lags": lags}
+        return self._start("t", lambda name: StreamsMember(name, STREAMS_GROUP, instance_id, **options))
 
     @rule(
         processes=st.lists(st.sampled_from(["p1", "p2"]), min_size=1, max_size=3),
@@ -206,9 +190,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     @rule(target=consumers, topics=st.sampled_from([(TOPIC,), (TOPIC, "audit")]))
     def share_member_starts(self, topics: tuple[str, ...]) -> Any:
         """Start a member of a share group (KIP-932)."""
-        if self._is_crowded():
-            return self.fleet.consumers[-1]
-        return self.start_consumer(ShareMember(f"s{len(self.fleet.consumers)}", SHARE_GROUP, topics=topics))
+        return self._start("s", lambda name: ShareMember(name, SHARE_GROUP, topics=topics))
 
     @rule(consumer=consumers, commits=st.booleans())
     def consumer_goes_on(self, consumer: Consumer, commits: bool) -> None:
@@ -251,8 +233,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         """Start consumers of both protocols together, and let them run."""
         for number, is_modern in enumerate(are_modern):
             if is_modern:
-                topics, regex = SUBSCRIPTIONS[number]
-                self.modern_consumer_starts(group_id, instance_id, (topics, regex), None, gives_back, True)
+                self.modern_consumer_starts(group_id, instance_id, SUBSCRIPTIONS[number], None, gives_back, True)
             else:
                 self.consumer_starts(group_id, instance_id, PROTOCOLS[0])
             instance_id = None
@@ -339,8 +320,11 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         found = [c for c in self.fleet.consumers if isinstance(c, Kip848Consumer) and c.is_alive and c.epoch > 0]
         return [found[who % len(found)]] if found else []
 
-    def _is_crowded(self) -> bool:
-        return sum(consumer.is_alive for consumer in self.fleet.consumers) >= CONSUMERS_MAX
+    def _start(self, prefix: str, make: Callable[[str], Consumer]) -> Consumer:
+        """Start a consumer with an unused name; with ``CONSUMERS_MAX`` alive, return the last one started."""
+        if sum(consumer.is_alive for consumer in self.fleet.consumers) >= CONSUMERS_MAX:
+            return self.fleet.consumers[-1]
+        return self.start_consumer(make(f"{prefix}{len(self.fleet.consumers)}"))
 
     # ------------------------------------------------------------ administrators and producers
 

@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 import groupcoord
 from groupcoord.config.files import data_files
-from groupcoord.errors import GroupcoordError
+from groupcoord.errors import GroupcoordError, did_you_mean
 
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.story import Story
@@ -121,7 +121,7 @@ def exhibit(name: str) -> Exhibit:
         if name.lower() in known.names:
             return known
     near = [known.id for known in exhibits() if name.lower() in known.id.lower()]
-    hint = f"; did you mean {near[0]}?" if len(near) == 1 else "; `groupcoord museum list` names all"
+    hint = did_you_mean(near[0], near) if len(near) == 1 else "; `groupcoord museum list` names all"
     raise UnknownExhibitError(f"the museum has no {name!r}{hint}")
 
 

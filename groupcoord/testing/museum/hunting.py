@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
+from time import process_time
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from groupcoord.testing.museum.exhibit import Exhibit, Hunt, exhibit, plant
 
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.story import Story
-    from groupcoord.testing.museum.exhibit import Hunt
 
 LIVES_A_ROUND = 25
 STEPS_A_LIFE = 60
@@ -79,7 +78,7 @@ _ROUNDS: dict[str, tuple[Callable[[int], None], int]] = {
 """Search methods: one round by its number, and its number of histories."""
 
 
-def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
+def explore_scope(table: Mapping[str, Any], cpu_s: float) -> Hunt:
     """Explore all histories with the processes, settings and words of a history, shortest first."""
     from groupcoord.testing.exploring.exploration import explore
     from groupcoord.testing.exploring.scope import WORDS_TO_EXPLORE, Trace
@@ -94,26 +93,26 @@ def explore_scope(table: Mapping[str, Any], cpu_s: float, clock: Callable[[], fl
         else:
             also[str(step)] = None
     scope = evolve(trace.scope, words=tuple(words), also=tuple(also))
-    begun = clock()
+    begun = process_time()
     exploration = explore(scope, max_cpu_s=cpu_s, stops_when_broken=True)
     broken = exploration.violations[0].broken if exploration.violations else None
     found = None if broken is None else broken.message.splitlines()[0]
-    return Hunt("explore", found, broken is not None, clock() - begun, exploration.levels[-1].transitions)
+    return Hunt("explore", found, broken is not None, process_time() - begun, exploration.levels[-1].transitions)
 
 
-def hunt(searcher: str, cpu_s: float, clock: Callable[[], float] = time.process_time) -> Hunt:
+def hunt(searcher: str, cpu_s: float) -> Hunt:
     """Search for a broken law in this process, round after round."""
     look, histories = _ROUNDS[searcher]
-    begun = clock()
+    begun = process_time()
     for number in count():
         try:
             look(number)
         except Exception as error:  # any failure is a find
             broken = next((found for found in _chain(error) if _is_law(found)), None)
             text = f"{type(broken or error).__name__}: {broken or error}".splitlines()[0]
-            return Hunt(searcher, text, broken is not None, clock() - begun, (number + 1) * histories)
-        if clock() - begun >= cpu_s:
-            return Hunt(searcher, None, False, clock() - begun, (number + 1) * histories)
+            return Hunt(searcher, text, broken is not None, process_time() - begun, (number + 1) * histories)
+        if process_time() - begun >= cpu_s:
+            return Hunt(searcher, None, False, process_time() - begun, (number + 1) * histories)
     raise AssertionError("unreachable")
 
 
@@ -144,8 +143,6 @@ def main() -> None:
 
 
 def _hunt(shown: Exhibit, searcher: str, cpu_s: str) -> Hunt:
-    from groupcoord.testing.museum.hunting import explore_scope, hunt
-
     if searcher == "explore":
         return explore_scope(shown.play or {"steps": []}, float(cpu_s))
     return hunt(searcher, float(cpu_s))

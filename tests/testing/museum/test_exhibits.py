@@ -78,7 +78,7 @@ def test_an_exhibit_is_found_by_its_reports() -> None:
     """One asks for its id or for a report, in small letters as well; a part of a name leads to what is near."""
     assert exhibit("kafka-16147") is exhibit("apache/kafka#15212") is exhibit("KAFKA-16147")
     assert exhibit("kop-380") is exhibit("KAFKA-7909")
-    with pytest.raises(UnknownExhibitError, match="did you mean KAFKA-16147"):
+    with pytest.raises(UnknownExhibitError, match="did you mean 'KAFKA-16147'"):
         exhibit("16147")
     with pytest.raises(UnknownExhibitError, match="museum list"):
         exhibit("KAFKA-1")
