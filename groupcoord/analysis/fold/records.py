@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +37,7 @@ from groupcoord.analysis.decode.schema import (
 )
 from groupcoord.analysis.fold.commits import MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
 from groupcoord.analysis.fold.histories import feed_history
-from groupcoord.analysis.fold.history import KINDS, LogHistory
+from groupcoord.analysis.fold.history import KINDS, LogHistory, Row
 
 BATCH_ROWS = 131_072
 """Number of rows read back at a time."""
@@ -206,8 +205,6 @@ def _batches(results: ResultDirectory, name: str, columns: Collection[str]) -> I
             BATCH_ROWS, columns=[one for one in columns if one != "log_partition"]
         )
 
-
-Row = dict[str, Any]
 
 _NEEDED = frozenset(
     ("kind", "record_type", "problem", "key", "value", "partition_leader_epoch", "is_transactional")

@@ -104,22 +104,19 @@ class KafkaCluster:
         try:
             self._run(self._client.close())
         finally:
-            self._end()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
         wanted = None if topics is None else [{"name": name, "topic_id": ZERO_UUID} for name in topics]
-        answer = self._ask_any(
-            Request(
-                _METADATA,
-                _VERSIONS[_METADATA],
-                lambda version: {
-                    "topics": wanted,
-                    "allow_auto_topic_creation": False,
-                    "include_cluster_authorized_operations": False,
-                    "include_topic_authorized_operations": False,
-                },
-            ),
+        flags = (
+            "allow_auto_topic_creation",
+            "include_cluster_authorized_operations",
+            "include_topic_authorized_operations",
         )
+        values = {"topics": wanted, **dict.fromkeys(flags, False)}
+        answer = self._ask_any(Request(_METADATA, _VERSIONS[_METADATA], lambda version: values))
         self._client.update(answer.values)
         found, errors = {}, {}
         for topic in answer.values["topics"]:
@@ -254,11 +251,6 @@ class KafkaCluster:
             raise TransientClusterError(f"{where}: {error}") from error
         except (IncompatibleBrokerError, ProtocolError) as error:
             raise ClusterError(f"{where}: {error}") from error
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def _list_offsets(partitions: Collection[TopicPartition], end: LogEnd, is_stable: bool) -> Request:

@@ -16,7 +16,6 @@ from groupcoord.analysis.live.offsets import OffsetRange
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.records.batches import BatchRecord
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 
 FETCH_BYTES = 4_194_304
@@ -206,12 +205,9 @@ def next_record_ms(
         one = next(salvage_batches(Portion(offset, found).read_at, len(found)), None)
         if not isinstance(one, SoundBatch) or one.batch.next_offset <= offset:
             return None
-        record = None if one.batch.is_control else _first(one.records, offset)
+        records = () if one.batch.is_control else one.records
+        record = next((record for record in records if record[0] >= offset), None)
         if record is not None:
             return record[1] if record[0] < end_offset and record[1] >= 0 else None
         offset = one.batch.next_offset
     return None
-
-
-def _first(records: list[BatchRecord], offset: int) -> BatchRecord | None:
-    return next((record for record in records if record[0] >= offset), None)

@@ -21,7 +21,6 @@ from groupcoord.analysis.errors import TRANSIENT, ClusterError, InputError, Tran
 from groupcoord.analysis.live.cluster import (
     NO_BROKER,
     ClusterMetadata,
-    ListedOffset,
     LiveCluster,
     LogEnd,
     OffsetOutOfRangeError,
@@ -84,13 +83,9 @@ def _rows(cluster: LiveCluster, metadata: ClusterMetadata, now_ms: Callable[[], 
     for one in sorted(wanted):
         listed = (starts[one], ends[one], stable[one])
         error = next((answer.error_code for answer in listed if answer.error_code != ErrorCode.NONE), ErrorCode.NONE)
-        start, end, last_stable = (_told(answer) for answer in listed)
+        start, end, last_stable = (None if answer.error_code else answer.offset for answer in listed)
         epoch = ends[one].leader_epoch
         yield PartitionEnds(one.topic, one.partition, at_ms, start, end, last_stable, epoch, int(error))
-
-
-def _told(answer: ListedOffset) -> int | None:
-    return None if answer.error_code else answer.offset
 
 
 SPLIT_BYTES = 67_108_864
@@ -239,10 +234,8 @@ def _cut(cluster: LiveCluster, patience: Patience, whole: OffsetRange, split_byt
         pieces = max(1, min(round(size_bytes / split_bytes), end - start))
         cuts = [start + (end - start) * number // pieces for number in range(pieces + 1)]
         for first, last in pairwise(cuts):
-            piece = evolve(
-                whole, start=first, end=last, is_first=whole.is_first and first == whole.start,
-                size_bytes=size_bytes // pieces,
-            )  # fmt: skip
+            is_first = whole.is_first and first == whole.start
+            piece = evolve(whole, start=first, end=last, is_first=is_first, size_bytes=size_bytes // pieces)
             if held and sum(one.size_bytes for one in held) + piece.size_bytes > split_bytes:
                 yield _joined(held)
                 held = []

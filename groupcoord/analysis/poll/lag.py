@@ -186,7 +186,10 @@ class LagWatch:
     def _of(self, row: Row, snapshot: Snapshot) -> PartitionLag:
         group = snapshot.groups[row["group_id"]]
         lag = row.get("lag")
-        lag_ms = self._lag_ms(row) if lag else lag
+        lag_ms = lag
+        if lag:
+            written_ms = self._next_record_ms(row)
+            lag_ms = None if written_ms is None else max(row["at_ms"] - written_ms, 0)
         has_owner = None if group.described is None else row["member_id"] is not None
         return PartitionLag(
             row["group_id"],
@@ -203,10 +206,6 @@ class LagWatch:
             row["client_host"],
             row["members"],
         )
-
-    def _lag_ms(self, row: Row) -> int | None:
-        written_ms = self._next_record_ms(row)
-        return None if written_ms is None else max(row["at_ms"] - written_ms, 0)
 
     def _status(self, row: Row, lag_ms: int | None, now_ms: int, has_owner: bool | None) -> LagStatus:
         lag, place = row.get("lag"), (row["group_id"], row["topic"], row["topic_partition"])

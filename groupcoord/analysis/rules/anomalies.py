@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
 from groupcoord.analysis.decode.parquet import Bools, Int64s, Runs, flags, integers
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
@@ -227,14 +228,8 @@ def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
     fenced = (row for row in memberships if row["end"] == REBALANCE_TIMEOUT)
     for common, some in _gathered(fenced, ("log_partition", "group_id", "client_id")):
         last_ms, evidence = max((row["ended_ms"], row["evidence"]) for row in some)
-        first_ms = min(row["ended_ms"] for row in some)
-        yield common | {
-            "kind": FENCED_MEMBER,
-            "first_ms": first_ms,
-            "last_ms": last_ms,
-            "count": len(some),
-            "evidence": evidence,
-        }
+        times = {"first_ms": min(row["ended_ms"] for row in some), "last_ms": last_ms, "count": len(some)}
+        yield common | {"kind": FENCED_MEMBER, **times, "evidence": evidence}
 
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -359,17 +354,15 @@ def _never_committed(
             }
 
 
+@frozen
 class _Judge:
     """Rules for the commits of one partition."""
 
-    def __init__(
-        self, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int, limits: Thresholds, commit: str
-    ) -> None:
-        self._holders = holders
-        self._ends = ends
-        self._now_ms = now_ms
-        self._limits = limits
-        self._commit = commit
+    _holders: Mapping[Place, Row]
+    _ends: Ends | None
+    _now_ms: int
+    _limits: Thresholds
+    _commit: str
 
     def tell(self, place: Place, found: _Found) -> Iterator[Row]:
         """Yield the anomalies; stopped commits once for each end offset that shows a lag."""

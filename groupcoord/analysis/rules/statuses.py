@@ -295,11 +295,6 @@ def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
     return max((status.of_group for status in statuses), default=LagStatus.OK)
 
 
-def time_lag_by_record(record_timestamp_ms: int, now_ms: int) -> TimeLag:
-    """Return the age of the next record, at least 0, since producers' clocks may be ahead."""
-    return TimeLag(max(now_ms - record_timestamp_ms, 0), LagMethod.RECORD)
-
-
 def time_lag(
     committed_offset: int,
     first: EndOffsetSample,
@@ -333,19 +328,24 @@ def time_lag_of(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["lag"] is None or row["last"] is None:
         return {}
     if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:
-        found: TimeLag | None = time_lag_by_record(row["record_timestamp_ms"], row["at_ms"])
+        # At least 0, since producers' clocks may be ahead.
+        found: TimeLag | None = TimeLag(max(row["at_ms"] - row["record_timestamp_ms"], 0), LagMethod.RECORD)
     else:
         before = row["before"]
         after = before and before["next"]
-        first, last = _look(row["first"]), _look(row["last"])
+        first, last = _sample(row["first"]), _sample(row["last"])
         offset = known_offset(row["committed_offset"])
         found = time_lag(
-            last.end_offset if offset is None else offset, first, last, before and _look(before), after and _look(after)
+            last.end_offset if offset is None else offset,
+            first,
+            last,
+            before and _sample(before),
+            after and _sample(after),
         )
     return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
 
 
-def _look(row: Mapping[str, Any]) -> EndOffsetSample:
+def _sample(row: Mapping[str, Any]) -> EndOffsetSample:
     return EndOffsetSample(row["at_ms"], row["end_offset"])
 
 

@@ -7,10 +7,10 @@ records that are still in the log: compaction leaves the last snapshot and later
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from attrs import define
 
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.core.share_state.records import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,
@@ -24,8 +24,6 @@ from groupcoord.core.share_state.records import (
 )
 from groupcoord.core.share_state.states import ShareStates, merge_batches
 from groupcoord.schema.engine import uuid_text
-
-Row = dict[str, Any]
 
 SHARE_PARTITION = "share partition"
 """The kind of the rows."""

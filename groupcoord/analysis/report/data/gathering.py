@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
 from groupcoord.analysis.decode.results import ResultDirectory
@@ -14,7 +14,6 @@ from groupcoord.analysis.report.data import groups
 from groupcoord.analysis.report.data.groups import (
     COLUMNS_OF_GROUPS,
     CommitsOfGroups,
-    RebalanceFigures,
     count_commits,
     count_rebalances,
     members_now,
@@ -73,7 +72,13 @@ def gather_report(
     stands = standings(anomalies, lag or ())
     rows = groups.group_rows(described, of_groups, found, commits, standings=stands)
     lines = rebalances.time_lines()
-    overview = _overview(tables.counts, load, sum(row.members for row in states), rebalances)
+    overview = Overview(
+        **load_totals(load),
+        **{name: tables.counts[name] for name in ("groups", "current_offsets", "anomalies")},
+        members=sum(row.members for row in states),
+        rebalances=rebalances.count,
+        corrupt_ranges=tables.counts["corrupt"],
+    )
     ranks = {row.group_id: rank for rank, row in enumerate(rows)}
     worst = [row for row in rows[:TROUBLED_MAX] if not row.standing.is_fine]
     return Report(
@@ -107,18 +112,6 @@ def gather_report(
         corrupt=corrupt_rows(tables.rows("corrupt")),
         verification=_verification(tables),
         tables=tables.counts,
-    )
-
-
-def _overview(counts: Mapping[str, int], load: Sequence[Row], members: int, rebalances: RebalanceFigures) -> Overview:
-    return Overview(
-        **load_totals(load),
-        groups=counts["groups"],
-        members=members,
-        current_offsets=counts["current_offsets"],
-        rebalances=rebalances.count,
-        anomalies=counts["anomalies"],
-        corrupt_ranges=counts["corrupt"],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import asdict, define, field
+from attrs import asdict, define, evolve, field
 
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.fold.history.ownership import SWAP
@@ -320,11 +320,8 @@ class RebalancesOfGroup:
         self.left += len(row["left"])
         self.partitions_moved += row["partitions_moved"] or 0
         self.rebalancing_ms += max(_span_ms(row) or 0, 0)
-        when_ms = moment(row)
-        if when_ms is not None:
-            first_ms, last_ms = self.first_rebalance_ms, self.last_rebalance_ms
-            self.first_rebalance_ms = when_ms if first_ms is None else min(first_ms, when_ms)
-            self.last_rebalance_ms = when_ms if last_ms is None else max(last_ms, when_ms)
+        times_ms = known((self.first_rebalance_ms, self.last_rebalance_ms, moment(row)))
+        self.first_rebalance_ms, self.last_rebalance_ms = min(times_ms, default=None), max(times_ms, default=None)
 
 
 @define
@@ -441,12 +438,8 @@ def consumer_rows(
                 max(took_ms, default=None),
             )
         )
-    found.sort(key=lambda row: (-row.fenced, *_slowest_first(row.slowest_ms), -row.moved, row.group_id))
+    found.sort(key=lambda row: (-row.fenced, row.slowest_ms is None, -(row.slowest_ms or 0), -row.moved, row.group_id))
     return tuple(found[: model.CONSUMER_GROUPS_MAX])
-
-
-def _slowest_first(slowest_ms: int | None) -> tuple[bool, int]:
-    return slowest_ms is None, -(slowest_ms or 0)
 
 
 def _moved(moves: Iterable[Row]) -> tuple[int, int]:
@@ -507,25 +500,12 @@ def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
             )
         )
     found.sort(key=lambda row: (-row.slowest_ms, *none_first(row.group_id, row.client_id)))
-    return tuple(_cut(row) for row in found[: model.SLOW_MEMBERS_MAX])
+    return tuple(evolve(row, client_id=cut(row.client_id)) for row in found[: model.SLOW_MEMBERS_MAX])
 
 
 def _slowness(row: Row) -> tuple[tuple[bool, object], ...]:
     # The time decides between equal durations, so that the result is deterministic.
     return none_first(row["took_ms"], row["asked_ms"], row["rebalance_timeout_ms"])
-
-
-def _cut(row: model.SlowMemberRow) -> model.SlowMemberRow:
-    return model.SlowMemberRow(
-        row.group_id,
-        cut(row.client_id),
-        row.revocations,
-        row.median_ms,
-        row.slowest_ms,
-        row.asked_ms,
-        row.rebalance_timeout_ms,
-        row.fenced,
-    )
 
 
 def epoch_lines(epochs: Iterable[Row], names: Collection[str]) -> Mapping[str, tuple[model.EpochPoint, ...]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
+
+from attrs import fields
 
 from groupcoord.analysis.decode.schema import describe_kind
 from groupcoord.analysis.report.data import model
@@ -15,14 +17,9 @@ from groupcoord.analysis.rules.statuses import BROKEN_KINDS, KINDS_WORST_FIRST, 
 TEXT_MAX = TEXT_LENGTH_MAX + 1
 """Number of kept characters of a text: one more than the page shows, so that it marks the truncation."""
 
+Row = dict[str, Any]
+
 _NO_PARTITION = -1
-
-
-class TableRow(Protocol):
-    """A row with values by column name."""
-
-    def __getitem__(self, name: str, /) -> Any:
-        """Return the value of a column."""
 
 
 def report_title(inputs: Sequence[str]) -> str:
@@ -30,35 +27,20 @@ def report_title(inputs: Sequence[str]) -> str:
     return f"Consumer groups of {inputs[0].rstrip('/').rpartition('/')[2] or inputs[0]}"
 
 
-def partition_rows(load: Iterable[TableRow]) -> tuple[model.PartitionRow, ...]:
+def partition_rows(load: Iterable[Row]) -> tuple[model.PartitionRow, ...]:
     """Return the load of each log partition, or of those with most records."""
     found = sorted(load, key=lambda row: (-row["records"], _number(row)))
-    rows = [
-        model.PartitionRow(
-            row["log_partition"],
-            row["records"],
-            row["commits"],
-            row["group_records"],
-            row["tombstones"],
-            row["bytes"],
-            row["file_bytes"],
-            row["groups"],
-            row["hottest_group"],
-            row["hottest_group_share"],
-            row["superseded_records"],
-            row["superseded_bytes"],
-        )
-        for row in sorted(found[: model.PARTITIONS_MAX], key=_number)
-    ]
-    return tuple(rows)
+    names = [one.name for one in fields(model.PartitionRow) if one.name != "size_bytes"]
+    rows = sorted(found[: model.PARTITIONS_MAX], key=_number)
+    return tuple(model.PartitionRow(size_bytes=row["bytes"], **{name: row[name] for name in names}) for row in rows)
 
 
-def _number(row: TableRow) -> int:
+def _number(row: Row) -> int:
     partition: int | None = row["log_partition"]
     return _NO_PARTITION if partition is None else partition
 
 
-def load_totals(load: Sequence[TableRow]) -> dict[str, Any]:
+def load_totals(load: Sequence[Row]) -> dict[str, Any]:
     """Return sums over all log partitions, by the names of :class:`~groupcoord.analysis.report.data.model.Overview`."""
     first_ms = [row["first_timestamp_ms"] for row in load if row["first_timestamp_ms"] is not None]
     last_ms = [row["last_timestamp_ms"] for row in load if row["last_timestamp_ms"] is not None]
@@ -80,18 +62,6 @@ def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> 
         if when_ms is not None and members is not None:
             counts.append((when_ms, members))
     return sorted(counts, key=lambda count: count[0])
-
-
-def difference_told(row: TableRow) -> str:
-    """Return a difference as a sentence."""
-    place = row["place"] and f", {row['place']}"
-    return (
-        f"group {row['group_id']}{place}: {row['field']} is {row['coordinator'] or 'nothing'} for the "
-        f"coordinator, {row['table'] or 'nothing'} in the table"
-    )
-
-
-Row = dict[str, Any]
 
 
 def at_ms(value: int | None) -> int | None:
@@ -319,8 +289,7 @@ def _anomaly_row(row: Row) -> model.AnomalyRow:
 
 def stale_rows(stale_groups: Iterable[Row]) -> tuple[model.StaleRow, ...]:
     """Return the groups that lose offsets next."""
-    due = (row for row in stale_groups if row["next_expiry_ms"] is not None)
-    rows = sorted(due, key=lambda row: (row["next_expiry_ms"], row["group_id"]))[: model.STALE_MAX]
+    rows = sorted(stale_groups, key=lambda row: (row["next_expiry_ms"], row["group_id"]))[: model.STALE_MAX]
     return tuple(
         model.StaleRow(
             row["group_id"],
@@ -346,6 +315,9 @@ def difference_rows(differences: Iterable[Row]) -> tuple[str, ...]:
     told = []
     for row in rows[: model.DIFFERENCES_MAX]:
         place = ":".join(str(part) for part in (row["topic"], row["topic_partition"]) if part is not None)
-        texts = {name: cut(row[name]) for name in ("group_id", "field", "coordinator", "table")}
-        told.append(difference_told(texts | {"place": place}))
+        group_id, field, coordinator, table = (cut(row[name]) for name in ("group_id", "field", "coordinator", "table"))
+        told.append(
+            f"group {group_id}{place and f', {place}'}: {field} is {coordinator or 'nothing'} for the coordinator, "
+            f"{table or 'nothing'} in the table"
+        )
     return tuple(told)
