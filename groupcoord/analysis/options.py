@@ -38,12 +38,10 @@ class Selection:
     excluded_groups: tuple[Pattern[str], ...] = field(default=(), converter=_patterns)
 
     def excludes(self, group_id: str) -> bool:
-        """Return whether a group is left out."""
         return any(pattern.fullmatch(group_id) for pattern in self.excluded_groups)
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """The expressions of the groups that are left out, as text."""
         return tuple(pattern.pattern for pattern in self.excluded_groups)
 
 
@@ -62,7 +60,7 @@ class Thresholds:
 
     Attributes:
         window_commits: number of last commits of a partition that count, as Burrow's ``intervals``.
-        stopped_ms: least time without a commit in a partition of a live group, or with an owner but no commit at all.
+        stopped_ms: least time without a commit, or with an owner but no commit at all.
         commits_per_minute: commits per partition and minute, averaged over a group's partitions; more is a storm.
         storm_commits: commits of a group per minute that are never a storm.
         rebalances: rebalances within ``rebalance_window_ms`` that are a storm.

@@ -19,8 +19,6 @@ from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSH
 Row = dict[str, Any]
 
 END_OFFSETS_TABLE = "end_offsets"
-"""The table of end offsets that clusters returned."""
-
 TABLES_OF_KINDS = {
     GENERATION: "generations",
     MEMBER: "members",
@@ -30,7 +28,7 @@ TABLES_OF_KINDS = {
     MOVE: "moves",
     REVOCATION: "revocations",
 }
-"""By kind of a history's rows, the table that they are."""
+"""Table of each kind of history row."""
 
 TABLES: Mapping[str, Columns] = {
     "records": COLUMNS,
@@ -55,7 +53,7 @@ TABLES: Mapping[str, Columns] = {
     "share_partitions": declared.SHARE_PARTITIONS,
     "differences": declared.DIFFERENCES,
 }
-"""By name of a table its columns; ``records`` and ``commits`` lie in a folder for each log partition."""
+"""Columns by table. ``records`` and ``commits`` have a folder for each log partition."""
 
 _PART = "part-00000.snappy.parquet"
 _ROWS_MAX = 4_096
@@ -73,7 +71,6 @@ class TableFiles:
         self.counts: dict[str, int] = {}
 
     def write(self, name: str, table: pa.Table) -> None:
-        """Write a table as one file."""
         with self._file(name) as file:
             for batch in table.cast(arrow_schema(TABLES[name])).to_batches():
                 file.write(batch)
@@ -99,7 +96,7 @@ class TableFiles:
         self.counts |= {name: file.rows for name, file in files.items()}
 
     def commits_file(self, partition: int | None) -> AbstractContextManager[TableFile]:
-        """Return a file for the transactional commits of a log partition; the others are written already."""
+        """Return a file for the transactional commits of a log partition; decoding has written the others."""
         path = f"tables/commits/{folder_name(partition)}/part-transactional.snappy.parquet"
         return self._results.new_table_file(path, WRITTEN_COMMITS)
 
@@ -121,7 +118,7 @@ class FinishedTables:
     def batches(
         self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a table, or none without one."""
+        """Yield the rows of a table, of all groups or some; none if the table does not exist."""
         if not self.counts.get(name):
             return
         file_system, _ = self.results.place("tables")
@@ -139,6 +136,5 @@ class FinishedTables:
             yield from file.to_batches(schema, columns=list(columns) or None, filter=is_wanted, batch_readahead=1)
 
     def rows(self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None) -> Iterator[Row]:
-        """Yield the rows of a table as :meth:`batches` does, each as a mapping of names to values."""
         for batch in self.batches(name, columns, groups):
             yield from batch.to_pylist()

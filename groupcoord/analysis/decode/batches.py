@@ -1,9 +1,9 @@
 """Headers and record boundaries of record batches, for many batches at a time with numpy.
 
-The headers of a chunk are read in one pass, which checks every CRC. The records of one batch can only be walked from
-the first to the last, but batches are independent and a chunk holds thousands. So each step finds record *j* of every
-batch with a few numpy operations. Malformed batches, batches with record headers, and batches of a size that few others
-have are left to :meth:`groupcoord.records.batches.Batch.records`.
+A loop checks the length and CRC of each batch; then all headers are read at once. The records of a batch can only be
+walked in order, but a chunk holds thousands of batches: each step finds record *j* of every batch. Malformed batches,
+batches with record headers, and those with a record count that few others reach are left to
+:meth:`groupcoord.records.batches.Batch.records`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Frames(NamedTuple):
 def frame_records(
     buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, *, company_min: int = COMPANY_MIN
 ) -> tuple[Frames, Bools]:
-    """Find the records of batches."""
+    """Return the records of the batches that can be read here, and which batches those are."""
     bounds, understood = _find_bounds(buffer, starts, ends, counts, company_min)
     index = np.repeat(np.arange(len(counts)), counts)
     if not understood.all():
@@ -78,7 +78,9 @@ def frame_records(
 
 
 def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, company_min: int) -> tuple[Int64s, Bools]:
-    """Return start and end of each record, and which batches have as many records as their headers claim."""
+    """Return start and end of each record, and which batches were walked to their end with as many records as they
+    claim.
+    """
     bounds = np.zeros((2, int(counts.sum())), np.int64)
     begins, stops = bounds
     order = np.argsort(-counts, kind="stable")
@@ -174,14 +176,10 @@ class Batches:
     """Valid batches of a chunk, in order: their headers as arrays with one item for each.
 
     Attributes:
-        chunk: the bytes; ``base_position`` is their position in the file.
-        start: the start of each batch in the chunk; ``size_bytes`` is its size.
-        leader_epoch: the leader epoch; -1 before format v2, like the producer's id and epoch.
-        last_offset_delta: the last offset relative to the base offset.
-        base_timestamp_ms: the base of the record timestamps.
+        base_position: position of the chunk in the file.
+        start: position of each batch in the chunk.
+        leader_epoch: -1 before format v2, like the producer's id and epoch.
         max_timestamp_ms: the largest timestamp, or the append time.
-        producer_id: the producer; ``producer_epoch`` is its epoch.
-        record_count: the record count in the header.
         objects: the batches as objects, if they exist already.
     """
 
@@ -205,51 +203,44 @@ class Batches:
         return len(self.start)
 
     def at(self, number: int) -> Batch:
-        """Return one batch."""
         if self.objects is not None:
             return self.objects[number]
         start = int(self.start[number])
         return Batch(self.chunk, start, self.base_position + start)
 
     def part(self, start: int, stop: int) -> Batches:
-        """Return consecutive batches, by number."""
         arrays = (getattr(self, name)[start:stop] for name in _ARRAYS)
         objects = None if self.objects is None else self.objects[start:stop]
         return Batches(self.chunk, self.base_position, *arrays, objects=objects)
 
     @property
     def position(self) -> Int64s:
-        """Position of each in its file."""
+        """Position of each in the file."""
         return self.start + self.base_position
 
     @property
     def end(self) -> int:
-        """Position after the last one in the file."""
+        """Position in the file after the last one."""
         return int(self.position[-1] + self.size_bytes[-1])
 
     @property
     def next_offset(self) -> Int64s:
-        """Offset after the last one of each."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def is_compressed(self) -> Bools:
-        """True for compressed batches."""
         return self._has(CODEC_MASK)
 
     @property
     def has_append_time(self) -> Bools:
-        """True for batches with the append time."""
         return self._has(LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> Bools:
-        """True for transactional batches."""
         return self._has(TRANSACTIONAL)
 
     @property
     def is_control(self) -> Bools:
-        """True for control batches."""
         return self._has(CONTROL)
 
     def _has(self, flags: int) -> Bools:

@@ -3,7 +3,7 @@
 Files are read through fsspec: local paths, ``s3://…``, ``gs://…``, ``abfs://…``, ``hdfs://…``, ``zip://…``.
 
 Runs that follow logs list the same folders again and again. A local folder's modification time shows added, removed and
-replaced files; otherwise only the last segment can have grown. So a log partition of a thousand segments costs two
+replaced files; otherwise only the last segment can have grown. So a log partition of a thousand segments costs three
 system calls. A remote store lists a folder in one request, and several folders are listed at a time.
 """
 
@@ -40,7 +40,7 @@ from groupcoord.storage.files import (
 )
 
 INTERRUPTED = "not read; compaction was interrupted when it wrote this"
-"""Why files that a crashed broker left are not read: the segments hold their records, too."""
+"""Problem of files that a crashed compaction left; the segments hold their records, too."""
 
 ASKED_MAX = 32
 """Concurrent queries for folders."""
@@ -58,7 +58,7 @@ class SegmentFile(NamedTuple):
         name: the path of a local file, otherwise a URL.
         partition: the log partition in its folder's name, or None.
         size_bytes: its size when it was found.
-        unread: why it is not read, or None.
+        unread: the reason why it is not read, or None.
         identity: distinguishes it from a later file of its name; None if the file system can't.
     """
 
@@ -91,7 +91,7 @@ class _Seen(NamedTuple):
 
 
 class Folders:
-    """Lists folders, and caches local ones."""
+    """Lists of folders; those of this machine are cached."""
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
@@ -101,7 +101,6 @@ class Folders:
         return Folders, ()
 
     def look(self, file_system: AbstractFileSystem, paths: Sequence[str]) -> list[Folder]:
-        """Return the present content of folders."""
         if is_local(file_system):
             # Not in threads, which would wait for each other more than for the disk.
             return [self._look_here(path) for path in paths]
@@ -122,7 +121,7 @@ class Folders:
 
 
 def _grown(seen: _Seen) -> Folder | None:
-    """Return a folder in which at most the last segment has grown, or None if files came or went."""
+    """Return a folder with the present size of its growing segment; None if that is gone."""
     folder, _, growing = seen
     if growing is None:
         return folder
@@ -196,12 +195,10 @@ def protocols_of(file_system: AbstractFileSystem) -> tuple[str, ...]:
 
 
 def is_local(file_system: AbstractFileSystem) -> bool:
-    """Return whether a file system is that of this machine."""
     return "file" in protocols_of(file_system)
 
 
 def name_of(path: str) -> str:
-    """Return the last part of a path."""
     return path.rstrip("/").rpartition("/")[2]
 
 
@@ -334,7 +331,7 @@ class _Looking(NamedTuple):
 
 
 def _may_hold(path: str) -> bool:
-    """Return whether to read a match of a pattern, which unlike a named path may hold nothing."""
+    """Return whether to read a match of a pattern; unlike a named path, a match may have no segments."""
     name = name_of(path)
     return name.endswith(SEGMENT_SUFFIX) or OFFSETS_FOLDER.fullmatch(name) is not None
 
@@ -370,8 +367,6 @@ def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> l
 
 
 def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
-    """Return a function that reads bytes of a segment file."""
-
     def read_at(position: int, size: int) -> bytes:
         return bytes(file_system.cat_file(segment.path, start=position, end=position + size))
 
@@ -417,7 +412,6 @@ class SelectedTask(RecordTask):
 
 
 def selected(task: RecordTask, selection: Selection) -> RecordTask:
-    """Return a task with the selected rows of another one."""
     return SelectedTask(task, selection) if selection.excluded_groups else task
 
 
@@ -437,14 +431,13 @@ def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> It
 
 
 def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogTask]:
-    """Cut the result of :func:`find_segments` into tasks of about ``split_bytes``."""
     return [LogTask(files.file_system, ranges) for files in found for ranges in cut_ranges(files.ranges(), split_bytes)]
 
 
 def rows_of_files(
     file_system: AbstractFileSystem, ranges: Iterable[FileRange], settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ranges. A file that is gone becomes a row of kind ``corrupt``; other errors are raised."""
+    """Yield the rows of ranges. A missing file becomes a row of kind ``corrupt``; other errors are raised."""
     for file_range in ranges:
         segment, byte_range = file_range
         if segment.unread is not None:

@@ -28,16 +28,14 @@ MOMENTS = frozenset(
         *("decided_ms", "released_ms", "assigned_ms", "at_ms", "polled_ms", "expires_ms"),
     )
 )
-"""The columns that are points in time."""
+"""Columns with points in time."""
 
 DURATIONS = frozenset(
     ("session_timeout_ms", "rebalance_timeout_ms", "unowned_ms", "took_ms", "idle_ms", "lag_ms"),
 )
-"""The columns that are not."""
+"""Columns with durations."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
-"""The type of the timestamps, as Spark has them."""
-
 LATEST_MS = (datetime.max.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 """The last moment that a timestamp holds: the end of the year 9999, as in Python and SQL."""
 
@@ -78,13 +76,11 @@ def _without_time(schema: pa.Schema) -> list[str]:
 
 
 ROW_GROUP_ROWS = 262_144
-"""Number of rows per row group."""
-
 _PARTITIONED_BY = "log_partition"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 WRITTEN_SCHEMA = RECORDS.remove(RECORDS.get_field_index(_PARTITIONED_BY))
 WRITTEN_COLUMNS = tuple(WRITTEN_SCHEMA.names)
-"""The columns of the files: all but the log partition, which is in the folder's name."""
+"""Columns of the files; the log partition is in the folder's name."""
 
 _RISING_MOMENTS = ("log_timestamp_ms", "commit_timestamp_ms")
 # Numbers that go up and up are small as differences; everything else but bytes repeats itself.
@@ -128,7 +124,6 @@ class TableFile:
             self._flush()
 
     def close(self) -> None:
-        """Write the buffered rows and the footer."""
         self._flush()
         self._writer.close()
 
@@ -139,19 +134,14 @@ class TableFile:
 
 
 OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
-"""Of records of committed offsets and their tombstones."""
+"""Types of records of committed offsets and their tombstones."""
 
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-"""Outcomes of transactions."""
-
 ABORT_TYPE, COMMIT_TYPE = 0, 1
-"""Of control records that end transactions."""
+"""Types of control records that end transactions."""
 
 WRITTEN_COMMITS = arrow_schema(one for one in COMMITS if one.name != "log_partition")
-"""The columns of the files of commits: all but the log partition, which is in the folder's name."""
-
 OpenFile = Callable[[str, pa.Schema], AbstractContextManager[TableFile]]
-"""Opens a file for a path and a schema."""
 
 
 class Written(NamedTuple):
@@ -170,7 +160,6 @@ class Written(NamedTuple):
     last_timestamp_ms: int | None = None
 
     def plus(self, other: Written) -> Written:
-        """Return both together."""
         times_ms = [one.last_timestamp_ms for one in (self, other) if one.last_timestamp_ms is not None]
         return Written(
             self.records + other.records,
@@ -181,7 +170,9 @@ class Written(NamedTuple):
 
 
 def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: str, commits: str) -> Written:
-    """Write the rows of some ranges of one log partition: all of them, and the commits among them once more."""
+    """Write rows of one log partition to ``records``, and its commits outside of transactions to
+    ``commits`` as well.
+    """
     transactional, last_ms = 0, []
     with ExitStack() as stack:
         table = stack.enter_context(open_file(records, WRITTEN_SCHEMA))
@@ -200,7 +191,6 @@ def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: s
 
 
 def _plain_commits(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the commits and tombstones outside of transactions, as the table of commits has them."""
     found = rows.filter(every(is_offset_record(rows), pc.invert(rows["is_transactional"])))
     return pa.RecordBatch.from_arrays(
         [
@@ -219,7 +209,7 @@ _CODES_MAX = 2**62
 
 
 def every(*masks: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return where all masks hold; null counts as false."""
+    """Return a mask of where all masks hold; null counts as false."""
     found = pc.fill_null(masks[0], False)
     for mask in masks[1:]:
         found = pc.and_(found, pc.fill_null(mask, False))
@@ -227,7 +217,7 @@ def every(*masks: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def is_offset_record(rows: pa.Table) -> pa.ChunkedArray:
-    """Return where committed offsets and their tombstones are that were understood."""
+    """Return a mask of readable committed offsets and their tombstones."""
     is_offset = pc.is_in(rows["record_type"], pa.array(OFFSET_TYPES, pa.int16()))
     return every(pc.equal(rows["kind"], KIND_RECORD), is_offset, pc.is_null(rows["problem"]))
 
@@ -238,19 +228,19 @@ def integers(column: pa.ChunkedArray) -> Int64s:
 
 
 def flags(column: pa.ChunkedArray) -> Bools:
-    """Return a column of truths; false where it is null."""
+    """Return a column of booleans; false where it is null."""
     return np.asarray(pc.fill_null(column, False), np.bool_)
 
 
 def codes(column: pa.ChunkedArray) -> Int64s:
-    """Return a number for each value of a column, -1 where it is null: the same one for equal values."""
+    """Return equal numbers for equal values of a column; -1 for null."""
     whole = column.combine_chunks()
     encoded = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
     return np.asarray(pc.fill_null(encoded.dictionary_encode().indices, _NOTHING), np.int64)
 
 
 def key_codes(table: pa.Table, keys: Sequence[str]) -> Int64s:
-    """Return a number for each row: the same one where all keys are equal."""
+    """Return equal numbers for rows with equal keys."""
     found, count = np.zeros(table.num_rows, np.int64), 1
     for key in keys:
         of_key = codes(table[key]) + 1
@@ -284,11 +274,12 @@ class Runs:
         self.ends: Int64s = np.append(self.starts, table.num_rows)[1:]
 
     def last_rows(self) -> Int64s:
-        """Return the number of the last row of each run."""
         return self.order[self.ends - 1]
 
     def from_end(self, counts: Bools | None = None) -> Int64s:
-        """Return for each place in ``order`` how far it is from the end of its run: 1 for the last one."""
+        """Return the distance of each place in ``order`` from the end of its run, 1 for the last; only ``counts`` are
+        counted.
+        """
         so_far = np.arange(1, len(self.order) + 1) if counts is None else np.cumsum(counts, dtype=np.int64)
         return np.repeat(so_far[self.ends - 1], self.ends - self.starts) - so_far + 1
 

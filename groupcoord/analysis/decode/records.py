@@ -1,8 +1,8 @@
 """Columns of records: the fields of keys and values, decoded with numpy.
 
-The layouts are those of :mod:`groupcoord.records.schemas`. Versions 0 to 4 of a committed offset are decoded here. Rare
-ones (tagged fields of later versions, metadata of 16 KiB) go to the scalar codec
-:func:`groupcoord.records.codec.decode_record`, one record at a time.
+The layouts are those of :mod:`groupcoord.records.schemas`. Versions 0 to 4 of a committed offset are decoded here;
+those with unknown tagged fields go to the scalar codec :func:`groupcoord.records.codec.decode_record`, one record at a
+time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ VALUE_LEAD = np.dtype(
         ("topic_id", "V16"),
     ]
 )
-"""Start of a value; the whole of a committed offset in version 4 without metadata."""
+"""Start of a value; the whole of a committed offset in version 4 with a topic id and without metadata."""
 
 _LEAD_BYTES = VALUE_LEAD.itemsize
 _TEXT_START = 15
@@ -60,7 +60,7 @@ class Slices(NamedTuple):
 
     Attributes:
         buffer: the bytes, padded with :data:`groupcoord.analysis.decode.batches.PADDING_BYTES`.
-        size: how long it is; -1: it is null.
+        size: its length; -1 for null.
     """
 
     buffer: Bytes
@@ -72,7 +72,6 @@ class Slices(NamedTuple):
         return self.start + np.maximum(self.size, 0)
 
     def at(self, row: int) -> bytes | None:
-        """Return the piece of one record."""
         size = int(self.size[row])
         start = int(self.start[row])
         return None if size < 0 else self.buffer[start : start + size].tobytes()
@@ -84,7 +83,7 @@ class Slices(NamedTuple):
         return everywhere[position].view(kind)
 
     def integers(self, code: str, position: Int64s) -> Int64s:
-        """Return big-endian integers at positions inside the buffer; ``code`` is numpy's, such as ``i4``."""
+        """Return big-endian integers at positions; ``code`` is numpy's, such as ``i4``."""
         kind = np.dtype(">" + code)
         count = len(self.buffer) - kind.itemsize + 1
         view: NDArray[np.signedinteger] = np.ndarray((count,), kind, self.buffer, strides=(1,))
@@ -108,7 +107,7 @@ class Keys:
     Attributes:
         record_type: the first two bytes; -1 without them (``has_type``).
         is_whole: the type is known and the key has its layout; its text may still be invalid UTF-8.
-        strings: number of strings in a key of this type: 1 or 2.
+        strings: number of strings in a key of this type; 0 for an unknown type.
         second: the second string: a topic, a member id or a regular expression.
         topic_partition: of types 0 and 1.
         is_offset: whole and of type 0 or 1.
@@ -140,7 +139,6 @@ class Keys:
         self.topic_partition: Int64s = keys.integers("i4", np.where(self.is_offset, second_end, 0))
 
     def problems(self) -> Int64s:
-        """Return the problem of each key, as an index of :data:`PROBLEMS`."""
         wrong = np.where(self.strings > 0, MALFORMED_KEY, UNKNOWN_TYPE)
         return np.where(self.is_whole, 0, np.where(self.has_type, wrong, NO_KEY))
 
@@ -248,11 +246,7 @@ _UUID = np.dtype([("high", "u8"), ("low", "u8")])
 
 
 class OfBatches(NamedTuple):
-    """The batches of records.
-
-    Attributes:
-        number: index of the batch of each record.
-    """
+    """Batches, and the index of the batch of each record."""
 
     batches: Batches
     number: Int64s
@@ -262,10 +256,7 @@ class Placed(NamedTuple):
     """Keys and values of records, and their positions: arrays with one item for each record.
 
     Attributes:
-        keys: their keys; ``values`` their values.
-        log_offset: their offsets; ``log_timestamp_ms`` their timestamps.
         log_partition: one for each record or for all; None if unknown.
-        file: the file; None without one.
         of_batches: their batches; None if unknown, then no record is transactional or a control record.
     """
 
@@ -355,7 +346,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def gather(slices: Slices, is_there: Bools, kind: pa.DataType) -> pa.Array:
-    """Copy pieces of a buffer into an Arrow array of text or bytes; null where they are not there."""
+    """Copy pieces of a buffer into an Arrow array of text or bytes; null where ``is_there`` is false."""
     count = len(is_there)
     if not is_there.any():
         return pa.nulls(count, kind)

@@ -25,14 +25,14 @@ HOLDER_MAX = 500
 
 
 _SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
-"""Protocols of object stores where fsspec shows only complete files, which can be discarded."""
+"""Protocols of stores where fsspec shows only complete files, and can discard others."""
 
 
 @contextmanager
 def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> Iterator[BinaryIO]:
-    """Yield a file to write, which gets its name when it is complete, whichever attempt that is.
+    """Yield a file to write, which gets its name when it is complete; a failed attempt leaves nothing.
 
-    A failed attempt leaves nothing. Object stores, where a rename is a copy, complete the file instead.
+    In S3, where a rename is a copy, the file is completed instead.
     """
     if not _SHOWS_WHOLE_FILES.isdisjoint(protocols_of(file_system)):
         yield from _completed_file(file_system, path)
@@ -64,11 +64,7 @@ def _completed_file(file_system: AbstractFileSystem, path: str) -> Iterator[Bina
 
 
 class ResultDirectory:
-    """An empty directory for tables and reports: of this machine, or a URL that fsspec understands.
-
-    Attributes:
-        is_local: it is one of this machine.
-    """
+    """Directory for tables and reports, local or a URL: empty, or of an earlier run with the folder ``goes_on``."""
 
     def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None) -> None:
         self.name = os.fspath(where)
@@ -88,7 +84,6 @@ class ResultDirectory:
                 raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
 
     def place(self, name: str) -> tuple[AbstractFileSystem, str]:
-        """Return the file system and the path of something in the directory."""
         return self._file_system, self._at(name)
 
     @contextmanager
@@ -102,7 +97,7 @@ class ResultDirectory:
                 table.close()
 
     def replace_text(self, name: str, text: str) -> None:
-        """Replace a file atomically with UTF-8 text; unencodable characters are replaced."""
+        """Replace a file with UTF-8 text by a rename; unencodable characters are replaced."""
         place = self._at(name)
         self._file_system.makedirs(place.rpartition("/")[0], exist_ok=True)
         self._file_system.pipe_file(f"{place}.new", text.encode("utf-8", "replace"))
@@ -112,12 +107,11 @@ class ResultDirectory:
         return bool(self._file_system.exists(self._at(name)))
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
         self._file_system.rm(self._at(name), recursive=True)
 
     @contextmanager
     def locked(self, folder: str, deed: str) -> Iterator[None]:
-        """Keep other processes off as long as the context lasts, unless the directory is a URL of another machine's."""
+        """Keep other processes off within the context; a URL is not locked."""
         if not self.is_local:
             yield
             return

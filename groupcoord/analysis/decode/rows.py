@@ -57,6 +57,7 @@ class RowSettings:
 
     Attributes:
         raw_bytes: also keep key and value of decoded offsets.
+        company_min: fewer batches are read one record after the other.
     """
 
     columns: tuple[str, ...] = tuple(RECORDS.names)
@@ -73,13 +74,11 @@ class Origin:
 
 
 def batch_rows(batches: Batches, origin: Origin, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches, in order of the log."""
     for portion, decompressed in _portions(batches):
         yield from _portion_rows(portion, decompressed, origin, settings)
 
 
 def sound_rows(sound: Sequence[SoundBatch], origin: Origin, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of decoded batches in order."""
     if any(found.records for found in sound):
         index = np.repeat(np.arange(len(sound)), [len(found.records) for found in sound])
         records = list(chain.from_iterable(found.records for found in sound))
@@ -174,7 +173,7 @@ def _rows(
     origin: Origin,
     settings: RowSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of records found in lock-step, and of the odd batches, by number, in order."""
+    """Yield the rows of framed records and of the odd batches, by number, in order."""
     made: list[pa.RecordBatch] = []
     batches, order = of_batches
     if len(order):
@@ -243,7 +242,7 @@ CHUNK_BYTES = 4_194_304
 """Bytes of a file held at a time."""
 
 LOOK_BACK_BYTES = 1_048_576
-"""Distance before a range where the search for its first batch starts: the size of the largest batches of brokers."""
+"""Distance before a range where the search for its first batch starts: about ``message.max.bytes`` by default."""
 
 SEARCH_BYTES = 16_384
 """Bytes read at a time when only the next sound batch is needed."""
@@ -257,7 +256,6 @@ class ByteRange:
     """Bytes of a file.
 
     Attributes:
-        start: the first byte; ``end`` is the byte after the last.
         file_bytes: size of the file when it was found.
         is_boundary: a batch ends at ``start``, so damage there belongs to this range.
         end_offset: batches from this log offset on belong to others, as does a batch that the broker cut short; None
@@ -273,7 +271,7 @@ class ByteRange:
 
 @define
 class RangeReader:
-    """Reader of one range, which accounts for its bytes.
+    """Reader of one range: records in log order, corrupt bytes, and the account at the end.
 
     Attributes:
         next_offset: log offset after the last batch; None before the first.
@@ -380,7 +378,7 @@ class RangeReader:
         return self._file_bytes
 
     def _salvage(self, start: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all up to the first sound batch of the next range, and move the end of this one there."""
+        """Yield rows up to the first sound batch of the next range, and move the end of this one there."""
         waiting: list[SoundBatch] = []
         for found in self._found_from(start, chunk_bytes):
             if isinstance(found, SoundBatch):

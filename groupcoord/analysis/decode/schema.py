@@ -84,7 +84,6 @@ _CONTROLS = {0: "control records: aborted", 1: "control records: committed"}
 
 
 def describe_kind(kind: str, record_type: int | None, control_type: int | None) -> str:
-    """Return the name of rows of a kind and type in a report."""
     if kind == KIND_RECORD:
         if record_type is None:
             return "records without a type"
@@ -101,7 +100,6 @@ Columns = tuple[Column, ...]
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return declared columns as Arrow's schema."""
     return pa.schema([(name, kind) for name, kind, _ in columns])
 
 

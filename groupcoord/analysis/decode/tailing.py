@@ -39,7 +39,6 @@ class LogChangedError(PipelineError):
 
 @contextmanager
 def changes_told() -> Iterator[None]:
-    """Raise LogChangedError for a file that disappeared after the listing."""
     try:
         yield
     except FileNotFoundError as error:
@@ -69,7 +68,6 @@ class Cursor(NamedTuple):
     batch_position: int
 
     def is_at(self, end: Cursor) -> bool:
-        """Return whether this cursor has reached another."""
         return self.next_offset >= end.next_offset
 
 
@@ -100,17 +98,15 @@ def logs_of(found: Iterable[FileSet]) -> dict[str, Log]:
 
 
 def to_json(cursors: Mapping[str, Cursor]) -> dict[str, Any]:
-    """Return cursors as Spark keeps them in its checkpoint."""
     return {folder: cursor._asdict() for folder, cursor in sorted(cursors.items())}
 
 
 def from_json(value: Mapping[str, Any]) -> Cursors:
-    """Return the cursors of :func:`to_json`."""
     return {folder: Cursor(**cursor) for folder, cursor in value.items()}
 
 
 def advance(log: Log, cursor: Cursor | None, bytes_max: int | None = None) -> Cursor:
-    """Return how far a log can be read now."""
+    """Return the cursor at the end of a log, or about ``bytes_max`` bytes further on."""
     index, position = _locate(log, cursor)
     last = len(log.segments) - 1
     room = bytes_max
@@ -147,7 +143,6 @@ def ranges_between(log: Log, start: Cursor | None, end: Cursor) -> Iterator[File
 def ranges_to_read(
     logs: Mapping[str, Log], before: Mapping[str, Cursor], after: Mapping[str, Cursor]
 ) -> dict[AbstractFileSystem, list[FileRange]]:
-    """Return the byte ranges between the cursors of all logs, as their files are now."""
     found: dict[AbstractFileSystem, list[FileRange]] = {}
     for folder, cursor in after.items():
         start = before.get(folder)

@@ -51,13 +51,11 @@ _OUTCOMES = pa.array([ABORTED, COMMITTED, OPEN])
 _STILL_OPEN = 2
 
 MARKER_COLUMNS = ("kind", "control_type", "producer_id", "log_offset")
-"""Columns of markers."""
-
 _NO_MARKERS = pa.schema([RECORDS.field(name) for name in MARKER_COLUMNS[1:]]).empty_table()
 
 
 class Markers:
-    """The markers of one log partition, by which the outcome of each transaction is found."""
+    """Transaction markers of one log partition."""
 
     def __init__(self, tables: Sequence[pa.Table] = ()) -> None:
         rows = pa.concat_tables([_NO_MARKERS, *(table.select(_NO_MARKERS.column_names) for table in tables)])
@@ -73,7 +71,7 @@ class Markers:
         }
 
     def outcomes(self, rows: pa.Table) -> pa.Array:
-        """Return the outcomes of the transactions of commits: ``committed``, ``aborted`` or ``open``."""
+        """Return the outcome of the transaction of each row: ``committed``, ``aborted`` or ``open``."""
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
         found = np.full(len(producers), _STILL_OPEN)
         for producer in np.unique(producers).tolist():
@@ -86,7 +84,7 @@ class Markers:
 
 
 def is_marker(records: pa.Table) -> pa.ChunkedArray:
-    """Return which rows are markers that end transactions."""
+    """Return a mask of markers that end transactions."""
     ends = pa.array([ABORT_TYPE, COMMIT_TYPE], pa.int16())
     return every(pc.equal(records["kind"], KIND_CONTROL), pc.is_in(records["control_type"], ends))
 
@@ -109,13 +107,13 @@ def commits(records: pa.Table, markers: Markers) -> pa.Table:
 
 GROUP = ("log_partition", "group_id")
 PARTITION = (*GROUP, "topic", "topic_partition")
-"""Key of the kept rows."""
-
 ROWS_MIN = 262_144
 """Least number of commits that are folded at once."""
 
 LATE_MINUTES = 5
-"""Age in minutes, relative to its group's newest commit, up to which a commit is added to the count of its minute."""
+"""Minutes behind its group's newest commit after which a minute is closed, and later commits no
+longer join its count.
+"""
 
 _INT, _LONG, _STRING = pa.int32(), pa.int64(), pa.string()
 _OF_GROUP = [("log_partition", _INT), ("group_id", _STRING)]
@@ -153,11 +151,11 @@ class CommitFacts:
     are_samples: bool = False
 
     def counted(self) -> pa.Table:
-        """Return the last commits without those of open transactions."""
+        """Return the kept commits without those of open transactions."""
         return self.last.filter(pc.invert(_is_open(self.last)))
 
     def open(self) -> pa.Table:
-        """Return the last commit in an open transaction of each partition that has one, and others."""
+        """Return the kept commits in open transactions, at least the last of each partition."""
         return self.last.filter(_is_open(self.last))
 
     def current_offsets(self) -> pa.Table:
@@ -171,7 +169,7 @@ class CommitFacts:
 
 
 class CommitFold:
-    """Folds commits of any groups, each partition's in the order of the log."""
+    """Fold of commits of any groups; those of a partition must be in log order."""
 
     def __init__(self, limits: Thresholds | None = None, rows_min: int = ROWS_MIN) -> None:
         self._limits = limits or Thresholds()

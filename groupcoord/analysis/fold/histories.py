@@ -44,7 +44,7 @@ ENTRY_COLUMNS = (
     *("log_partition", "group_id", "log_offset", "log_timestamp_ms", "record_type", "tombstone", "key", "value"),
     *("partition_leader_epoch", "topic", "topic_partition", "topic_id", "is_transactional"),
 )
-"""The columns of the table of records that are needed."""
+"""Required columns of the table of records."""
 
 _NO_EPOCH = -1
 _RECORD = ("row", *GROUP, "log_offset", "log_timestamp_ms", "key", "value", "partition_leader_epoch")
@@ -52,7 +52,6 @@ _COMMIT = ("row", *GROUP, "log_offset", "log_timestamp_ms", "topic", "topic_part
 
 
 def entries_of(records: pa.Table) -> list[Entry]:
-    """Return the records and commits for the histories of groups, in order."""
     is_group = pc.greater(records["record_type"], int(RecordType.OFFSET_COMMIT))
     is_offset = pc.is_in(records["record_type"], pa.array(OFFSET_TYPES, pa.int16()))
     is_commit = every(is_offset, pc.invert(records["tombstone"]))
@@ -80,7 +79,6 @@ def feed_history(history: LogHistory, records: pa.Table) -> None:
 
 
 def _topic_names(records: pa.Table) -> Iterator[tuple[str, bytes, str]]:
-    """Yield the topic ids and names of commits by group."""
     named = records.filter(pc.and_(pc.is_valid(records["topic_id"]), pc.is_valid(records["topic"])))
     for name in named.group_by(["group_id", "topic_id", "topic"]).aggregate([]).to_pylist():
         yield name["group_id"], name["topic_id"], name["topic"]
@@ -111,7 +109,7 @@ def _columns(rows: pa.Table) -> list[list[object]]:
 
 
 GROUPED_COLUMNS = (*ENTRY_COLUMNS, "complete_from")
-"""The columns that are needed: ``complete_from`` is the offset from which on no record of the log partition is missing.
+"""Required columns; ``complete_from`` is the offset from which on no record of the log partition is missing.
 
 Before the records of a group rows without a record type name its topics: ``topic_id`` and ``topic``.
 """
@@ -121,7 +119,7 @@ HistoryRow = tuple[GroupKey, str, Row]
 
 
 def folded_histories(batches: Iterable[pa.Table], session_timeout_ms: int | None) -> Iterator[HistoryRow]:
-    """Yield the rows of the groups' histories."""
+    """Yield history rows from records that are sorted by group."""
     fold: GroupFold | None = None
     key: GroupKey | None = None
     for batch in batches:

@@ -60,7 +60,7 @@ class LogPartition:
     _markers: list[pa.Table] = field(factory=list)
 
     def noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows that are written next, and learn of them."""
+        """Yield rows as they are, and note their order and markers."""
         for batch in batches:
             is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
             offsets = integers(batch.column("log_offset").filter(pc.invert(is_range)))
@@ -74,19 +74,18 @@ class LogPartition:
             yield batch
 
     def markers(self) -> Markers:
-        """Return its transactions' markers."""
         return Markers(self._markers)
 
 
 class Accounts:
-    """Keeps account of rows while logs are decoded."""
+    """Counts and byte ranges of rows, noted while logs are decoded."""
 
     def __init__(self) -> None:
         self.load = LoadFold()
         self._ranges: list[pa.Table] = []
 
     def noted(self, partition: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of a log partition, and note them."""
+        """Yield rows as they are, and count them."""
         for batch in batches:
             rows = of_partition(batch, partition)
             self.load.add(rows)
@@ -96,7 +95,6 @@ class Accounts:
             yield batch
 
     def ranges(self) -> pa.Table:
-        """Return the rows about byte ranges."""
         return pa.concat_tables([RANGES.empty_table(), *self._ranges]).combine_chunks()
 
 
@@ -110,7 +108,7 @@ RANGES = pa.schema(
 
 
 def corrupt(ranges: pa.Table) -> pa.Table:
-    """Return the bytes that are no sound batch and were passed over (``tables.CORRUPT``)."""
+    """Return the table ``corrupt``."""
     found = ranges.filter(pc.equal(ranges["kind"], KIND_CORRUPT))
     found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
     return found.rename_columns({"problem": "reason", "log_offset": "first_offset"}).cast(arrow_schema(CORRUPT))
@@ -121,26 +119,20 @@ Span = tuple[int, int, int]
 
 
 def read_spans(records: pa.Table) -> list[Span]:
-    """Return the ranges that were read, by rows of one log partition of the table of records, or :data:`RANGES`."""
+    """Return the ranges that were read, from rows of one log partition: of the table of records, or :data:`RANGES`."""
     found = records.filter(every(pc.equal(records["kind"], KIND_READ), pc.is_valid(records["complete_from"])))
     return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
 
 
 @frozen
 class Decoded:
-    """Result of decoding.
-
-    Attributes:
-        partitions: the log partitions, in order of appearance.
-        accounts: counts and ranges of all rows.
-    """
+    """Result of decoding; the log partitions are in order of appearance."""
 
     partitions: Sequence[LogPartition]
     written: Written
     accounts: Accounts
 
     def spans(self, partition: LogPartition) -> list[Span]:
-        """Return the ranges of a log partition that were read."""
         ranges = self.accounts.ranges()
         number = ranges["log_partition"]
         return read_spans(
@@ -149,7 +141,7 @@ class Decoded:
 
 
 def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: Callable[[int, int], None]) -> Decoded:
-    """Decode logs, and write their records, and commits outside of transactions."""
+    """Decode logs, and write their records, and once more the commits outside of transactions."""
     partitions: dict[int | None, LogPartition] = {}
     accounts, written = Accounts(), Written()
     for number, task in enumerate(tasks):
@@ -165,7 +157,6 @@ def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: 
 
 
 def of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
-    """Return rows of a log partition with its number."""
     column = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
     return pa.Table.from_batches([batch]).append_column("log_partition", column)
 
@@ -173,7 +164,7 @@ def of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
 def read_back(
     results: ResultDirectory, partition: LogPartition, columns: Collection[str], kinds: Collection[str]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a log partition in the order of the log, with their log partition.
+    """Yield the rows of a log partition in log order, with its number.
 
     Of a damaged log, and of two copies of one, all rows are held at a time.
     """
@@ -187,7 +178,6 @@ def read_back(
 
 
 def sorted_by_offset(records: pa.Table) -> pa.Table:
-    """Return records in the order of their offsets; two with the same offset keep their order."""
     offsets = integers(records["log_offset"])
     if (offsets[1:] >= offsets[:-1]).all():
         return records
@@ -236,11 +226,9 @@ class PartitionFold:
         return found
 
     def facts(self) -> CommitFacts:
-        """Return the facts of the commits."""
         return self._commits.facts()
 
     def rows_by_kind(self) -> dict[str, list[Row]]:
-        """Return the rows of the histories by kind, each with its group and log partition."""
         found: dict[str, list[Row]] = {kind: [] for kind in KINDS}
         for row in self._history.rows():
             found[row.kind].append({"group_id": row.group_id, "log_partition": row.log_partition} | row.values)
@@ -268,8 +256,6 @@ _SUMS = (
 _TIMES = {"first_timestamp_ms": min, "last_timestamp_ms": max}
 
 COUNTED_COLUMNS = tuple(dict.fromkeys((*_COUNTED, *_LOAD_COLUMNS)))
-"""The columns of the table of records that are needed."""
-
 KEYS = pa.schema(
     [
         *((name, pa.bool_() if name == "is_unknown" else RECORDS.field(name).type) for name in _KEY),
@@ -277,8 +263,6 @@ KEYS = pa.schema(
         *(("last_offset", pa.int64()), ("last_size_bytes", pa.int64()), ("last_is_tombstone", pa.bool_())),
     ]
 )
-"""Counts of records by key, with the last record of each."""
-
 _READ_COUNTS = arrow_schema(READ_COUNTS)
 _ROWS_MIN = 262_144
 
@@ -299,7 +283,6 @@ class LoadFold:
             self._fold()
 
     def take(self, other: LoadFold) -> None:
-        """Add the counts of another fold."""
         self._keys = summed_keys([self.keys(), other.keys()])
         self._counts = summed_counts([self._counts, other.read_counts()])
 
@@ -311,18 +294,17 @@ class LoadFold:
             self._counts = summed_counts([self._counts, rows.select([*_COUNTED, "size_bytes"])])
 
     def read_counts(self) -> pa.Table:
-        """Return how much was read and passed over, and why: :data:`groupcoord.analysis.decode.schema.READ_COUNTS`."""
+        """Return the table ``read_counts``."""
         self._fold()
         return self._counts
 
     def keys(self) -> pa.Table:
-        """Return :data:`KEYS`."""
         self._fold()
         return self._keys
 
 
 def partition_load(keys: pa.Table) -> list[Row]:
-    """Return one row a log partition (:data:`groupcoord.analysis.decode.schema.PARTITION_LOAD`)."""
+    """Return the rows of the table ``partition_load``."""
     by_partition: dict[int | None, list[Row]] = {}
     for row in _by_group(keys).to_pylist():
         by_partition.setdefault(row["log_partition"], []).append(row)
@@ -332,7 +314,7 @@ def partition_load(keys: pa.Table) -> list[Row]:
 
 
 def summed_counts(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return counts of rows, of which some are counted already (``tables.READ_COUNTS``)."""
+    """Return read counts from rows, and from counts of other rows."""
     ones = []
     for part in parts:
         if "count" not in part.column_names:
@@ -364,7 +346,7 @@ def _as_keys(rows: pa.Table) -> pa.Table:
 
 
 def summed_keys(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return keys that were counted in several pieces as one row each: :data:`KEYS`."""
+    """Return :data:`KEYS` of several parts with one row a key."""
     rows = pa.concat_tables(parts)
     offsets = integers(rows["last_offset"])
     if (offsets[1:] < offsets[:-1]).any():

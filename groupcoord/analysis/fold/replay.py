@@ -55,17 +55,9 @@ REPLAYED = (
     *("leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id"),
     *("producer_id", "producer_epoch", "is_transactional", "key", "value"),
 )
-"""Required columns of the table of records, without the log partition and the group."""
-
 ROWS_MAX = 4_096
-"""Number of rows per Arrow batch."""
-
 RECORDS_FIELD = "records"
-"""The field with the number of replayed records."""
-
 NO_PARTITION = -1
-"""An unknown log partition."""
-
 _ONE_PARTITION = Config(offsets_topic_num_partitions=1)
 _SAME_IN_A_RUN = ("topic", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
 
@@ -94,22 +86,19 @@ class ReplayedLog:
         self.record_count = 0
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Raise NotLeaderError: the log is read-only."""
         raise NotLeaderError
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Raise an error: coordinators load by :meth:`read_last` if the store has it."""
         raise StorageError("these records can only be read by read_last")
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
-        """Return the records in the log's order, several commits that lie side by side as one."""
         for entry in self._entries:
             self.record_count += len(entry.record) if isinstance(entry, LoadedCommits) else 1
             yield entry
 
 
 def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Load each group's records into a coordinator, and yield its answers."""
+    """Load each group's records into a coordinator, and yield its responses."""
     schema = arrow_schema(ANSWERS)
     runs = _Runs(batches)
     for key in runs:
@@ -134,7 +123,7 @@ def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
 
 
 class _Runs:
-    """Cuts sorted batches where the group changes: iterate over keys, and over the entries of each."""
+    """Sorted batches, cut where the group changes: iterate over keys, and over the entries of each."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = chain.from_iterable(map(_by_group, batches))

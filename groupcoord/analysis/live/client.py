@@ -100,7 +100,6 @@ class KafkaCluster:
             raise
 
     def close(self) -> None:
-        """Close all connections."""
         try:
             self._run(self._client.close())
         finally:
@@ -214,7 +213,7 @@ class KafkaCluster:
         return self._run(self._client.send_to_any(request))
 
     def _ask_all(self, requests: Mapping[int, Request]) -> dict[int, Answer]:
-        """Send requests to several brokers at once; return the responses, without those of failing or late brokers.
+        """Send requests to several brokers at once; return the responses, without those of lost or late brokers.
 
         A broker is late :data:`SETTLE_MS` after the first response.
         """

@@ -17,7 +17,6 @@ from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.schema.engine import Values
 
 NO_BROKER = -1
-"""Leader of a partition without one."""
 
 
 class LogEnd(IntEnum):
@@ -32,7 +31,7 @@ class TopicMetadata:
     """Metadata of a topic.
 
     Attributes:
-        topic_id: its id; zero from brokers before Kafka 2.8.
+        topic_id: zero from brokers before Kafka 2.8.
         leaders: id of the leader by partition; -1 without one.
     """
 
@@ -55,11 +54,7 @@ class ClusterMetadata:
 
 
 class ListedOffset(NamedTuple):
-    """An offset from ListOffsets.
-
-    Attributes:
-        leader_epoch: its leader epoch; -1 if unknown.
-    """
+    """An offset from ListOffsets, with its leader epoch; -1 if unknown."""
 
     error_code: int
     offset: int
@@ -71,7 +66,6 @@ class FetchedBytes(NamedTuple):
 
     Attributes:
         batches: contiguous; the first may start before the requested offset, the last may be cut short.
-        high_watermark: end of the replicated records.
     """
 
     batches: bytes
@@ -80,12 +74,7 @@ class FetchedBytes(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group in the list of its coordinator.
-
-    Attributes:
-        state: Kafka's state; empty if unknown.
-        protocol_type: its protocol type, or empty.
-    """
+    """A group in the list of its coordinator; state and protocol type are empty if unknown."""
 
     group_id: str
     type: str
@@ -111,9 +100,7 @@ class DescribedGroup(NamedTuple):
     """Description of a group and its members.
 
     Attributes:
-        protocol_type: its protocol type, or empty.
-        group_epoch: of a KIP-848 group; None in a classic group.
-        assignment_epoch: of its target assignment; None in a classic group.
+        group_epoch: None in a classic group, like the epoch of its target assignment.
         members: as in the response, by kio's names.
         subtopologies: source topics of each subtopology of a streams group.
     """
@@ -257,13 +244,11 @@ class Patience:
             return found[0]
 
     def at(self, cluster: LiveCluster, partition: TopicPartition, work: Callable[[], T]) -> T:
-        """Like :meth:`try_for`, for a request to a partition's leader, which is looked up again after a failure."""
+        """Retry a request to a partition's leader, which is looked up again after a failure."""
         return self.try_for(work, lambda: cluster.metadata([partition.topic]))
 
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
-"""Types of groups."""
-
 _OFFSET_FETCH, _FIND_COORDINATOR, _DESCRIBE_GROUPS, _LIST_GROUPS = 9, 10, 15, 16
 _DESCRIBE_CLUSTER, _CONSUMER_GROUP_DESCRIBE, _SHARE_GROUP_DESCRIBE, _STREAMS_GROUP_DESCRIBE = 60, 69, 77, 89
 _DESCRIBE_SHARE_GROUP_OFFSETS = 90
@@ -284,29 +269,26 @@ DESCRIBED_BY = {
     SHARE: _SHARE_GROUP_DESCRIBE,
     STREAMS: _STREAMS_GROUP_DESCRIBE,
 }
-"""By type of group, the API that describes it."""
+"""The API that describes groups of each type."""
 
 _DESCRIBE_BIT = 1 << 8
 """Bit of DESCRIBE in the authorized operations of a response."""
 
 
 def cluster_request() -> Request:
-    """Return the request for the authorized operations on the cluster."""
     return _request(_DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True, "endpoint_type": 1})
 
 
 def may_describe_cluster(values: Values) -> bool:
-    """Return whether the user may describe the cluster, so that lists of groups are complete."""
     return bool(values["cluster_authorized_operations"] & _DESCRIBE_BIT)
 
 
 def list_groups_request() -> Request:
-    """Return the question for a broker's groups."""
     return _request(_LIST_GROUPS, {"states_filter": [], "types_filter": []})
 
 
 def listed_groups(values: Values) -> ListedGroups:
-    """Return the groups that a broker coordinates; before Kafka 3.8 they are classic or of unknown type."""
+    """Return the groups that a broker coordinates; brokers before Kafka 3.8 give no type, which counts as classic."""
     groups = [
         ListedGroup(
             one["group_id"],
@@ -320,24 +302,20 @@ def listed_groups(values: Values) -> ListedGroups:
 
 
 def coordinators_request(group_ids: Collection[str]) -> Request:
-    """Return the question which brokers coordinate groups."""
     return _request(_FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": list(group_ids)})
 
 
 def found_coordinators(values: Values) -> dict[str, Coordinator]:
-    """Return the coordinators of an answer by group."""
     return {one["key"]: Coordinator(one["error_code"], one["node_id"]) for one in values["coordinators"]}
 
 
 def describe_request(group_type: str, group_ids: Collection[str]) -> Request:
-    """Return the question for groups of a type and their members."""
     name = "groups" if group_type == CLASSIC else "group_ids"
     flags = dict.fromkeys(("include_authorized_operations", "include_topology_description"), False)
     return _request(DESCRIBED_BY[group_type], {name: list(group_ids), **flags})
 
 
 def described_groups(group_type: str, values: Values) -> dict[str, DescribedGroup]:
-    """Return the groups of an answer by id."""
     return {one["group_id"]: _described(group_type, one) for one in values["groups"]}
 
 
@@ -365,13 +343,12 @@ def _source_topics(subtopology: Values) -> tuple[str, ...]:
 
 
 def offsets_request(group_ids: Collection[str]) -> Request:
-    """Return the question for all committed offsets of groups."""
     wanted = [{"group_id": one, "member_id": None, "member_epoch": -1, "topics": None} for one in group_ids]
     return _request(_OFFSET_FETCH, {"groups": wanted, "require_stable": False})
 
 
 def committed_offsets(values: Values) -> dict[str, GroupOffsets]:
-    """Return the offsets of an answer by group."""
+    """Return the offsets of a response by group."""
     return {
         group["group_id"]: GroupOffsets(
             group["error_code"],
@@ -393,13 +370,11 @@ def committed_offsets(values: Values) -> dict[str, GroupOffsets]:
 
 
 def share_offsets_request(group_ids: Collection[str]) -> Request:
-    """Return the request for the start offsets of share groups in all their partitions."""
     wanted = [{"group_id": one, "topics": None} for one in group_ids]
     return _request(_DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": wanted})
 
 
 def share_offsets(values: Values) -> dict[str, GroupOffsets]:
-    """Return the start offsets of an answer by group."""
     return {
         group["group_id"]: GroupOffsets(
             group["error_code"],

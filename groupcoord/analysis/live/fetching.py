@@ -31,17 +31,12 @@ _LOG_OVERHEAD_BYTES = 12
 
 @frozen
 class Portion:
-    """Contiguous batches.
-
-    Attributes:
-        batches: from the first batch of the range on; the last may be cut short.
-    """
+    """Contiguous batches from ``offset`` on; the last may be cut short."""
 
     offset: int
     batches: bytes
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Return some of the bytes."""
         return self.batches[position : position + size]
 
     @property
@@ -60,7 +55,7 @@ class Lost:
 
 
 class RangeFetcher:
-    """Fetches one range."""
+    """Fetcher of one range."""
 
     def __init__(self, cluster: LiveCluster, offset_range: OffsetRange, patience: Patience) -> None:
         self._cluster = cluster
@@ -89,7 +84,6 @@ class RangeFetcher:
         return None
 
     def behind(self, portion: Portion, next_offset: int | None) -> int:
-        """Return the next fetch offset."""
         for offset in (next_offset, portion.claimed_end if len(portion.batches) >= _BATCH_START.size else None):
             if offset is not None and offset > portion.offset:
                 return offset
@@ -166,7 +160,7 @@ WAIT_MS, BACKOFF_MS = 2_000, 100
 """Time to wait for a leader; a missing record time leaves the lag to the samples."""
 
 FETCHES_MAX = 8
-"""Number of batches without records, or with only transaction markers, that are skipped."""
+"""Number of fetches for one timestamp: batches without records, or with only transaction markers, are skipped."""
 
 _BATCH = 1
 """Fetch size with which a broker returns one batch of any size."""

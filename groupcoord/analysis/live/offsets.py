@@ -92,11 +92,9 @@ SPLIT_BYTES = 67_108_864
 """Approximate bytes of a log per task."""
 
 PROBED_OFFSETS_MIN = 100_000
-"""Logs of fewer offsets are small however large their batches, and read as they are."""
+"""Logs of fewer offsets are not probed, and count as an eighth of a task."""
 
 PROBES = 8
-"""Number of probes of a log."""
-
 PROBE_BYTES = 65_536
 
 _BATCH_START = Struct(">qi")
@@ -106,11 +104,9 @@ _DELTA_POSITION, _LOG_OVERHEAD_BYTES = 23, 12
 
 @frozen
 class OffsetRange:
-    """Offsets of one log partition.
+    """Offsets of one log partition, from ``start`` to before ``end``.
 
     Attributes:
-        topic: the topic's name; ``topic_id`` is its id.
-        start: the first offset; ``end`` is the one after the last.
         is_first: it also owns the batch around ``start``, the log start.
         size_bytes: approximate size; 0 if unknown.
     """
@@ -126,7 +122,6 @@ class OffsetRange:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Of which partition."""
         return TopicPartition(self.topic, self.partition)
 
     def name_at(self, offset: int) -> str:
@@ -136,11 +131,7 @@ class OffsetRange:
 
 @frozen
 class TopicEnds:
-    """A topic with the start and end offsets of its logs.
-
-    Attributes:
-        starts: log start offset by partition.
-    """
+    """A topic with the start and end offsets of its logs by partition."""
 
     cluster_id: str
     topic: TopicMetadata
@@ -149,14 +140,12 @@ class TopicEnds:
     leaderless: tuple[int, ...] = ()
 
     def range(self, partition: int, start: int, end: int) -> OffsetRange:
-        """Return some offsets of a partition."""
         is_first = start <= self.starts[partition]
         return OffsetRange(
             self.cluster_id, self.topic.name, self.topic.topic_id, partition, start, end, is_first=is_first
         )
 
     def whole(self) -> list[OffsetRange]:
-        """Return all offsets of each partition that has some."""
         bounds = ((partition, start, self.ends[partition]) for partition, start in self.starts.items())
         return [self.range(partition, start, end) for partition, start, end in bounds if start < end]
 
@@ -177,8 +166,6 @@ def topic_ends(
     *,
     may_lack: bool = False,
 ) -> TopicEnds:
-    """Return the start and end offsets of a topic's logs."""
-
     def ask() -> TopicEnds:
         metadata = cluster.metadata([topic])
         error = metadata.errors.get(topic, ErrorCode.NONE)

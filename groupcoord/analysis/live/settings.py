@@ -61,7 +61,7 @@ class ClusterAddress:
 
 
 def cluster_address(bootstrap_servers: str, command_config: str | os.PathLike[str] | None) -> ClusterAddress:
-    """Return where a cluster is, with the whole path of the file: other processes work in other directories."""
+    """Return an address with the absolute path of the file: other processes work in other directories."""
     return ClusterAddress(bootstrap_servers, None if command_config is None else os.path.abspath(command_config))
 
 
@@ -80,11 +80,9 @@ class ClientSettings:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``HOST:PORT`` with commas between."""
         return ",".join(map(str, self.properties.addresses))
 
     def ssl_context(self) -> SSLContext | None:
-        """Return the TLS context; None without TLS."""
         if not self.properties.uses_tls:
             return None
         try:

@@ -28,8 +28,6 @@ from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.errors import ErrorCode
 
 GROUPS_OF_REQUEST_MAX = 100
-"""Number of groups per request."""
-
 GONE = "gone, or of another type, between two requests"
 
 _DEAD = "Dead"
@@ -75,6 +73,7 @@ class Snapshot:
     """All groups at one moment.
 
     Attributes:
+        asked_ms: start of the requests; ``at_ms`` is their end.
         ends: start and end offsets of the committed and assigned topics.
         is_whole: every broker has listed its groups, so a missing one does not exist or may not be described.
         missing: groups that may exist although no broker returned them.
@@ -97,8 +96,6 @@ def take_snapshot(
     known: Collection[str] = (),
     selection: Selection = EVERYTHING,
 ) -> Snapshot:
-    """Request all groups, and the ends of their topics."""
-
     def ask() -> _Attempt:
         attempt = _Attempt(cluster, now_ms, [one for one in known if not selection.excludes(one)], selection)
         attempt.ask()
@@ -128,7 +125,7 @@ def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
 
 @define
 class _Attempt:
-    """One round of requests; failures are noted, and the others are sent."""
+    """One round of requests; a failure is noted, and the next request is sent."""
 
     cluster: LiveCluster
     now_ms: Callable[[], int]

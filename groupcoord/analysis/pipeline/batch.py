@@ -95,11 +95,6 @@ class Run:
         return self._source.offsets_retention_minutes()
 
     def _write_page(self, tables: FinishedTables) -> Report:
-        """Write the table of share-partitions, the page and its figures, and return these.
-
-        Raises:
-            InputError: no record is one of ``__consumer_offsets``.
-        """
         _check_has_groups(tables, self._source.names)
         self._share_states.write(tables)
         report = gather_report(tables, self._source.names, self._clock, self._retention_minutes)
@@ -195,8 +190,6 @@ class Pipeline(Run):
 
     Attributes:
         steps: the names of the steps of ``run``, in order.
-
-    Raises:
     """
 
     def __init__(

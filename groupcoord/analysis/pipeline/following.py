@@ -50,7 +50,7 @@ class Progress:
     """An update.
 
     Attributes:
-        rows: number of rows of the table of records.
+        rows: number of rows of the table of records, in all.
         report: the report, if the page was written.
         seen_ms: when the input was listed, in milliseconds since 1970.
         is_look: only end offsets were read.
@@ -70,7 +70,7 @@ class Progress:
 
 
 class _Read:
-    """Counts of one update; it starts again if files change meanwhile."""
+    """Counts of one update, which starts again if files change meanwhile."""
 
     def __init__(self) -> None:
         self.load = LoadFold()
@@ -78,7 +78,6 @@ class _Read:
         self.rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Count some rows of the table of records."""
         self.load.add(rows)
         self.rows += rows.num_rows
         damaged = rows.filter(pc.equal(rows["kind"], KIND_CORRUPT)).select(RANGES.names)
@@ -141,7 +140,6 @@ class LocalFollowing(Run):
             raise RunFailedError(f"following the logs failed: {first_line(error)}") from error
 
     def _lock(self) -> AbstractContextManager[None]:
-        """Return the lock that keeps other processes from following into the same directory."""
         return self._results.locked(self._goes_on, "follows logs into it")
 
     def _follow(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:

@@ -31,7 +31,6 @@ class GroupCollector(Collector):
         self._last: Figures | None = None
 
     def show(self, figures: Figures) -> None:
-        """Show this from now on."""
         self._last = figures
 
     def take(self, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None) -> None:
@@ -156,7 +155,7 @@ class GroupCollector(Collector):
 
 @contextmanager
 def served(collector: Collector, host: str, port: int) -> Iterator[str]:
-    """Serve metrics within the context, and yield the address."""
+    """Serve metrics within the context, and yield their URL."""
     registry = CollectorRegistry()
     registry.register(collector)
     server, thread = start_http_server(port, host, registry)

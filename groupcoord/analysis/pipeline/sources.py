@@ -60,7 +60,7 @@ SPLIT_BYTES = 16_777_216
 """Approximate bytes of a file read at a time; its rows are held until the file is known to be unchanged."""
 
 ATTEMPTS_MAX = 4
-"""So often reading is begun if files change meanwhile."""
+"""Number of attempts to read files that change meanwhile."""
 
 
 def attempted(read: Callable[[], None]) -> None:
@@ -158,12 +158,7 @@ class ClusterTail(Tail):
 
 
 class SelectedTail(Tail):
-    """Reads logs as they grow, without the groups that a selection leaves out.
-
-    Args:
-        tail: reads all of them.
-        selection: leaves groups out.
-    """
+    """Reader of growing logs without the groups that a selection excludes."""
 
     def __init__(self, tail: Tail, selection: Selection) -> None:
         self._tail = tail
@@ -183,11 +178,10 @@ class SelectedTail(Tail):
 
 
 RECORD_BYTES = 106
-"""Approximate size of a committed offset in a log, in batches of a dozen."""
 
 
 def absolute(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return paths as they are the same in any directory; URLs stay as they are."""
+    """Return absolute paths; URLs stay as they are."""
     return [text if "://" in text else os.path.abspath(text) for text in _texts(paths)]
 
 
@@ -221,7 +215,6 @@ class Source(ABC):
 
     @property
     def has_ends(self) -> bool:
-        """True if end offsets are known."""
         return self.end_offsets is not None
 
     @property
@@ -238,8 +231,8 @@ class Source(ABC):
     def read_ends(self, topics: Collection[str]) -> pa.Table | None:
         """Return the end offsets of topics, or None if unknown.
 
-        The columns are :data:`groupcoord.analysis.decode.schema.END_OFFSETS` from a file, or
-        :data:`groupcoord.analysis.decode.schema.LIVE_END_OFFSETS` from a cluster.
+        The columns are :data:`groupcoord.analysis.decode.schema.END_OFFSETS` from a file, or ``LIVE_END_OFFSETS`` from
+        a cluster.
         """
         return None if self.end_offsets is None else read_end_offsets_file(self.end_offsets)
 
@@ -257,7 +250,6 @@ class Source(ABC):
         """Names of the input."""
 
     def tasks(self) -> Sequence[RecordTask]:
-        """Return the present content as tasks."""
         return [selected(task, self.selection) for task in self._all_tasks()]
 
     def tail(self) -> Tail:
@@ -322,7 +314,6 @@ class LogSource(Source):
         return find_segments(sorted(folders), may_be_empty=True) if folders else []
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
-        """Return the files."""
         return find_segments(
             self.paths, partitions=self.selection.partitions, may_be_empty=may_be_empty, folders=self._folders
         )
@@ -385,7 +376,7 @@ class ClusterSource(Source):
         return ClusterTail(self.address, self.ends)
 
     def ends(self) -> TopicEnds:
-        """Return the start and end offsets of the logs, without those without a leader."""
+        """Return the start and end offsets of the logs, except those without a leader."""
         return ends_now(self.address, self.topic, self.selection.partitions, may_lack=True)
 
     def _check_records(self, *, may_be_empty: bool) -> int:
@@ -428,7 +419,6 @@ def _task_rows(
 
 
 def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *, may_lack: bool = False) -> TopicEnds:
-    """Return the present start and end offsets of a topic's logs."""
     with connection(address) as (cluster, patience):
         return topic_ends(cluster, patience, topic, partitions, may_lack=may_lack)
 
@@ -436,7 +426,7 @@ def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *
 def check_topic(
     address: ClusterAddress, topic: str, partitions: Collection[int], *, may_be_empty: bool = False
 ) -> TopicEnds:
-    """Make sure that all of a topic can be read, and return where its logs begin and end now."""
+    """Check that a topic can be read, and return its start and end offsets."""
     with connection(address, begins_run=True) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions, may_lack=may_be_empty)
         if not ends.whole() and not may_be_empty:
@@ -448,7 +438,6 @@ def check_topic(
 def cluster_tasks(
     address: ClusterAddress, topic: str, partitions: Collection[int], split_bytes: int
 ) -> list[ClusterTask]:
-    """Return the present content of a topic, as tasks of about ``split_bytes``."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]
@@ -462,7 +451,6 @@ def tasks_between(
     topic_id: str,
     split_bytes: int,
 ) -> list[ClusterTask]:
-    """Return the ranges between two offsets of each log partition as tasks."""
     with connection(address) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, tuple(end))
         check_same(ends, topic_id, start)
@@ -475,7 +463,7 @@ def tasks_between(
 
 
 def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
-    """Raise LogCutError if the offsets that were read are not part of the logs any more."""
+    """Raise LogCutError if the logs end before what was read, or if the topic was created again."""
     name = ends.topic.name
     if str(ends.topic.topic_id) != topic_id:
         raise LogCutError(f"topic {name} was deleted and created again: start again in another directory")

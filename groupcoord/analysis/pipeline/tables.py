@@ -28,13 +28,10 @@ from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.records.share_state import decode_share_state
 
 JUDGED = (GROUP, REBALANCE, DUPLICATE, REVOCATION, MEMBERSHIP)
-"""Kinds of history rows for the rules, in addition to members."""
-
 HISTORY_ROWS_MAX = 50_000
 """Number of newest rows kept of each history table when following logs or polling."""
 
 SAMPLES_MAX = 200_000
-"""Number of kept samples of end offsets."""
 
 
 @frozen
@@ -62,14 +59,13 @@ class EndOffsetSamples:
         self._kept: deque[pa.Table] = deque()
 
     def take(self, told: pa.Table) -> Ends:
-        """Return where topics end, by an answer (:data:`groupcoord.analysis.decode.schema.LIVE_END_OFFSETS`)."""
+        """Add the end offsets of one request; return the present ends, with all samples."""
         self._kept.append(told)
         while len(self._kept) > 1 and sum(one.num_rows for one in self._kept) > SAMPLES_MAX:
             self._kept.popleft()
         return Ends(told, self.table())
 
     def table(self) -> pa.Table:
-        """Return all answers that are kept."""
         return pa.concat_tables(self._kept)
 
 
@@ -83,7 +79,6 @@ def topics_of(known: Sequence[Known]) -> list[str]:
 def write_groups(
     known: Sequence[Known], ends: Ends | None, files: TableFiles, now_ms: int | None, retention_minutes: int | None
 ) -> None:
-    """Write groups, anomalies, expiring offsets and stale groups."""
     with files.growing(["groups", "anomalies", "offset_expiry", "stale_groups"]) as add:
         for one in known:
             described = groups(one.histories, one.current)
@@ -103,7 +98,6 @@ def write_lag(
     now_ms: int | None,
     read_ms: int,
 ) -> None:
-    """Write :func:`groupcoord.analysis.rules.lag.lag`."""
     with files.growing(["lag"]) as add:
         for one in known:
             members = {row["group_id"]: row["member_count"] for row in one.histories[GROUP]}
@@ -133,7 +127,6 @@ class ShareStateFold:
                         states.add(offset, at_ms, record)
 
     def rows(self, names: Mapping[str, str]) -> list[Row]:
-        """Return rows of :data:`groupcoord.analysis.decode.schema.SHARE_PARTITIONS`."""
         return [row | {"topic": names.get(row["topic_id"])} for states in self._of.values() for row in states.rows()]
 
 
@@ -198,8 +191,6 @@ class Figures:
     Attributes:
         seen_ms: when the input was listed, in milliseconds since 1970.
         rows: number of log rows; None without a log.
-        lag: rows of the table of this name.
-        groups: rows of the table of this name.
         rebalances: number by group and cause.
         anomalies: number by group and kind.
     """
@@ -215,7 +206,6 @@ class Figures:
 def figures_of(
     before: Figures | None, tables: FinishedTables, seen_ms: int, rows: int, earlier: RebalanceCounts | None = None
 ) -> Figures:
-    """Return the figures of tables."""
     found = evolve(before or Figures(seen_ms), seen_ms=seen_ms, rows=rows)
     if tables.has("lag"):
         found = evolve(

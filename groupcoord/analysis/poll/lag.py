@@ -30,17 +30,13 @@ Place = tuple[str, str, int]
 
 @frozen
 class PartitionLag:
-    """Lag of a group in a partition.
+    """Lag of a group in a partition; None stands for unknown, or for no owner or commit.
 
     Attributes:
-        state: Kafka's state of the group; None if unknown.
-        committed_offset: next offset to read, or None.
-        end_offset: end of the log; None if unknown.
-        lag: lag in records; None if unknown, or with records but no offset.
-        lag_ms: age of the next record in milliseconds; None if unknown.
+        state: Kafka's state of the group.
+        lag: None also with records but no offset.
+        lag_ms: age of the next record in milliseconds.
         status: the label of a :class:`groupcoord.analysis.rules.statuses.LagStatus`.
-        member_id: owner of the partition, or None.
-        members: number of members of the group; None if unknown.
     """
 
     group_id: str
@@ -60,13 +56,11 @@ class PartitionLag:
 
 @frozen
 class GroupLag:
-    """Lag of a group in all its partitions.
+    """Lag of a group in all its partitions; None stands for unknown.
 
     Attributes:
-        state: Kafka's state; None if unknown.
-        members: number of members; None if unknown.
-        lag: sum of the known lag in records; None if all is unknown.
-        lag_ms: age of the oldest next record in milliseconds; None if unknown.
+        lag: sum of the known lag in records.
+        lag_ms: age of the oldest next record in milliseconds.
         status: the label of the worst status.
         wrong: the problem as a sentence; empty if all is well.
     """
@@ -83,7 +77,6 @@ class GroupLag:
 
 
 def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Collection[str] = ()) -> list[GroupLag]:
-    """Return the lag of groups, the worst first."""
     by_group: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for one in lags:
         by_group[one.group_id].append(one)
@@ -224,9 +217,7 @@ class LagWatch:
         return lag_status(offset, log, lag, lag_ms, Evidence(window, now_ms, was_at_end, has_owner, is_stuck))
 
     def _is_stuck(self, place: Place, end_offset: int, *, is_moved: bool) -> bool:
-        """Count a snapshot of a partition; return whether a window of them shows no progress while
-        the end increased.
-        """
+        """Count a snapshot; return whether a window of them shows no progress while the end increased."""
         before = None if is_moved else self._unmoved.get(place)
         now = _Unmoved(1, end_offset) if before is None else before._replace(looks=before.looks + 1)
         self._unmoved[place] = now

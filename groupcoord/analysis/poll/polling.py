@@ -49,7 +49,6 @@ from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
 TIMES_MAX = 10_000
-"""Number of newest durations kept for each cause."""
 
 
 class PolledFigures:
@@ -77,7 +76,6 @@ class PolledFigures:
         tables: Mapping[str, int],
         made_ms: int,
     ) -> model.Report:
-        """Return the report."""
         now = list(groups)
         seen = self._groups.figures()
         rows = group_rows(
@@ -208,18 +206,14 @@ POLLS: Columns = (
         "every broker listed its groups; a missing one does not exist, or may not be described",
     ),
 )
-"""One row a poll."""
-
 PROBLEMS: Columns = (
     _POLLED,
     Column("subject", _STRING, "group NAME, topic NAME, broker ID, or cluster"),
     Column("problem", _STRING, "missing information, and the reason"),
 )
-"""Information that polls could not obtain."""
 
 
 def _polled(columns: Columns) -> Columns:
-    """Return the columns of a table with one more, which marks rows of polls."""
     return (*columns, _POLLED)
 
 
@@ -230,7 +224,7 @@ REPLACED = {
     "lag": _polled(LAG),
     "anomalies": _polled(ANOMALIES),
 }
-"""By name, the tables that hold the last poll."""
+"""Tables of the last poll."""
 
 APPENDED = {
     "rebalances": _polled(REBALANCES),
@@ -239,7 +233,7 @@ APPENDED = {
     "polls": POLLS,
     "problems": PROBLEMS,
 }
-"""By name, the tables that hold all polls of a run."""
+"""Tables of all polls of a run."""
 
 UNDER_WAY = "under-way"
 """File of ``rebalances`` for unfinished ones."""
@@ -282,7 +276,6 @@ class Polling:
         self._anomalies = PolledAnomalies()
 
     def cluster_name(self) -> str:
-        """Request the id of the cluster."""
         with connection(self._address, begins_run=True) as (cluster, patience):
             return patience.try_for(lambda: cluster.metadata([])).cluster_id
 
@@ -355,7 +348,7 @@ class Polling:
             self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
 
     def _write(self, name: str, part: str, some: Iterable[Row], columns: Columns) -> int:
-        """Write a file of a table so that readers see it whole or not at all."""
+        """Write a file of a table, which appears when it is complete."""
         schema = arrow_schema(columns)
         rows = pa.RecordBatch.from_pylist(list(some), schema)
         with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:

@@ -42,7 +42,7 @@ NO_GENERATION = -1
 
 
 def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False) -> GroupView:
-    """Return a group as it was described."""
+    """Return the view of a described group, with topics by name or by id."""
     if group_type == CLASSIC:
         is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
         members = [_classic_member(one, is_consumer) for one in described.members]
@@ -61,18 +61,17 @@ def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False
 
 
 def nothing_like(view: GroupView) -> GroupView:
-    """Return the view of a group as it is before its first member, or once it is gone."""
+    """Return the view of a group before its first member, or after its deletion."""
     generation = NO_GENERATION if view.group_type == CLASSIC else view.generation
     return GroupView(view.group_type, generation)
 
 
 def topic_names(described: DescribedGroup) -> dict[str, str]:
-    """Return the names of the topics that members of a consumer or share group have, by id."""
+    """Return the names of the topics of members' assignments, by id."""
     return {uuid_text(one["topic_id"].bytes): one["topic_name"] for one in _topics_of_members(described)}
 
 
 def topics_of(group: GroupSnapshot) -> frozenset[str]:
-    """Return the names of the topics that a group's members have."""
     if group.described is None:
         return frozenset()
     members = view_of(group.type, group.described, by_name=True).members.values()
@@ -166,13 +165,10 @@ def _partitions(assignment: Values, by_name: bool) -> TopicPartitions:
 Row = dict[str, Any]
 
 Epochs = tuple[GroupView, int | None]
-"""A consumer group, and the epoch of its target assignment."""
-
 _NOT_TOLD = {"log_partition": None, "log_offset": None}
 
 
 def group_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``groups``."""
     for group in snapshot.groups.values():
         described, listed = group.described, group.listed
         view = None if described is None else view_of(group.type, described)
@@ -193,7 +189,6 @@ def group_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def member_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield the present rows of ``members``."""
     for group in snapshot.groups.values():
         if group.described is not None:
             view = view_of(group.type, group.described)
@@ -205,7 +200,6 @@ def member_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``current_offsets``."""
     for group in snapshot.groups.values():
         for one in group.offsets or ():
             yield {
@@ -270,13 +264,11 @@ def _lag(committed_offset: int | None, end: PartitionEnds | None) -> Row:
 
 
 def problem_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``problems``."""
     for one in snapshot.problems:
         yield {"polled_ms": snapshot.at_ms, "subject": one.subject, "problem": one.text}
 
 
 def poll_row(snapshot: Snapshot) -> Row:
-    """Return the row of ``polls``."""
     return {
         "polled_ms": snapshot.at_ms,
         "asked_ms": snapshot.asked_ms,
@@ -289,7 +281,7 @@ def poll_row(snapshot: Snapshot) -> Row:
 def rebalance_row(
     group_id: str, before: GroupView | None, after: GroupView | None, explanation: Explanation, at_ms: int
 ) -> Row:
-    """Return a row of ``rebalances``, but for when it began and ended."""
+    """Return a row of ``rebalances`` without its times."""
     assert after is not None
     missing = 0
     if before is not None and before.group_type == after.group_type == CONSUMER:
@@ -343,19 +335,13 @@ GONE_MAX = 1_000
 """Number of deleted groups with kept figures."""
 
 _SETTLED = frozenset({"Stable", "Empty"})
-"""States in which no rebalance is under way."""
-
 _NOTHING_BEFORE = "what was before it was not seen"
 _UNDER_WAY = "it was under way when the group was asked for last"
 
 
 @define
 class GroupFigures:
-    """Totals of a group.
-
-    Attributes:
-        commits: number of changed offsets, and the time of the last one.
-    """
+    """Totals of a group; ``commits`` counts changed offsets."""
 
     type: str
     rebalances: RebalancesOfGroup = field(factory=RebalancesOfGroup)
@@ -399,7 +385,6 @@ class PolledGroups:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Ids of the present groups."""
         return frozenset(self._known)
 
     def take(self, snapshot: Snapshot) -> Changes:
@@ -427,7 +412,6 @@ class PolledGroups:
         return Changes(tuple(rebalances), tuple(epochs))
 
     def rebalances_under_way(self, at_ms: int) -> list[Row]:
-        """Return rows of the table ``rebalances`` that have no end yet."""
         return [
             rebalance_row(group_id, known.settled, known.latest, _unexplained(_UNDER_WAY), at_ms)
             | {"started_after_ms": known.settled_ms, "started_ms": known.opened_ms}
@@ -476,7 +460,7 @@ class PolledGroups:
         return row
 
     def _bury(self, group_id: str, snapshot: Snapshot) -> Iterator[Row]:
-        """A group is gone; yield the row of the rebalance that took its last members away, if it had some."""
+        """Remove a deleted group; yield the rebalance that removed its last members, if it had some."""
         known = self._known[group_id]
         if known.latest is not None and (known.opened_ms is not None or (known.settled and known.settled.members)):
             yield self._completed(group_id, known, nothing_like(known.latest), snapshot.at_ms)

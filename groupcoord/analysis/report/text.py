@@ -44,7 +44,7 @@ _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def format_time(at_ms: int | None) -> str:
-    """Return a time as ISO 8601 in UTC, to the second; a time outside the calendar as a number."""
+    """Return a time as ISO 8601 in UTC, to the second; a time after 9999 in milliseconds."""
     if at_ms is None or at_ms < 0:
         return NOTHING
     if at_ms > _LATEST_MS:
@@ -65,7 +65,6 @@ def format_clock(at_ms: int, span_ms: int) -> str:
 
 
 def format_span(duration_ms: int | None) -> str:
-    """Return a duration in few words, days included."""
     if duration_ms is None or duration_ms < 0:
         return NOTHING
     if duration_ms >= 2 * UNITS_MS["d"]:
@@ -83,7 +82,6 @@ def format_limit(duration_ms: int) -> str:
 
 
 def format_size(size_bytes: int | None) -> str:
-    """Return a size in the unit that fits."""
     if size_bytes is None:
         return NOTHING
     size, unit = float(size_bytes), 0
@@ -93,17 +91,14 @@ def format_size(size_bytes: int | None) -> str:
 
 
 def format_number(number: int | None) -> str:
-    """Return a number with its thousands apart."""
     return NOTHING if number is None else f"{number:,}"
 
 
 def format_share(share: float | None) -> str:
-    """Return a share of 1 in percent."""
     return NOTHING if share is None else f"{share:.0%}"
 
 
 def noun(number: int, one: str, many: str | None = None) -> str:
-    """Return the noun that goes with a number."""
     return one if number == 1 else many or one + "s"
 
 

@@ -71,7 +71,6 @@ def anomalies(
 def about_groups(
     found: Histories, facts: CommitFacts, held: Assigned, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> list[Row]:
-    """Return anomalies of whole groups or their members, which do not depend on end offsets."""
     return [
         *about_shares(held, facts, now_ms, limits, has_ends=has_ends),
         *_commit_storms(facts.minutes, limits),
@@ -136,7 +135,7 @@ def _peaks(
 
 
 def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
-    """Return for each subject the first and last peak, and the highest count."""
+    """Return the first and last peak of each subject, and the highest count."""
     found: defaultdict[tuple[Any, ...], list[_Peak]] = defaultdict(list)
     for peak in peaks:
         found[peak.of].append(peak)
@@ -167,7 +166,7 @@ def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
 
 
 def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator[Row]:
-    """Yield clients that leave and join again and again: as often as they are gone they were back."""
+    """Yield clients that often left and joined; the smaller of both numbers counts."""
     events = []
     for row in rebalances:
         at_ms = _moment(row)
@@ -238,7 +237,7 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 def about_offsets(
     facts: CommitFacts, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
 ) -> Iterator[Row]:
-    """Yield rows of the table of anomalies."""
+    """Yield anomalies of partitions."""
     if now_ms is None:
         return
     commits = last_commits(facts, limits)
@@ -256,8 +255,8 @@ class LastCommits(NamedTuple):
     """The last commits of partitions, in columns.
 
     Attributes:
-        first_ms: time of the first of the last commits; ``last_ms`` of the last one.
         lowest: lowest offset; above ``highest`` if all are tombstones.
+        is_there: none is a tombstone.
     """
 
     of: pa.Table
@@ -293,18 +292,11 @@ def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
 
 
 def places_of(partitions: pa.Table) -> Iterator[Place]:
-    """Yield group, topic and partition of rows."""
     yield from zip(*(partitions[name].to_pylist() for name in ("group_id", "topic", "topic_partition")), strict=True)
 
 
 class _Found(NamedTuple):
-    """The commits of a partition.
-
-    Attributes:
-        of: the partition and its group.
-        rewinds: the number and times of rewinds, and the largest one.
-        first_ms: time of the first of the last commits; ``last_ms`` of the last one.
-    """
+    """The commits of a partition; ``rewinds`` has the number and times of rewinds, and the largest one."""
 
     of: Row
     rewinds: Row | None
@@ -376,7 +368,7 @@ class _Judge:
                 yield from self._silence(place, found, behind)
 
     def _silence(self, place: Place, found: _Found, behind: Behind | None) -> Iterator[Row]:
-        """Yield that a partition's commits stopped, or that they go on at the same offset in spite of a lag."""
+        """Yield that commits stopped, or that they stay at one offset in spite of a lag."""
         limits, lag = self._limits, None if behind is None else behind.lag
         if behind is None:
             holder = self._holders.get(place)
@@ -412,12 +404,7 @@ MS_PER_S = 1_000
 
 
 class Share(NamedTuple):
-    """Partitions of a member at the end of the log.
-
-    Attributes:
-        partitions: number of partitions or tasks.
-        unnamed: number of these with unknown topic names.
-    """
+    """Partitions or tasks of a member at the end of the log; ``unnamed`` counts those with unknown topic names."""
 
     member_id: str
     client_id: str | None
@@ -429,7 +416,6 @@ class Shares(NamedTuple):
     """Partitions of a group's members at the end of the log.
 
     Attributes:
-        of: the group and its log partition.
         since_ms: start of the generation or epoch in milliseconds since 1970; None if unknown.
         uneven_since_ms: first of the last generations with uneven shares; None if the last one is even.
     """
@@ -512,7 +498,7 @@ def _is_uneven(counts: list[int], times: float) -> bool:
 def about_shares(
     held: Assigned, facts: CommitFacts, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> Iterator[Row]:
-    """Yield rows of the table of anomalies."""
+    """Yield anomalies of assignments."""
     if now_ms is None or not held.shares:
         return
     work = _Work(held.holders, facts, now_ms, limits)

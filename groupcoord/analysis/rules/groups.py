@@ -24,10 +24,7 @@ Place = tuple[str, str, int]
 
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
-    """Return every group as a coordinator that loads the log would describe it.
-
-    The columns are :data:`groupcoord.analysis.decode.schema.GROUPS`.
-    """
+    """Return the rows of the table ``groups``."""
     by_group = current_offsets.group_by("group_id").aggregate([("commit_timestamp_ms", "max"), ([], "count_all")])
     counts = {row["group_id"]: row for row in by_group.to_pylist()}
     nothing = {"commit_timestamp_ms_max": None, "count_all": 0}
@@ -64,7 +61,6 @@ def partition_holders(found: Histories) -> dict[Place, Row]:
 
 
 def began_ms(group: Row) -> int | None:
-    """Return the start of a group's generation or epoch in milliseconds since 1970; None if unknown."""
     at_ms: int | None = group["state_timestamp_ms"]
     return None if at_ms is None or at_ms < 0 else at_ms
 
@@ -78,8 +74,6 @@ OFFSET_COLUMNS = (
     *("group_id", "topic", "topic_partition", "committed_offset", "commit_timestamp_ms", "expire_timestamp_ms"),
     "log_partition",
 )
-"""The columns that :func:`offset_expiry` needs."""
-
 _SHOWN = tuple(name for name in OFFSET_COLUMNS if name != "expire_timestamp_ms")
 _PLACE = ("group_id", "topic", "topic_partition")
 _EMPTY = "Empty"
@@ -200,7 +194,6 @@ def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -
 
 
 def unknown_groups(found: Histories) -> set[str]:
-    """Return the share groups and streams groups: only their offsets are compared."""
     return {row["group_id"] for row in found[GROUP] if row["type"] in (SHARE, STREAMS)}
 
 

@@ -136,8 +136,6 @@ def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[R
 _KEY = ("group_id", "topic", "topic_partition")
 _WINDOW = (*_KEY, "log_offset", "tombstone", "commit_timestamp_ms", "committed_offset")
 OFFSET_COLUMNS = (*_KEY, "committed_offset", "commit_timestamp_ms")
-"""The columns of current offsets that are needed."""
-
 _NO_HOLDER: Row = dict.fromkeys(HOLDER)
 
 
@@ -183,7 +181,6 @@ def _offsets(current_offsets: pa.Table, holders: Mapping[Place, Row]) -> Iterato
 
 
 def _lag_before(window: list[Row] | None, ends: Ends, place: Place) -> int | None:
-    """Return the lag at the first commit of a window; None if unknown."""
     if not window or window[0]["tombstone"] or window[0]["at_ms"] is None:
         return None
     return ends.lag_between(*place[1:], window[0]["committed_offset"], window[0]["at_ms"])

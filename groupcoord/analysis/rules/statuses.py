@@ -104,12 +104,7 @@ REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STAL
 
 
 class WindowCommit(NamedTuple):
-    """A commit.
-
-    Attributes:
-        committed_offset: the next offset to read.
-        lag: lag to the end known then, or None.
-    """
+    """A commit; ``lag`` is that to the end known then, or None."""
 
     at_ms: int
     committed_offset: int
@@ -117,11 +112,7 @@ class WindowCommit(NamedTuple):
 
 
 class EndOffsetSample(NamedTuple):
-    """A sample of an end offset.
-
-    Attributes:
-        end_offset: the offset after the last record.
-    """
+    """An end offset at one time."""
 
     at_ms: int
     end_offset: int
@@ -136,11 +127,7 @@ class LagMethod(Enum):
 
 
 class TimeLag(NamedTuple):
-    """Lag as time.
-
-    Attributes:
-        lag_ms: how old the next record to read is, in milliseconds.
-    """
+    """Age of the next record to read."""
 
     lag_ms: int
     method: LagMethod
@@ -199,7 +186,7 @@ class PartitionEnd(NamedTuple):
 
 
 NO_OFFSET = -1
-"""A committed offset that means none."""
+"""Committed offset that stands for none."""
 
 
 def known_offset(committed_offset: int | None) -> int | None:
@@ -324,7 +311,7 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_lag_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time lag of a row for :func:`judged`, as columns of the table of lag."""
+    """Return the time lag of a partition, as columns of the table of lag."""
     if row["lag"] is None or row["last"] is None:
         return {}
     if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:

@@ -69,7 +69,6 @@ class Surroundings:
         is_complete: no record between the views was compacted.
         moved_coordinator: a new leader of the log partition wrote the later view.
         is_unbroken: the later view is the next generation, or ``is_complete``.
-        notes: other reasons for a new epoch.
     """
 
     ended_ms: int
@@ -102,7 +101,6 @@ class Explanation:
     Attributes:
         causes: all causes, each of :data:`CAUSES`; ``cause`` is the first.
         confidence: confidence in ``cause``, from 0 to 1.
-        partitions_moved: number of partitions that changed or lost their owner.
         departures: the ends of removed members, by member id.
     """
 
@@ -116,7 +114,7 @@ class Explanation:
     departures: dict[str, Departure] = field(factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Return the columns of ``rebalances`` that it determines."""
+        """Return the columns of ``rebalances`` about causes."""
         return {
             "cause": self.cause,
             "causes": self.causes,
@@ -131,7 +129,6 @@ class Explanation:
 
 
 def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explanation:
-    """Infer why ``before`` became ``after``."""
     joined, left, replaced = _membership_changes(before, after)
     explanation = Explanation(UNKNOWN, [], 0.0, joined, left, partitions_moved(before, after), [])
     came = [member for member in joined if member.identity not in replaced]
@@ -250,7 +247,6 @@ def _conclude(
 
 
 def partitions_moved(before: GroupView, after: GroupView) -> int:
-    """Return the number of partitions that changed or lost their owner."""
     owners = after.owners()
     return sum(owners.get(partition) != owner for partition, owner in before.owners().items())
 

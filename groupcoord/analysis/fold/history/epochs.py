@@ -35,11 +35,10 @@ class Kip848Types(NamedTuple):
     Attributes:
         group_type: Kafka's name of the type.
         group: the group's record, with its epoch.
-        target_epoch: the epoch of the target assignment.
         others: records that cause a new epoch when they change.
         first_epoch: of a group and its target assignment without records (Kafka 4.4).
-        stable, unrevoked: numbers of member states: assigned its target, and revoking.
-        states: Kafka's names of all states.
+        stable: number of the member state Stable; ``unrevoked`` is that with pending revocations.
+        states: numbers and names of all member states.
     """
 
     group_type: str
@@ -92,8 +91,6 @@ _KINDS = (
 )
 _KIND_OF = {number: types for types in _KINDS for number in (*types[1:6], *types.others)}
 MODERN_TYPES = frozenset(_KIND_OF)
-"""Every record type of such groups."""
-
 _WHY: dict[RecordType, Note] = {
     RecordType.CONSUMER_GROUP_PARTITION_METADATA: (TOPIC_CHANGE, "partitions of its topics changed"),
     RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: (REGEX_CHANGE, "other topics match a regular expression"),
@@ -103,7 +100,6 @@ _OTHER_TOPICS = (TOPIC_CHANGE, "the topics that it subscribes to changed, or how
 
 
 def types_of(record_type: RecordType) -> Kip848Types:
-    """Return the kind of group that a record type belongs to."""
     return _KIND_OF[record_type]
 
 
@@ -147,7 +143,7 @@ class EpochGroup:
         self._inherited, self._inherited_ms = view.members, timestamp_ms
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
-        """Apply any record but the group's own."""
+        """Apply any record but the group's own; return the old and new id of a replaced static member."""
         member_id = record.key.get("memberId", "")
         types, values = self.types, record.value
         if record.type is types.member:
@@ -178,7 +174,6 @@ class EpochGroup:
         return tuple(notes)
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, value: Values) -> GroupView:
-        """Apply the group's own record, and return the group at the start of its epoch."""
         self.epoch = value["epoch"]
         if self.types.group_type == STREAMS:
             self._topology_epochs = (self._topology_epochs[0], value.get("validatedTopologyEpoch", -1))
@@ -298,7 +293,6 @@ class EpochGroup:
     # ------------------------------------------------------------ what it looks like
 
     def view(self) -> GroupView:
-        """Return the group as it is now."""
         members = {
             member_id: evolve(member, assigned=self._target.get(member_id, NO_PARTITIONS))
             for member_id, member in self._members.items()
@@ -342,7 +336,7 @@ class EpochGroup:
         return sorted(topics)
 
     def member(self, member_id: str) -> MemberView:
-        """Return a copy of a member as it is now."""
+        """Return a copy of a member."""
         return evolve(self._members[member_id])
 
     def assignor(self) -> str | None:
@@ -365,7 +359,7 @@ class EpochGroup:
         return self.epoch <= self.assignment_epoch and not self._unconverged
 
     def state(self) -> str:
-        """Return the state that a load finds the group in."""
+        """Return the state after a load of the log."""
         if not self._members:
             return EMPTY
         if self.types.group_type == SHARE:
@@ -391,7 +385,7 @@ class EpochGroup:
 
 
 def partitions_of(values: Values, name: str, tasks_name: str) -> TopicPartitions:
-    """Return partitions, by the ids of their topics, or tasks, by their subtopology."""
+    """Return partitions by topic id, or tasks by subtopology."""
     if tasks_name in values:
         return frozenset(
             (entry["subtopologyId"], partition) for entry in values[tasks_name] for partition in entry["partitions"]

@@ -45,8 +45,6 @@ from groupcoord.records.typed import TypedRecord
 from groupcoord.schema.engine import Values
 
 UPGRADE, DOWNGRADE = "upgrade", "downgrade"
-"""A classic group becomes a consumer group, and the other way round."""
-
 _STABLE, _EMPTY = "Stable", "Empty"
 _NOTHING_BEFORE = "nothing before it is in the log, by compaction"
 
@@ -456,7 +454,7 @@ class GroupFold:
     # ------------------------------------------------------------ rows
 
     def _unfinished_conversion(self, before: GroupView) -> None:
-        """The group became classic and had to rebalance, which the log does not show any more."""
+        """Add the rebalance of a group that became classic, which is not in the log yet."""
         before = self._named(before)
         left = {} if self._view is None else self._view.members
         after = evolve(before, members={name: one for name, one in before.members.items() if name in left})
@@ -516,7 +514,6 @@ class GroupFold:
         self._rows.append((DUPLICATE, row))
 
     def _named(self, view: GroupView) -> GroupView:
-        """Return a view with topics by name, as far as their names are known."""
         if view.group_type in (CLASSIC, STREAMS) or not self._topics:
             return view
         members = {
@@ -534,12 +531,12 @@ class GroupFold:
 
 
 def _ended_ms(view: GroupView) -> int:
-    """Return when a classic rebalance was over: at the latest when its record was written."""
+    """Return the latest end of a classic rebalance: when its record was written."""
     return view.log_timestamp_ms if view.log_timestamp_ms >= 0 else view.at_ms
 
 
 def _renewed(before: GroupView, view: GroupView) -> dict[str, MemberView]:
-    """Return the members of a group that was just converted, with the names of topics that the new record has."""
+    """Return the members of a group that was just converted, with assignments by topic name from the new record."""
     return {
         member_id: evolve(member, assigned=view.members[member_id].assigned or member.assigned)
         if member_id in view.members

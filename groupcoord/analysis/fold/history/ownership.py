@@ -54,16 +54,10 @@ Subscriptions = Mapping[str, MemberView]
 
 @define
 class Move:
-    """A partition with a new target owner.
+    """A partition with a new target owner; columns of ``moves``.
 
     Attributes:
-        assignor: selected by most members; None for the brokers' default.
-        from_member: the previous target owner; None without one.
-        to_member: the new target owner; None without one.
-        decided_ms: timestamp of the target assignment.
-        released_ms: when its owner had revoked it.
         log_offset: of the record of the target assignment's epoch.
-        had_copy: the new owner had a standby or warm-up task; None for partitions.
     """
 
     epoch: int
@@ -118,7 +112,6 @@ class Ownership:
     # ------------------------------------------------------------ plans
 
     def plan(self, member_id: str, partitions: TopicPartitions) -> None:
-        """Set the target partitions of a member; empty if it was removed."""
         had = self._targets.pop(member_id, NO_PARTITIONS)
         if partitions:
             self._targets[member_id] = partitions
@@ -189,7 +182,6 @@ class Ownership:
     # ------------------------------------------------------------ what members have
 
     def has(self, member: MemberView, log_offset: int, at_ms: int) -> None:
-        """Apply a member's current assignment, with partitions pending revocation."""
         member_id = member.member_id
         self._set_held(member_id, member.held | member.pending, at_ms)
         for partition in sorted(member.held):
@@ -207,7 +199,6 @@ class Ownership:
             self._asked[member_id] = Revocation(member, member.epoch, at_ms, log_offset)
 
     def loses_all(self, member_id: str, at_ms: int) -> None:
-        """Apply the tombstone of a member's current assignment."""
         self._set_held(member_id, NO_PARTITIONS, at_ms)
         if member_id in self._asked:
             self._asked[member_id].ended_ms = at_ms
@@ -239,7 +230,6 @@ class Ownership:
             self.end()
 
     def end(self) -> None:
-        """End all unfinished moves and revocations."""
         for partition in sorted(self._under_way):
             self._give_up_on(partition)
         for member_id in list(self._asked):
@@ -322,8 +312,6 @@ def _subscription(member: MemberView) -> tuple[frozenset[str] | None, str | None
 
 
 GROUP_EPOCH, TARGET_EPOCH, MEMBER_EPOCH = "group", "target", "member"
-"""Subjects of rows about epochs."""
-
 JOINED, REPLACEMENT, UPGRADED = "join", "static replace", "upgrade"
 """Starts of memberships; the last is the upgrade of a classic group."""
 
@@ -338,7 +326,6 @@ class Membership:
         view: the last view of the member.
         began: how it started; None before the start of the log.
         replaced: member id that it replaced.
-        first_epoch: first member epoch; ``last_epoch`` is the last one.
         away_ms: when a static member left temporarily; None while present.
         ended_ms: when it was removed; None before.
         log_offset: of the record that started it, or ended it.
@@ -402,7 +389,6 @@ class GroupTrace:
         self._tell(EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms))
 
     def replace(self, old_id: str, new_id: str) -> None:
-        """Replace a static member's old id."""
         self._ownership.replace(old_id, new_id)
         new = self._members[new_id]
         new.began, new.replaced = REPLACEMENT, old_id
@@ -412,7 +398,7 @@ class GroupTrace:
             self._end(old, Departure(STATIC_REPLACE, 1.0, told))
 
     def settle(self, departures: Mapping[str, Departure], below: int) -> None:
-        """Learn how members ended."""
+        """Write the memberships that ended, with their ends; those removed before offset ``below`` without."""
         for member_id, life in list(self._gone.items()):
             if member_id in departures:
                 self._end(self._gone.pop(member_id), departures[member_id])
@@ -420,7 +406,7 @@ class GroupTrace:
                 self._end(self._gone.pop(member_id), None)
 
     def convert(self, members: Container[str]) -> None:
-        """Learn which of the members that are gone go on in the classic group that this one became."""
+        """End the memberships of members that stay in the group after its conversion to a classic one."""
         going_on = [member_id for member_id in self._gone if member_id in members]
         told = "the group became a classic one, in which it goes on"
         self.settle(dict.fromkeys(going_on, Departure(CONVERSION, 1.0, told)), below=0)
@@ -430,7 +416,6 @@ class GroupTrace:
         self._ownership.end()
 
     def end(self) -> None:
-        """End the log, and add unfinished rows."""
         self._ownership.end()
         for life in (*self._gone.values(), *self._members.values()):
             self._end(life, None)
@@ -514,7 +499,7 @@ class GroupTrace:
         self._rows.append((kind, row))
 
     def _end(self, life: Membership, departure: Departure | None) -> None:
-        """Add a member's row; without a departure it is active, or its end is unknown."""
+        """Add the row of a membership; without a departure it is active, or its end is unknown."""
         view, end = life.view, None if departure is None else departure.end
         if departure is None and life.ended_ms is not None:
             end = EXPIRY_OR_LEAVE

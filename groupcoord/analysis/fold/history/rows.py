@@ -27,7 +27,7 @@ class MemberSubscription:
 
     Attributes:
         topics: their names; None if unreadable.
-        owned_generation: their generation; -1 if absent (KIP-792).
+        owned_generation: generation of ``owned``; -1 if absent (KIP-792).
     """
 
     topics: frozenset[str] | None = None
@@ -83,11 +83,12 @@ class MemberView:
 
     Attributes:
         instance_id: its id as a static member (KIP-345), or None.
-        rebalance_timeout_ms: time to rejoin, or to revoke partitions.
-        session_timeout_ms: its session timeout; None for a broker setting.
+        rebalance_timeout_ms: time to rejoin, or to revoke partitions; -1 if unknown.
+        session_timeout_ms: None for a broker setting.
         topics: subscribed topic names; None if unreadable.
         owned: owned partitions in its JoinGroup (KIP-429).
-        owned_generation: their generation; -1 if absent (KIP-792).
+        owned_generation: generation of ``owned``; -1 if absent (KIP-792).
+        assigned: target assignment; in a classic group the assignment.
         held: current assignment, since the record at ``held_since``.
         metadata: the subscription's bytes, of classic members.
         epoch: member epoch (KIP-848); -1 in a classic group.
@@ -127,7 +128,6 @@ class MemberView:
 
     @property
     def name(self) -> str:
-        """Name for texts."""
         return f"{self.instance_id or self.client_id} ({self.member_id})"
 
 
@@ -232,10 +232,7 @@ partitions. A duplicate is a partition that several members own at a time.
 """
 
 HOLDER = ("member_id", "client_id", "client_host")
-"""Columns of ``lag`` about the owner of a partition."""
-
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
-"""Columns with partitions by topic."""
 
 
 def subscribed(view: GroupView | None) -> list[str] | None:
@@ -298,7 +295,6 @@ def _by_id(partitions: TopicPartitions, topics: dict[str, str]) -> list[Row]:
 
 
 def named(row: Row, topics: dict[str, str]) -> Row:
-    """Return a row about members, moves or revocations with the known names of its topic ids."""
     told: Row = {name: _named(row[name], topics) for name in _BY_TOPIC if isinstance(row.get(name), list)}
     if row.get("topic_id") is not None:
         told["topic"] = topics.get(row["topic_id"], row["topic"])
@@ -306,7 +302,7 @@ def named(row: Row, topics: dict[str, str]) -> Row:
 
 
 def of_tasks(row: Row) -> Row:
-    """Return a row about moves or revocations of tasks, which have a subtopology in a topic's place."""
+    """Return a row about moves or revocations of tasks, with the subtopology as topic."""
     if isinstance(row.get("partitions"), list):
         return row | {"partitions": [one | {"topic": one["topic_id"], "topic_id": None} for one in row["partitions"]]}
     return row | {"topic": row["topic_id"], "topic_id": None} if "topic_id" in row else row

@@ -36,8 +36,6 @@ class _Seen:
     """Counts of a share-partition.
 
     Attributes:
-        first_ms: timestamp of the first record; ``last_ms`` of the last one.
-        snapshots: snapshot records; ``updates`` are update records.
         last: its state, also after a deletion; None before the first.
         is_deleted: its last record is a tombstone.
     """
@@ -62,7 +60,6 @@ class SharePartitions:
         self._seen: dict[SharePartitionKey, _Seen] = {}
 
     def add(self, log_offset: int, timestamp_ms: int, record: ShareStateRecord) -> None:
-        """Apply a record, in log order."""
         seen = self._seen.get(record.key)
         if seen is None:
             seen = self._seen[record.key] = _Seen(log_offset, timestamp_ms, timestamp_ms)
@@ -87,7 +84,6 @@ class SharePartitions:
             seen.last = state.snapshot
 
     def rows(self) -> Iterator[Row]:
-        """Yield one row for each share-partition, in the order in which they appear in the log."""
         for key, seen in self._seen.items():
             yield {
                 "group_id": key.group_id,

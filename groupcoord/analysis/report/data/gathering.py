@@ -56,13 +56,11 @@ PAGE = "report.html"
 SUMMARY = "summary.json"
 
 _COUNTED = ("group_id", "cause", "confidence", "started_ms", "ended_ms", "joined", "left", "partitions_moved")
-"""Columns of rebalances that are counted."""
 
 
 def gather_report(
     tables: FinishedTables, inputs: Sequence[str], clock: Clock, retention_minutes: int | None = None
 ) -> Report:
-    """Return the report from the tables."""
     rebalances, of_groups = count_rebalances(tables.rows("rebalances", _COUNTED))
     anomalies, described = list(tables.rows("anomalies")), list(tables.rows("groups"))
     commits = count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))
@@ -150,6 +148,5 @@ def _verification(tables: FinishedTables) -> Verification | None:
 
 
 def write_report(results: ResultDirectory, report: Report) -> None:
-    """Write the page and its figures."""
     results.replace_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
     results.replace_text(PAGE, report_page(report))

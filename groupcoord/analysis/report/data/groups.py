@@ -45,29 +45,20 @@ from groupcoord.analysis.report.data.rows import (
 )
 
 Place = tuple[str | None, int]
-"""A topic and its partition."""
-
 COLUMNS_OF_GROUPS = (
     *("group_id", "topic", "topic_partition", "tombstone"),
     *("log_timestamp_ms", "commit_timestamp_ms"),
 )
-"""The columns that :class:`CommitsOfGroups` counts."""
 
 
 class CommitCount(NamedTuple):
-    """Commits of a group or a partition.
-
-    Attributes:
-        commits: number of commits, without tombstones.
-        last_commit_ms: time of the last one; None without a time.
-    """
+    """Number of commits, without tombstones, and the time of the last one; None without a time."""
 
     commits: int = 0
     last_commit_ms: int | None = None
 
 
 def count_commits(batches: Iterable[pa.RecordBatch]) -> dict[str, CommitCount]:
-    """Return how much each group committed."""
     found: dict[str, CommitCount] = {}
     for batch in batches:
         for (group_id,), count in _counts(batch, ["group_id"]):
@@ -85,7 +76,7 @@ class CommitsOfGroups:
         self._places: defaultdict[str, dict[Place, CommitCount]] = defaultdict(dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count rows of the table ``commits``: :data:`COLUMNS_OF_GROUPS`."""
+        """Count rows with :data:`COLUMNS_OF_GROUPS`."""
         for (group_id, topic, partition), count in _counts(batch, ["group_id", "topic", "topic_partition"]):
             places = self._places[group_id]
             places[topic, partition] = _sum(places.get((topic, partition)), count)
@@ -133,7 +124,7 @@ def group_rows(
     types: Mapping[str, str] | None = None,
     standings: Mapping[str, Standing] | None = None,
 ) -> list[GroupRow]:
-    """Return one row a group: the worst first, then by points; between equals commits, then the name decides.
+    """Return one row a group: by severity, then points, then commits, then name.
 
     Groups that are gone but left traces are rows too, without a state.
     """
@@ -171,7 +162,6 @@ def _badness(row: GroupRow) -> tuple[int, int, int, str]:
 
 
 def severities(rows: Iterable[GroupRow]) -> Mapping[str, int]:
-    """Return the number of groups by severity, the worst first."""
     counts = Counter(row.standing.severity for row in rows)
     return {severity: counts[severity] for severity in reversed(SEVERITIES)}
 
@@ -183,7 +173,6 @@ def most_churning(rows: Iterable[GroupRow]) -> tuple[GroupRow, ...]:
 
 
 def state_counts(groups: Iterable[Row]) -> tuple[model.StateCount, ...]:
-    """Return the number of groups by type and state."""
     members: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for row in groups:
         members[row["type"], row["state"] or NOT_TOLD].append(row["member_count"] or 0)
@@ -202,7 +191,6 @@ def stories(
     epochs: Mapping[str, tuple[model.EpochPoint, ...]],
     shares: Mapping[str, tuple[MemberShare, ...]],
 ) -> tuple[GroupStory, ...]:
-    """Return the details of some groups."""
     happened = by_group(rebalances)
     findings = anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, len(rows) * model.ANOMALIES_OF_GROUP_MAX, {})
     told = []
@@ -238,7 +226,7 @@ def _rebalance_row(row: Row) -> model.RebalanceRow:
 
 
 def members_now(batches: Iterable[pa.RecordBatch], groups: Mapping[str, int]) -> dict[str, list[Row]]:
-    """Return the members of some groups as the log ends."""
+    """Return the members of groups in their last generation."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for batch in batches:
         for group_id, generation in groups.items():
@@ -250,7 +238,7 @@ def members_now(batches: Iterable[pa.RecordBatch], groups: Mapping[str, int]) ->
 
 
 def shares(members: Iterable[Row], commits: Mapping[Place, CommitCount], lag: Iterable[Row]) -> tuple[MemberShare, ...]:
-    """Return the partitions of a group's members, those without an owner first, then by lag."""
+    """Return the partitions of a group's members by lag, after those without an owner."""
     behind = {(row["topic"], row["topic_partition"]): row for row in lag}
     left = dict.fromkeys([*behind, *commits])
     found = []
@@ -299,8 +287,7 @@ EXPIRIES = frozenset({EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT})
 class RebalancesOfGroup:
     """Totals of a group's rebalances, named as in :class:`groupcoord.analysis.report.data.model.GroupRow`.
 
-    Attributes:
-        expiries: number with one of the causes :data:`EXPIRIES`.
+    ``expiries`` counts those with a cause of :data:`EXPIRIES`.
     """
 
     rebalances: int = 0
@@ -313,7 +300,6 @@ class RebalancesOfGroup:
     last_rebalance_ms: int | None = None
 
     def add(self, row: Row) -> None:
-        """Count one."""
         self.rebalances += 1
         self.expiries += row["cause"] in EXPIRIES
         self.joined += len(row["joined"])
@@ -334,7 +320,7 @@ class _Cause:
 
 
 class RebalanceFigures:
-    """Counts rebalances."""
+    """Counts of rebalances; the last ``times_max`` durations of each cause are kept."""
 
     def __init__(self, times_max: int | None = None) -> None:
         self._causes: defaultdict[str, _Cause] = defaultdict(lambda: _Cause(took_ms=deque(maxlen=times_max)))
@@ -342,7 +328,6 @@ class RebalanceFigures:
         self._churn: Counter[tuple[str, int]] = Counter()
 
     def add(self, row: Row) -> None:
-        """Count one."""
         cause = self._causes[row["cause"]]
         cause.rebalances += 1
         cause.proven += row["confidence"] >= 1
@@ -390,7 +375,7 @@ class RebalanceFigures:
 
 
 def count_rebalances(rows: Iterable[Row]) -> tuple[RebalanceFigures, Mapping[str, RebalancesOfGroup]]:
-    """Return the totals of rebalances, and those of each group."""
+    """Return the totals of all rebalances, and of each group."""
     figures, of_groups = RebalanceFigures(), defaultdict[str, RebalancesOfGroup](RebalancesOfGroup)
     for row in rows:
         figures.add(row)
@@ -399,7 +384,7 @@ def count_rebalances(rows: Iterable[Row]) -> tuple[RebalanceFigures, Mapping[str
 
 
 def moment(row: Row) -> int | None:
-    """Return when a rebalance happened: its end, its start if the end is not known."""
+    """Return the end of a rebalance, or its start if the end is unknown."""
     ended_ms = at_ms(row["ended_ms"])
     return at_ms(row["started_ms"]) if ended_ms is None else ended_ms
 
@@ -453,7 +438,6 @@ def _is_move(row: Row) -> bool:
 
 
 def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
-    """Return the moves of each assignor, most first."""
     by_assignor: defaultdict[str, list[Row]] = defaultdict(list)
     for row in moves:
         by_assignor[cut(row["assignor"])].append(row)
@@ -479,7 +463,6 @@ def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
 
 
 def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
-    """Return the clients with the slowest revocations."""
     by_client: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in revocations:
         if row["took_ms"] is not None:
@@ -509,13 +492,13 @@ def _slowness(row: Row) -> tuple[tuple[bool, object], ...]:
 
 
 def epoch_lines(epochs: Iterable[Row], names: Collection[str]) -> Mapping[str, tuple[model.EpochPoint, ...]]:
-    """Return how the epochs of some groups went on, oldest first; of very many, some all along."""
+    """Return the epochs of groups over time, thinned out to ``EPOCHS_OF_GROUP_MAX`` points."""
     wanted = (row for row in epochs if row["group_id"] in names and at_ms(row["log_timestamp_ms"]) is not None)
     return {group_id: _some(_epoch_points(rows)) for group_id, rows in sorted(by_group(wanted).items())}
 
 
 def _epoch_points(rows: list[Row]) -> list[model.EpochPoint]:
-    """Return how the epochs of a group went on: the last of each moment."""
+    """Return the last epochs of each moment."""
     points: dict[int, model.EpochPoint] = {}
     members: dict[str, int] = {}
     for row in sorted(rows, key=lambda row: row["log_offset"]):

@@ -28,7 +28,7 @@ class Standing:
         word: Burrow's status, or the kind of its worst anomaly; empty if all is well.
         told: its worst anomaly as a sentence; empty if all is well.
         lag: lag in all partitions; None if unknown.
-        lag_ms: age of the oldest next record in milliseconds; None if unknown.
+        lag_ms: age of the oldest next record; None if unknown.
     """
 
     severity: str = FINE
@@ -43,21 +43,11 @@ class Standing:
 
 
 UNTROUBLED = Standing()
-"""Status of a group without anomalies."""
 
 
 @frozen
 class PartitionShare:
-    """A partition in the list of a member.
-
-    Attributes:
-        commits: its number of commits, by any member.
-        last_commit_ms: time of the last one.
-        lag: lag in records; None if unknown.
-        lag_ms: age of the next record.
-        status: Burrow's status; empty if unknown.
-        severity: severity of the status.
-    """
+    """A partition in the list of a member; ``commits`` counts those of any member."""
 
     topic: str
     partition: int
@@ -74,11 +64,7 @@ class MemberShare:
     """The partitions of a member at the end of the log.
 
     Attributes:
-        client_id: its client id; None for partitions without an owner.
-        client_host: its host.
-        partition_count: number of its partitions.
-        commits: number of their commits.
-        lag: their lag; None if unknown.
+        client_id: None for partitions without an owner.
         partitions: the first of them, by lag.
     """
 
@@ -95,12 +81,10 @@ class ShareGroupRow:
     """Deliveries of a topic to a share group.
 
     Attributes:
-        partitions: number of share-partitions with a state.
         waiting: records that were released, or are acquired.
         delivered_max: maximum delivery count of these; None without any.
         redeliveries: deliveries after the first.
         given_up: records that were rejected, or delivered too often.
-        last_ms: time of the last change.
     """
 
     group_id: str
@@ -114,7 +98,7 @@ class ShareGroupRow:
 
 
 FORMAT_VERSION = 1
-"""Of ``summary.json``; it grows when a name there changes its meaning or goes away."""
+"""Version of ``summary.json``; it grows when a name there changes its meaning or goes away."""
 
 ANOMALY_POINTS = 5
 EXPIRY_POINTS = 3
@@ -163,14 +147,7 @@ STATES = ("Stable", "CompletingRebalance", "PreparingRebalance", "Reconciling", 
 
 @frozen
 class Bins:
-    """Counts over time, in bins of one width.
-
-    Attributes:
-        start_ms: start of the first bin.
-        width_ms: width of each bin.
-        length: number of bins.
-        series: counts by name, one for each bin.
-    """
+    """Counts over time by name, in bins of one width."""
 
     start_ms: int
     width_ms: int
@@ -182,7 +159,6 @@ class Bins:
         return self.start_ms + self.width_ms * self.length
 
     def total(self, name: str) -> int:
-        """Return the sum of one series."""
         return sum(self.series.get(name, ()))
 
 
@@ -206,22 +182,7 @@ def bins_of(first_ms: int, last_ms: int, counts: Mapping[str, Mapping[int, int]]
 
 @frozen
 class Overview:
-    """Totals.
-
-    Attributes:
-        first_timestamp_ms: earliest record timestamp.
-        last_timestamp_ms: latest record timestamp.
-        records: number of records and control records.
-        size_bytes: size of their keys and values.
-        log_partitions: number of log partitions with records.
-        groups: number of groups that a coordinator would load.
-        members: number of their members.
-        current_offsets: number of current offsets.
-        rebalances: number of rebalances.
-        anomalies: number of anomalies.
-        corrupt_ranges: number of corrupt byte ranges.
-        corrupt_bytes: their size.
-    """
+    """Totals of the log and its groups."""
 
     first_timestamp_ms: int | None
     last_timestamp_ms: int | None
@@ -252,13 +213,9 @@ class CauseCount:
     """Rebalances of one cause.
 
     Attributes:
-        cause: one of :data:`groupcoord.analysis.fold.history.causes.CAUSES`.
-        rebalances: how many.
-        proven: of how many the records prove the cause.
-        confidence: the mean, from 0 to 1.
-        groups: of how many groups.
-        median_ms: how long they took, as far as that is known.
-        longest_ms: the longest.
+        proven: number of rebalances with a cause that the records prove.
+        confidence: mean confidence, from 0 to 1.
+        median_ms: median duration; None if no duration is known.
     """
 
     cause: str
@@ -275,14 +232,12 @@ class GroupRow:
     """One group in a table.
 
     Attributes:
-        trouble: points: see :data:`EXPIRY_POINTS`.
-        standing: how bad that is, and what is worst.
-        type: classic, consumer, …
-        state: as a coordinator would answer; None if it would not know the group any more.
-        generation: or the group's epoch.
-        rebalancing_ms: how long its rebalances took together, as far as that is known.
-        first_rebalance_ms: when its first known rebalance ended.
-        last_rebalance_ms: and its last.
+        trouble: points, by :data:`EXPIRY_POINTS`.
+        type: Classic, Consumer, …
+        state: as a coordinator describes it; None if the group does not exist any more.
+        generation: generation of a classic group, epoch of another.
+        rebalancing_ms: known duration of all its rebalances.
+        first_rebalance_ms: end of its first rebalance; ``last_rebalance_ms`` of the last.
     """
 
     group_id: str
@@ -323,17 +278,7 @@ class RebalanceRow:
 
 @frozen
 class AnomalyRow:
-    """One finding.
-
-    Attributes:
-        kind: kind of anomaly, such as offset rewind.
-        status: Burrow's status, or empty.
-        subject: topic partition or client in the group, or empty.
-        first_ms: time of the first occurrence.
-        last_ms: time of the last occurrence.
-        count: number of occurrences.
-        evidence: sentence with the figures.
-    """
+    """One anomaly; ``subject`` is its topic partition or client, or empty."""
 
     group_id: str
     kind: str
@@ -360,14 +305,7 @@ class AnomalyCount:
 
 @frozen
 class EpochPoint:
-    """Epochs of a consumer group from one time on.
-
-    Attributes:
-        at_ms: the time.
-        group: group epoch.
-        target: epoch of the target assignment.
-        lowest: lowest member epoch; None without one.
-    """
+    """Group epoch, epoch of the target assignment and lowest member epoch, from one time on."""
 
     at_ms: int
     group: int
@@ -377,19 +315,15 @@ class EpochPoint:
 
 @frozen
 class ConsumerGroupRow:
-    """A consumer group (KIP-848).
+    """A KIP-848 group.
 
     Attributes:
-        epoch: its last epoch.
         epochs: number of epochs in the log.
         members_seen: number of memberships.
         fenced: number of members that certainly exceeded a timeout.
-        moved: number of partitions that moved from an owner.
-        swapped: number of unnecessary moves.
+        moved: number of partitions that moved from an owner; ``swapped`` counts unnecessary moves.
         unowned_ms: longest time without an owner.
-        revocations: number of revocations.
-        median_ms: their median duration.
-        slowest_ms: their longest duration.
+        median_ms: median duration of revocations; ``slowest_ms`` is the longest.
     """
 
     group_id: str
@@ -407,16 +341,12 @@ class ConsumerGroupRow:
 
 @frozen
 class AssignorRow:
-    """Moves of one assignor in all consumer groups.
+    """Moves of one assignor in all groups.
 
     Attributes:
         assignor: its name; empty for the brokers' default.
-        groups: number of groups.
         targets: number of target assignments with moves.
-        moved: number of partitions that moved from an owner.
-        swapped: number of unnecessary moves.
         median_ms: median time until the new owner had the partition.
-        unowned_ms: longest time without an owner.
     """
 
     assignor: str
@@ -433,12 +363,8 @@ class SlowMemberRow:
     """Revocations of a client of a consumer group.
 
     Attributes:
-        revocations: their number.
-        median_ms: their median duration.
-        slowest_ms: their longest duration.
         asked_ms: start of the longest one.
-        rebalance_timeout_ms: rebalance timeout.
-        fenced: number of timeouts.
+        fenced: number of rebalance timeouts.
     """
 
     group_id: str
@@ -456,13 +382,12 @@ class GroupStory:
     """Details of one of the worst groups.
 
     Attributes:
-        row: its totals.
         causes: number of rebalances by cause.
         rebalances: the last ones, oldest first.
         members: number of members over time.
         anomalies: the first ones.
         commits: commits over time, in common bins: series ``commits`` and ``tombstones``.
-        epochs: epochs of a consumer group over time, thinned out if many.
+        epochs: epochs of a KIP-848 group over time, thinned out if many.
         shares: partitions by member at the end of the log.
     """
 
@@ -499,8 +424,6 @@ class StaleRow:
     """A group with expiring offsets.
 
     Attributes:
-        offsets: number of offsets.
-        expiring: number of offsets that expire without further use.
         expired: number of offsets already due.
         next_ms: expiry of the first one.
         group_ms: deletion of the group; None if it is kept.
@@ -523,11 +446,9 @@ class LagRow:
 
     Attributes:
         partitions: number of lagging partitions.
-        lag: their lag in records.
         worst: largest lag of a partition.
         lag_ms: age of the oldest next record; None if unknown.
-        status: worst Burrow status of these partitions; empty if unknown.
-        severity: severity of the status.
+        status: worst status of these partitions; empty if unknown.
     """
 
     group_id: str
@@ -542,7 +463,7 @@ class LagRow:
 
 @frozen
 class StatusCount:
-    """Number of partitions with a status of Burrow's, and of their groups."""
+    """Number of partitions with a lag status, and of their groups."""
 
     status: str
     partitions: int
@@ -552,12 +473,7 @@ class StatusCount:
 
 @frozen
 class ReadCount:
-    """Number of rows of one kind.
-
-    Attributes:
-        what: kind and record type.
-        problem: why they were not decoded, or empty.
-    """
+    """Number of rows of one kind; ``problem`` is the reason why they were not decoded, or empty."""
 
     what: str
     problem: str
@@ -567,7 +483,7 @@ class ReadCount:
 
 @frozen
 class CorruptRange:
-    """Bytes that were passed over."""
+    """Bytes that were skipped."""
 
     file: str
     position: int
@@ -579,13 +495,7 @@ class CorruptRange:
 
 @frozen
 class Verification:
-    """Comparison of the tables with coordinators that loaded the log.
-
-    Attributes:
-        groups: number of compared groups; None if unknown.
-        difference_count: number of differences.
-        differences: the first ones as text.
-    """
+    """Comparison of the tables with coordinators that loaded the log; ``differences`` has the first ones."""
 
     groups: int | None
     difference_count: int
@@ -594,15 +504,7 @@ class Verification:
 
 @frozen
 class Polls:
-    """Polls of a cluster, if no log was read.
-
-    Attributes:
-        count: their number.
-        first_ms: time of the first one.
-        last_ms: time of the last one.
-        problem_count: number of gaps in the last one.
-        problems: the first gaps as text.
-    """
+    """Polls of a cluster, instead of a log; ``problems`` has the first gaps of the last one."""
 
     count: int
     first_ms: int
@@ -616,26 +518,18 @@ class Report:
     """Content of the page. Lists are truncated; totals in the overview are not.
 
     Attributes:
-        title: title of the page.
-        inputs: the paths.
-        made_ms: time of the report.
-        version: of groupcoord.
         rebalances: over time, by cause.
         churn: members that ``joined`` and ``left``, over time.
         churning: the groups with the most churn.
         consumer_groups: those with fenced and slow members first.
-        assignors: moves by assignor.
-        slow_members: clients with the slowest revocations.
         share_groups: those with most archived records, then redeliveries, first.
         groups: the worst first.
         severities: number of groups by severity.
         troubled: details of the worst groups.
         tables: number of rows by table.
-        retention_minutes: offset retention.
-        is_retention_told: the brokers returned it; otherwise it is Kafka's default.
+        is_retention_told: the brokers returned the retention; otherwise it is Kafka's default.
         statuses: the worst first.
         polls: None if a log was read.
-        missing: names of tables that were not made.
         excluded_groups: the expressions of excluded groups.
     """
 

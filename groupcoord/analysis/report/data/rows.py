@@ -23,7 +23,6 @@ _NO_PARTITION = -1
 
 
 def report_title(inputs: Sequence[str]) -> str:
-    """Return the title of a page for an input."""
     return f"Consumer groups of {inputs[0].rstrip('/').rpartition('/')[2] or inputs[0]}"
 
 
@@ -41,7 +40,7 @@ def _number(row: Row) -> int:
 
 
 def load_totals(load: Sequence[Row]) -> dict[str, Any]:
-    """Return sums over all log partitions, by the names of :class:`~groupcoord.analysis.report.data.model.Overview`."""
+    """Return sums over all log partitions as attributes of :class:`~groupcoord.analysis.report.data.model.Overview`."""
     first_ms = [row["first_timestamp_ms"] for row in load if row["first_timestamp_ms"] is not None]
     last_ms = [row["last_timestamp_ms"] for row in load if row["last_timestamp_ms"] is not None]
     return {
@@ -55,7 +54,6 @@ def load_totals(load: Sequence[Row]) -> dict[str, Any]:
 
 
 def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> list[tuple[int, int]]:
-    """Return the number of members over time."""
     counts = []
     for one, members in happened:
         when_ms = one.ended_ms if one.ended_ms is not None else one.started_ms
@@ -75,7 +73,6 @@ def cut(value: object) -> str:
 
 
 def known(values: Iterable[int | None]) -> list[int]:
-    """Return the values that are not None."""
     return [value for value in values if value is not None]
 
 
@@ -85,7 +82,6 @@ def none_first(*values: Any) -> tuple[tuple[bool, Any], ...]:
 
 
 def by_group(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
-    """Return rows by their group."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         found[row["group_id"]].append(row)
@@ -101,12 +97,10 @@ def severity_of_status(status: str | None) -> str:
 
 
 def severity_of_kind(kind: str) -> str:
-    """Return how bad an anomaly of a kind is."""
     return BAD if kind in BROKEN_KINDS else WARNING
 
 
 def standings(anomalies: Iterable[Row], lag: Iterable[Row]) -> dict[str, Standing]:
-    """Return the status of groups with anomalies or lag."""
     found, behind = by_group(row for row in anomalies if row["group_id"] is not None), by_group(lag)
     return {
         group_id: _standing(found.get(group_id, ()), behind.get(group_id, ())) for group_id in found.keys() | behind
@@ -156,7 +150,7 @@ def _sentence(told: str) -> str:
 
 
 def read_rows(read_counts: Iterable[Row]) -> tuple[model.ReadCount, ...]:
-    """Return the read counts over all log partitions, most first."""
+    """Return the read counts over all log partitions, the largest first."""
     counts: defaultdict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
     for row in read_counts:
         found = counts[row["kind"], row["record_type"], row["control_type"], cut(row["problem"])]
@@ -180,7 +174,6 @@ def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
 
 
 def lag_rows(lag: Iterable[Row]) -> tuple[model.LagRow, ...]:
-    """Return lagging groups and topics, by status and lag."""
     behind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in lag:
         if row.get("lag") or severity_of_status(row.get("status")) != FINE:
@@ -288,7 +281,6 @@ def _anomaly_row(row: Row) -> model.AnomalyRow:
 
 
 def stale_rows(stale_groups: Iterable[Row]) -> tuple[model.StaleRow, ...]:
-    """Return the groups that lose offsets next."""
     rows = sorted(stale_groups, key=lambda row: (row["next_expiry_ms"], row["group_id"]))[: model.STALE_MAX]
     return tuple(
         model.StaleRow(
@@ -307,7 +299,6 @@ def stale_rows(stale_groups: Iterable[Row]) -> tuple[model.StaleRow, ...]:
 
 
 def difference_rows(differences: Iterable[Row]) -> tuple[str, ...]:
-    """Return the first differences as sentences."""
     rows = sorted(
         differences,
         key=lambda row: none_first(*(row[name] for name in ("group_id", "topic", "topic_partition", "field"))),

@@ -12,7 +12,7 @@ from groupcoord.analysis.report.text import NOTHING, TEXT_LENGTH_MAX, clipped, l
 
 NAME_LENGTH_MAX = 72
 PROSE_LENGTH_MAX = 1_000
-"""Characters of text in one element: a bound for foreign text, above any sentence of the report."""
+"""Limit of text in one element: above any sentence of the report, to bound names from the log."""
 
 _ESCAPES_MAX = 100
 _ESCAPED_LENGTH_MAX = len("&quot;")
@@ -21,7 +21,7 @@ _SHAPES = frozenset({"line", "path", "polygon", "polyline", "rect"})
 
 
 class Html(str):
-    """Markup that is finished: it goes into an element as it is."""
+    """Finished markup, which is not escaped again."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ EMPTY = Html("")
 
 
 def text(value: str, length_max: int = TEXT_LENGTH_MAX) -> Html:
-    """Return text for a page: clipped, with HTML's own characters escaped, and bounded after that too."""
+    """Return text for a page: clipped, escaped for HTML, and bounded after that too."""
     escaped = escape(clipped(value, length_max))
     if len(escaped) > length_max + _ESCAPES_MAX:
         return Html(escape(clipped(value, length_max // _ESCAPED_LENGTH_MAX)))
@@ -51,7 +51,6 @@ def joined(parts: Iterable[str], between: str = "") -> Html:
 
 
 def element(tag: str, *content: str, **attributes: str | float | None) -> Html:
-    """Return an element."""
     opened = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -65,7 +64,7 @@ def element(tag: str, *content: str, **attributes: str | float | None) -> Html:
 
 
 def _value(value: str | float) -> str:
-    """Return an attribute's value, as long as it is: half a list of points would be another picture."""
+    """Return an attribute's value unclipped: half a list of points would be another picture."""
     return value if isinstance(value, Html) else escape(str(value))
 
 
@@ -78,23 +77,20 @@ def picture(width: int, height: int, label: str, parts: Iterable[Html]) -> Html:
 
 
 def titled(told: str, shapes: Iterable[Html]) -> Html:
-    """Return shapes with a tooltip."""
     return element("g", element("title", text(told, TITLE_LENGTH_MAX)), *shapes)
 
 
 def rect(x: float, y: float, width: float, height: float, style: str) -> Html:
-    """Return a rectangle, never too narrow to be seen."""
+    """Return a rectangle, wide enough to be seen."""
     size = {"width": f"{max(width, 0.5):.1f}", "height": f"{max(height, 0):.1f}"}
     return element("rect", class_=style, x=f"{x:.1f}", y=f"{y:.1f}", **size)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Html:
-    """Return a straight line."""
     return element("line", class_=style, x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}")
 
 
 def label(x: float, y: float, words: str, anchor: str) -> Html:
-    """Return words that start, end or have their middle at a place."""
     return element("text", text(words), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
@@ -262,14 +258,13 @@ _TURN_DEGREES = 137.508
 
 
 def style_sheet() -> Html:
-    """Return the whole style sheet."""
     fills = {name: f"var(--{colour})" for name, colour in FILLS.items()}
     fills |= {f"owner-{number}": colour for number, colour in enumerate(_owner_colours())}
     return Html(STYLE + "".join(f".{name}{{--fill:{fill}}}\n" for name, fill in fills.items()))
 
 
 def _owner_colours() -> list[str]:
-    """Return a colour for each of several consumers; they can be seen on light and on dark pages."""
+    """Return colours for consumers that are visible on light and dark pages."""
     hues = [round(210 + number * _TURN_DEGREES) % 360 for number in range(OWNER_COLOURS)]
     return [f"hsl({hue} {62 - number % 3 * 14}% {46 + number % 2 * 12}%)" for number, hue in enumerate(hues)]
 
@@ -287,13 +282,7 @@ _COLUMN_STYLES = {"#": "n", "@": "t", "~": "w"}
 
 @frozen
 class Section:
-    """A part of a page.
-
-    Attributes:
-        name: where links lead; no other section has it.
-        title: above it, and in the list of contents.
-        body: without one, it is left out.
-    """
+    """A part of a page, linked by its name; without a body it is left out."""
 
     name: str
     title: str
@@ -339,7 +328,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "")
 
 
 def table_of(rows: Iterable[RowT], columns: Columns[RowT], caption: str = "") -> Html:
-    """Return a :func:`table` by its columns."""
     return table([title for title, _ in columns], ([cell(row) for _, cell in columns] for row in rows), caption)
 
 
@@ -349,12 +337,11 @@ def key(style: str) -> Html:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> Html:
-    """Return names with the colours of their styles."""
     return element("div", *(element("span", key(style), told) for told, style in entries), class_="legend")
 
 
 def tile(value: str, told: str, section: str, shown: Collection[str], *, is_bad: bool = False) -> Html:
-    """Return one figure, which leads to its section if that is shown."""
+    """Return a figure, linked to its section if that is shown."""
     style, figure = "tile bad" if is_bad else "tile", (element("b", value), element("span", told))
     if section not in shown:
         return element("div", *figure, class_=style)
@@ -367,21 +354,17 @@ def pill(word: str, severity: str) -> Html:
 
 
 def paragraph(*content: str, style: str | None = None) -> Html:
-    """Return a paragraph; empty without content."""
     return element("p", *content, class_=style) if any(content) else EMPTY
 
 
 def soft(*content: str) -> Html:
-    """Return a paragraph that stands back."""
     return element("p", *content, class_="soft")
 
 
 def enumeration(parts: Iterable[Html]) -> Html:
-    """Return ``a, b and c``."""
     return Html(listed(list(parts)))
 
 
 def listing(items: Iterable[Html | str]) -> Html:
-    """Return a list; empty without items."""
     made = [element("li", item) for item in items]
     return element("ul", *made) if made else EMPTY

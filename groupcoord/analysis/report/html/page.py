@@ -182,7 +182,6 @@ _HEAD = ("member", "partition", "#commits", "@last commit", "#behind", "#next re
 
 
 def who_has_what(story: GroupStory) -> Html:
-    """Return the table of members and partitions; empty without members."""
     rows = [row for share in story.shares for row in _rows(share)]
     return table(_HEAD, rows, "Partitions by member at the end of the log") if rows else EMPTY
 
@@ -215,7 +214,6 @@ def _member(share: MemberShare) -> Html:
 
 
 def deliveries(report: Report) -> Html:
-    """Return how records were delivered to share groups."""
     if not report.share_groups:
         return EMPTY
     columns: Columns[ShareGroupRow] = (
@@ -253,7 +251,6 @@ _BECAUSE = {
 _OFTEN_MS = 300_000
 
 CAUSES_MAX = 4
-"""Number of causes in a sentence."""
 
 
 def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
@@ -348,7 +345,7 @@ def _churn(row: GroupRow) -> list[str]:
 
 
 def _repeated(rebalances: tuple[RebalanceRow, ...]) -> list[str]:
-    """Point out the worst five minutes, if more than half of the rebalances fall into them."""
+    """Name the worst five minutes if more than half of the rebalances fall into them."""
     times = sorted(one.ended_ms for one in rebalances if one.ended_ms is not None)
     most, start, first = 0, 0, 0
     for place, at_ms in enumerate(times):
@@ -379,7 +376,6 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def troubled(report: Report) -> Html:
-    """Return the section."""
     if not report.troubled:
         return EMPTY
     told = (
@@ -429,7 +425,7 @@ def _epochs(story: GroupStory, axis: Axis) -> Html:
 
 
 def _axis(report: Report) -> Axis | None:
-    """Return the time that all pictures span: that of the log, so that a group that stopped shows its silence."""
+    """Return the time of the log for all pictures, so that a group that stopped shows its silence."""
     first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
     return None if first_ms is None or last_ms is None or first_ms >= last_ms else Axis(first_ms, last_ms)
 
@@ -458,7 +454,7 @@ def _rebalance_cells(one: RebalanceRow) -> tuple[str, ...]:
 
 
 def _findings(anomalies: Sequence[AnomalyRow]) -> Iterator[Html]:
-    """Yield an item for each kind of anomaly: the first one, and the number of others."""
+    """Yield the first anomaly of each kind, and the number of others."""
     kinds: dict[str, list[AnomalyRow]] = {}
     for one in anomalies:
         kinds.setdefault(one.kind, []).append(one)

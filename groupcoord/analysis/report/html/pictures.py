@@ -27,7 +27,7 @@ TICKS_MAX = 8
 COLUMN_WIDTH_MAX = 72
 PARTITIONS_LABELLED_MAX = 24
 SILENCE_SHARE_MIN = 0.15
-"""Of the time of the log: a shorter time without commits at its end is not marked."""
+"""Share of the log's time: a shorter time without commits at its end is not marked."""
 
 _CHARACTER_WIDTH = 7.5
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -47,12 +47,10 @@ class Axis:
         return max(self.end_ms - self.start_ms, 1)
 
     def x(self, at_ms: float) -> float:
-        """Return where a moment lies, inside the axis in any case."""
         share = (at_ms - self.start_ms) / self.span_ms
         return LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> list[int]:
-        """Return round moments, at most :data:`TICKS_MAX`."""
         step_ms = next((step * 1000 for step in _STEPS_S if self.span_ms / (step * 1000) <= TICKS_MAX), None)
         if step_ms is None:
             days = -(-self.span_ms // (TICKS_MAX * 86_400_000))
@@ -62,12 +60,10 @@ class Axis:
 
 
 def cause_class(cause: str) -> str:
-    """Return the style of a cause's colour."""
     return f"cause-{_slug(cause)}" if cause in CAUSES else "cause-other"
 
 
 def state_class(state: str) -> str:
-    """Return the style of a state's colour."""
     return f"state-{_slug(state)}" if state in STATES else "state-other"
 
 
@@ -122,7 +118,6 @@ def churn_time_line(bins: Bins) -> Html:
 
 
 def state_bar(counts: Mapping[str, int]) -> Html:
-    """Return groups by state as one bar."""
     total = sum(counts.values())
     x, parts = 0.0, []
     for state in in_order((name for name, count in counts.items() if count), STATES):
@@ -134,7 +129,7 @@ def state_bar(counts: Mapping[str, int]) -> Html:
 
 
 def load_columns(partitions: Sequence[PartitionRow]) -> Html:
-    """Return the records of each log partition, its hottest group at the bottom."""
+    """Return the records of each log partition, with its hottest group at the bottom."""
     height, top, floor = 190, 14, 160
     highest = max((row.records for row in partitions), default=0)
     scale = (floor - top) / _round_up(highest)
@@ -202,7 +197,7 @@ def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> l
 
 
 def epoch_lines(story: GroupStory, axis: Axis) -> Html:
-    """Return the epochs of a consumer group over time: where the lines are apart, members are on their way."""
+    """Return the epochs of a KIP-848 group over time; lines that are apart show a reconciliation."""
     top, bottom = 14, 74
     points = story.epochs
     lowest = min(epoch for point in points for epoch in (point.target, point.lowest) if epoch is not None)
@@ -291,7 +286,7 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
 
 
 def _silence(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:
-    """Return the time without commits up to the end of the log, if it is long enough to be seen as one."""
+    """Return the time without commits up to the end of the log, if it is long enough."""
     last_ms = story.row.last_commit_ms
     if story.row.commits and last_ms is None:
         return []
@@ -341,7 +336,7 @@ def _times(axis: Axis, top: float, floor: float) -> Html:
 
 
 def _plot(height: int, told: str, parts: Iterable[Html]) -> Html:
-    """Return a picture with labels in it: where it does not fit, it is scrolled instead of shrunk."""
+    """Return a picture with labels in it, which scrolls where it does not fit."""
     return element("div", picture(WIDTH, height, told, parts), class_="plot", tabindex=0)
 
 

@@ -70,7 +70,6 @@ MS_PER_MINUTE = 60_000
 
 
 def card_id(place: int) -> str:
-    """Return where links to the story of a troubled group lead."""
     return f"group-{place}"
 
 
@@ -103,7 +102,6 @@ def states(report: Report) -> Html:
 
 
 def rebalances(report: Report) -> Html:
-    """Return when rebalances were and why."""
     if report.rebalances is None and not report.causes:
         shows = "The log shows" if report.polls is None else "Polls show"
         return paragraph(f"{shows} no rebalance.") if "rebalances" in report.tables else EMPTY
@@ -185,7 +183,6 @@ def anomalies(report: Report) -> Html:
 
 
 def stale(report: Report) -> Html:
-    """Return which groups lose offsets, and when."""
     if not report.stale_count:
         return EMPTY
     columns: Columns[StaleRow] = (
@@ -453,7 +450,6 @@ NOT_JUDGED = ("UNKNOWN", "NO COMMIT")
 
 
 def worst(report: Report) -> Html:
-    """Return the section."""
     rows = [row for row in report.groups if not row.standing.is_fine]
     if not rows:
         return _all_is_well(report)
@@ -482,7 +478,6 @@ def _item(row: GroupRow, report: Report) -> Html:
 
 
 def behind_told(stands: Standing) -> str:
-    """Return the lag as text."""
     if not stands.lag:
         return "not behind"
     age = f", {format_span(stands.lag_ms)}" if stands.lag_ms is not None else ""
