@@ -68,6 +68,7 @@ __all__ = [
     "NotLeaderError",
     "OwnedStore",
     "OwnershipLostError",
+    "PositionedStore",
     "PrunableStore",
     "RecordTooLargeError",
     "SharedStore",

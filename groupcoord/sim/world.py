@@ -141,7 +141,7 @@ class World:
         self.laws.on_event(node, event)
         group = self.population.find(event.group_id)
         if group is not None:
-            group.coordinator_told(event)
+            group.coordinator_event(event)
         if isinstance(event, RebalanceStarted):
             require(not self._is_calm, f"{event.group_id!r} rebalances without a cause: {event.trigger}")
         elif isinstance(event, RebalanceCompleted) and group is not None:

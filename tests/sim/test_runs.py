@@ -152,7 +152,7 @@ def test_a_commit_that_is_tried_again_is_never_left_out() -> None:
 
 def test_a_member_that_talks_to_a_former_leader_is_not_steady() -> None:
     """While the word of a new leader is slow to spread, nothing is left out, though the new leader is content."""
-    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)
+    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), metadata_delay_max_ms=10_000)
     member = MemberConfig(session_timeout_ms=10_000, heartbeat_interval_ms=1_000, enable_auto_commit=False)
     for seed in range(6):
         move = Migration(start_ms=60_000, end_ms=60_000, partition=0, node_id=2)
@@ -163,7 +163,7 @@ def test_a_member_that_talks_to_a_former_leader_is_not_steady() -> None:
 
 def test_a_node_that_leads_again_must_have_heard_so() -> None:
     """A log partition that moves away and back is not written by a node that has missed both: another may have."""
-    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)
+    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), metadata_delay_max_ms=10_000)
     moves = [Migration(start_ms=60_000 + to, end_ms=60_000 + to, partition=0, node_id=3 - to) for to in (1, 2)]
     world = World(1, small_world(*moves, cluster=cluster))
     seen: list[bool] = []

@@ -68,7 +68,7 @@ class SimulatedGroup:
     def requests_sent(self) -> int:
         return sum(consumer.requests_sent for consumer in self.consumers)
 
-    def coordinator_told(self, event: Event) -> None:
+    def coordinator_event(self, event: Event) -> None:
         self.disturbed()
         match event:
             case RebalanceStarted():

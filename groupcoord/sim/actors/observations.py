@@ -25,10 +25,10 @@ def head(now_ms: int, start_ms: int) -> int:
 
 @define(eq=False)
 class _Turn:
-    """Ownership of a partition by a consumer; ``started_at`` is the first processed offset, or None until known."""
+    """Ownership of a partition by a consumer; ``first_offset`` is the first processed offset, or None until known."""
 
     assigned_ms: int
-    started_at: int | None = None
+    first_offset: int | None = None
 
 
 @define(eq=False)
@@ -181,9 +181,9 @@ class GroupObservations:
         history = self._histories[partition]
         turn = history.turns.get(consumer)
         if turn is not None:
-            if turn.started_at is None:
+            if turn.first_offset is None:
                 self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
-            turn.started_at = offset
+            turn.first_offset = offset
             # A partition that was added during the run has no records from before.
             behind_ms = (head(now_ms, self._start_ms) - offset) * RECORD_INTERVAL_MS
             history.furthest_behind_ms = max(history.furthest_behind_ms, min(behind_ms, now_ms - history.since_ms))
@@ -211,12 +211,12 @@ class GroupObservations:
         history = self._histories[partition]
         turn = history.turns.pop(consumer)
         self.owned.append(OwnedSpan(partition, consumer, turn.assigned_ms, now_ms))
-        if turn.started_at is None:
+        if turn.first_offset is None:
             self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
         else:
             if processed_to is None:
                 processed_to = head(now_ms, self._start_ms)
-            again = max(0, min(processed_to, history.processed_to) - turn.started_at)
+            again = max(0, min(processed_to, history.processed_to) - turn.first_offset)
             history.duplicate_records += again
             history.longest_duplicate_records = max(history.longest_duplicate_records, again)
             history.processed_to = max(history.processed_to, processed_to)

@@ -187,7 +187,7 @@ class _Producer:
             late_ms = ended_ms - decided_ms if is_committed else None
             self.group.observations.transaction_ended(ended_ms - began_ms, late_ms)
             if chance.random() < fault.zombie_percent / 100:
-                yield from self._fail_as_zombie(epoch, name)
+                yield from self._continue_ended(epoch, name)
             yield Pause(chance.choice(fault.pauses_ms))
 
     def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
@@ -228,7 +228,7 @@ class _Producer:
                 return
             yield Pause(RETRY_MS)
 
-    def _fail_as_zombie(self, epoch: int, name: str) -> Script:
+    def _continue_ended(self, epoch: int, name: str) -> Script:
         """Continue an ended transaction, which must fail."""
         answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
         if isinstance(answer, TxnOffsetCommitResponse):

@@ -105,9 +105,9 @@ class AskNode(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """Step: close the kept connections. Without ``tells``, nodes do not notice, as if the machine had failed."""
+    """Step: close the kept connections. Without ``notifies``, nodes do not notice, as if the machine had failed."""
 
-    tells: bool
+    notifies: bool
 
 
 Script = Generator[Ask | AskNode | HangUp | Pause, Response | None, None]
@@ -158,7 +158,7 @@ class ScriptedClient:
             return
         if isinstance(step, HangUp):
             for connection in self._kept.values():
-                connection.is_silent = connection.is_silent or not step.tells
+                connection.is_silent = connection.is_silent or not step.notifies
                 self._stage.cluster.network.close(connection)
             self._kept.clear()
             self._wake_in(0)

@@ -88,8 +88,8 @@ class ShareWorkers(Application):
         ScriptedClient(stage, PRODUCER, guest, _produce(self, stage, shared, chance))
         for index in range(self.instances):
             worker = _Worker(self, index, stage, shared, records, stream(stage.seed, "worker", self.group, index))
-            ScriptedClient(stage, WORKER, guest, worker.heart())
-            ScriptedClient(stage, WORKER, guest, worker.hands())
+            ScriptedClient(stage, WORKER, guest, worker.send_heartbeats())
+            ScriptedClient(stage, WORKER, guest, worker.process_records())
 
 
 def _produce(workers: ShareWorkers, stage: Stage, shared: SharedTopics, chance: Random) -> Script:
@@ -159,7 +159,7 @@ class _Worker:
 
     # ------------------------------------------------------------ the group
 
-    def heart(self) -> Script:
+    def send_heartbeats(self) -> Script:
         """Send heartbeats until all is done, across restarts."""
         group = self.workers.group
         while not self.is_over:
@@ -192,7 +192,7 @@ class _Worker:
 
     # ------------------------------------------------------------ records
 
-    def hands(self) -> Script:
+    def process_records(self) -> Script:
         """Fetch, process and acknowledge until all is done, across restarts."""
         while not self.is_over:
             self.life += 1
@@ -266,7 +266,7 @@ class _Worker:
         for topic in answer.responses:
             for data in topic.partitions:
                 key = SharePartitionKey(workers.group, topic.topic_id, data.partition_index)
-                self._said(key, said.get(key, {}), data.acknowledge_error_code)
+                self._note_acknowledged(key, said.get(key, {}), data.acknowledge_error_code)
                 for first, last, count in data.acquired_records:
                     for offset in range(first, last + 1):
                         self.records.delivered(key, offset, count, self._now_ms)
@@ -318,9 +318,11 @@ class _Worker:
         for topic in answer.responses:
             for result in topic.partitions:
                 key = SharePartitionKey(self.workers.group, topic.topic_id, result.partition_index)
-                self._said(key, outcomes.get(key, {}), result.error_code)
+                self._note_acknowledged(key, outcomes.get(key, {}), result.error_code)
 
-    def _said(self, key: SharePartitionKey, outcomes: Mapping[int, AcknowledgeType], error_code: ErrorCode) -> None:
+    def _note_acknowledged(
+        self, key: SharePartitionKey, outcomes: Mapping[int, AcknowledgeType], error_code: ErrorCode
+    ) -> None:
         for offset, kind in outcomes.items():
             if kind is not AcknowledgeType.RENEW:
                 self.held.get(key, set()).discard(offset)
@@ -334,7 +336,7 @@ class _Worker:
         for node_id, session in list(self.sessions.items()):
             yield from self._acknowledge(node_id, session.outcomes, is_final=True)
         self.is_alive = False
-        yield HangUp(tells=True)
+        yield HangUp(notifies=True)
         yield Ask(ShareGroupHeartbeat(self.workers.group, self._member_id, -1), self.workers.group)
 
     def _die(self) -> Script:
@@ -342,7 +344,7 @@ class _Worker:
         for key, offsets in self.held.items():
             for offset in sorted(offsets):
                 self.records.lost(key, offset, self._now_ms)
-        yield HangUp(tells=self.chance.random() >= self.workers.vanish_percent / 100)
+        yield HangUp(notifies=self.chance.random() >= self.workers.vanish_percent / 100)
 
 
 def _topics(outcomes: Outcomes, new: Iterable[SharePartitionKey]) -> tuple[TopicIdEntry[ShareFetchPartition], ...]:

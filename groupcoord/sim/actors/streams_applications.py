@@ -104,22 +104,22 @@ class _Instance:
 
     def _life(self, life: int, until_ms: int, *, leaves: bool) -> Script:
         """Join, send heartbeats until a time, and then leave or crash."""
-        # ``tells``: the next heartbeat includes the tasks.
-        member_id, epoch, tells = f"{self.application.group}-{self.index}-{life}", 0, True
+        # ``reports_tasks``: the next heartbeat includes the tasks.
+        member_id, epoch, reports_tasks = f"{self.application.group}-{self.index}-{life}", 0, True
         while self._now_ms < until_ms:
             sent_ms = self._now_ms
-            answer = yield Ask(self._heartbeat(member_id, epoch, tells=tells), self.application.group)
+            answer = yield Ask(self._heartbeat(member_id, epoch, reports_tasks=reports_tasks), self.application.group)
             if not isinstance(answer, StreamsGroupHeartbeatResponse) or answer.error_code is not ErrorCode.NONE:
                 if isinstance(answer, StreamsGroupHeartbeatResponse) and answer.error_code in _FENCING:
                     self._have(frozenset(), frozenset())
                     epoch = 0
-                tells = True  # the last response may be lost
+                reports_tasks = True  # the last response may be lost
                 yield Pause(RETRY_MS)
                 continue
-            epoch, self.taken_ms, tells = answer.member_epoch, sent_ms, False
+            epoch, self.taken_ms, reports_tasks = answer.member_epoch, sent_ms, False
             if answer.active_tasks is not None:
                 self._have(_numbers(answer.active_tasks), _numbers(answer.standby_tasks or ()))
-                tells = True  # at once, so that others get the revoked tasks
+                reports_tasks = True  # at once, so that others get the revoked tasks
                 continue
             yield Pause(max(1, min(answer.heartbeat_interval_ms, until_ms - self._now_ms)))
         self._have(frozenset(), frozenset())
@@ -127,14 +127,14 @@ class _Instance:
         if leaves:
             yield Ask(StreamsGroupHeartbeat(self.application.group, member_id, -1), self.application.group)
 
-    def _heartbeat(self, member_id: str, epoch: int, *, tells: bool) -> StreamsGroupHeartbeat:
+    def _heartbeat(self, member_id: str, epoch: int, *, reports_tasks: bool) -> StreamsGroupHeartbeat:
         request = StreamsGroupHeartbeat(self.application.group, member_id, epoch, client_id=member_id)
         if epoch == 0:
             self._have(frozenset(), frozenset())
             request.topology = self.application.topology()
             request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
             request.process_id = f"{self.application.group}-{self.process}"
-        if epoch == 0 or tells:
+        if epoch == 0 or reports_tasks:
             request.active_tasks, request.standby_tasks = _task_ids(self.active), _task_ids(self.standby)
             request.warmup_tasks = ()
         return request

@@ -26,7 +26,7 @@ class LedNode(SharingNode, Protocol):
     def leads(self, partition: int) -> bool:
         """Return whether it leads a log partition and has been notified."""
 
-    def hear(self, word: tuple[int, int, int]) -> None:
+    def leader_changed(self, word: tuple[int, int, int]) -> None:
         """Receive the notification of a leader: log partition, node id, and leader epoch."""
 
     def settle_after(self, partition: int) -> None:
@@ -110,8 +110,8 @@ class Controlled(Leading):
         self._scheduler = scheduler
         self._options = options
         self._epochs = [-1] * len(log.leaders)
-        self._last_words = [0] * options.node_count
-        self._word_key = stable_number(seed, "words of the controller")
+        self._last_notices_ms = [0] * options.node_count
+        self._notice_key = stable_number(seed, "words of the controller")
         log.on_look = lambda epoch, began_ms: self.on_look(0, epoch, began_ms)
 
     def way_of(self, node: LedNode, life: int) -> Way:
@@ -134,12 +134,14 @@ class Controlled(Leading):
         self.log.leaders[partition] = Leader(node_id, epoch)
         for node in self.nodes:
             if node.is_up and (lease_ms is None or node is leader or node.node_id != former.node_id):
-                number = mixed(self._word_key + partition * 1_000 + node.node_id, epoch)
-                heard_ms = self._scheduler.time_ms + 1 + number % self._options.word_ms
+                number = mixed(self._notice_key + partition * 1_000 + node.node_id, epoch)
+                heard_ms = self._scheduler.time_ms + 1 + number % self._options.metadata_delay_max_ms
                 if lease_ms is not None and former != NOBODY and node is leader:
                     heard_ms = self._scheduler.time_ms + lease_ms
-                heard_ms = self._last_words[node.node_id - 1] = max(heard_ms, self._last_words[node.node_id - 1])
-                self._scheduler.at(heard_ms, WORLD_RANK, node.hear, (partition, node_id, epoch))
+                heard_ms = self._last_notices_ms[node.node_id - 1] = max(
+                    heard_ms, self._last_notices_ms[node.node_id - 1]
+                )
+                self._scheduler.at(heard_ms, WORLD_RANK, node.leader_changed, (partition, node_id, epoch))
 
     def move(self, partition: int, node: LedNode) -> None:
         """Move a log partition, or an owned log as a whole."""
@@ -174,7 +176,7 @@ class Controlled(Leading):
             if leader.node_id == node.node_id or leader == NOBODY:
                 self._elect(partition, node)
             else:
-                node.hear((partition, leader.node_id, leader.epoch))
+                node.leader_changed((partition, leader.node_id, leader.epoch))
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         self.log.write_foreign(partition, entry)
@@ -199,13 +201,13 @@ class Replicated(Leading):
         super().__init__(log, options.lease_ms)
         self.slots = SharedSlots(log, scheduler, options, seed)
         self.slots.on_look = lambda partition, epoch, began_ms: self.on_look(partition, epoch, began_ms)
-        self.slots.on_fence = self._say_fence
+        self.slots.on_fence = self._report_fence
         self.place_count = len(log.leaders)
         self._scheduler = scheduler
         self._network = network
         self._ways: dict[int, SharedWay] = {}
 
-    def _say_fence(self, node_id: int, partition: int) -> None:
+    def _report_fence(self, node_id: int, partition: int) -> None:
         self.on_change(f"node {node_id}", f"takes log partition {partition} over")
 
     def way_of(self, node: LedNode, life: int) -> Way:

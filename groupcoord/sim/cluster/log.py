@@ -213,10 +213,10 @@ class NodeLog:
         failed: called with a log partition whose append has an unknown outcome, so that it must be loaded again.
 
     Attributes:
-        tells_late: False: responses do not wait for an ownership check, as those of replicas may.
+        answers_late: False: responses do not wait for an ownership check, as those of replicas may.
     """
 
-    tells_late = False
+    answers_late = False
 
     def __init__(
         self,

@@ -181,11 +181,11 @@ class CoordinatorNode:
     def _owner(self, partition: int) -> Node | None:
         return self._environment.address_of(self._environment.leading.owner_of(self, partition))
 
-    def heard_leader(self, partition: int) -> int:
+    def known_leader(self, partition: int) -> int:
         """Return the leader of a log partition, as far as this node knows, or -1."""
         return self.leaders_known[partition][0]
 
-    def heard_epoch(self, partition: int) -> int | None:
+    def led_epoch(self, partition: int) -> int | None:
         """Return the epoch in which this node leads a log partition, or None if it does not, as far as it knows."""
         node_id, epoch = self.leaders_known[partition]
         return epoch if node_id == self.node_id else None
@@ -256,7 +256,7 @@ class CoordinatorNode:
                 break
             self._answer(*unsent.popleft())
         if coordinator.lost is not None and not self._knows_loss:
-            self._hear_later()
+            self._schedule_leader_changes()
         self._knows_loss = coordinator.lost is not None
         if coordinator.timer_advances != self._advances:
             self._advances = coordinator.timer_advances
@@ -338,19 +338,19 @@ class CoordinatorNode:
 
     # ------------------------------------------------------------ leading log partitions
 
-    def hear(self, word: tuple[int, int, int]) -> None:
+    def leader_changed(self, word: tuple[int, int, int]) -> None:
         """Receive the leader of a log partition; notifications may arrive out of order."""
-        if self.coordinator is None or self.is_stalled(self.hear, word):
+        if self.coordinator is None or self.is_stalled(self.leader_changed, word):
             return
         partition, leader_id, epoch = word
         if epoch > self.leaders_known[partition][1]:
             self.leaders_known[partition] = (leader_id, epoch)
             if self.shares is not None:
-                self.shares.hear(partition, epoch, leads=leader_id == self.node_id)
+                self.shares.leader_changed(partition, epoch, leads=leader_id == self.node_id)
         if leader_id != self.node_id:
             self.coordinator.unload(partition, epoch)
         elif self._environment.options.lease_ms is not None and not self.leads(partition):
-            self._hear_later()  # another node took over before this one began
+            self._schedule_leader_changes()  # another node took over before this one began
         else:
             self._begin_load(partition, epoch)
         self.settle_after(partition)
@@ -366,15 +366,15 @@ class CoordinatorNode:
             self._loading[partition] = 0
             self._load_on((self._life, partition))
 
-    def _hear_later(self) -> None:
+    def _schedule_leader_changes(self) -> None:
         """Schedule the notification that another node owns the log."""
-        heard_ms = self._scheduler.time_ms + self._environment.options.word_ms
-        self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._hear_all, None))
+        heard_ms = self._scheduler.time_ms + self._environment.options.metadata_delay_max_ms
+        self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._apply_leaders, None))
 
-    def _hear_all(self, _: None) -> None:
+    def _apply_leaders(self, _: None) -> None:
         for partition, leader in enumerate(self._environment.log.leaders):
             if leader.node_id != self.node_id:
-                self.hear((partition, *leader))
+                self.leader_changed((partition, *leader))
 
     def owner_epoch(self, partition: int) -> int:
         """Return the epoch in which this node owns a log partition or last owned it, or -1."""
@@ -389,7 +389,7 @@ class CoordinatorNode:
         coordinator = self.coordinator
         return (
             coordinator is not None
-            and not (self.log is not None and self.log.tells_late)
+            and not (self.log is not None and self.log.answers_late)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
             and (self.leads(partition) or self._environment.leading.has_all(self, partition))
         )
@@ -540,7 +540,7 @@ class SimulatedCluster:
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
         """Create topics after a delay, as a controller does."""
         for topic in question.topics:
-            created_ms = self.scheduler.time_ms + self.options.word_ms
+            created_ms = self.scheduler.time_ms + self.options.metadata_delay_max_ms
             self.scheduler.at(created_ms, WORLD_RANK, self._create, (topic.name, topic.partition_count))
         return {}
 

@@ -43,12 +43,12 @@ class ClusterOptions:
         flush_ms: interval between writes of the log; 0: immediate.
         failure_detection_ms: time after which the log partitions of a crashed node move to others; None: they wait for
             it.
-        word_ms: largest delay of the notification of a new leader.
+        metadata_delay_max_ms: largest delay of the notification of a new leader.
         lease_ms: time for which the owner of the whole log answers after an ownership check, and for which its
             successor waits; the other nodes stand by. None: log partitions have leaders, which are notified of their
             successors.
         replicas: options of nodes that share the log partitions over a slot log; None: a controller elects leaders.
-            ``failure_detection_ms``, ``word_ms`` and ``lease_ms`` do not apply to replicas.
+            ``failure_detection_ms``, ``metadata_delay_max_ms`` and ``lease_ms`` do not apply to replicas.
         group_configs: by group id, the group's own settings (KIP-848), as attributes of
             :class:`~groupcoord.config.group_settings.ConsumerGroupSettings`.
         load_step_records, load_step_ms: records of a step of a load, and its duration.
@@ -60,7 +60,7 @@ class ClusterOptions:
     most_latency_ms: int = 20
     flush_ms: int = 0
     failure_detection_ms: int | None = None
-    word_ms: int = 50
+    metadata_delay_max_ms: int = 50
     lease_ms: int | None = None
     replicas: ReplicaOptions | None = None
     group_configs: Mapping[str, Mapping[str, int]] = field(factory=dict)

@@ -37,7 +37,7 @@ LATE_MS = 2_500
 LATE_RECORDS = 2_000
 """Records kept for late responses: more than are written while one waits for an ownership check."""
 
-NOBODY_S_TAG = bytes(TAG_BYTES)
+NO_OWNER_TAG = bytes(TAG_BYTES)
 
 Result = int | list[Slot] | Unknown | None
 
@@ -158,7 +158,7 @@ class SharedSlots:
         waiting = sum(len(records) for filled in self._filled[partition] for records in filled.appends)
         offset = self._log.memory.end_offset(partition) + waiting
         body = join([encode_batch(offset, [(*entry.encoded(), entry.timestamp_ms)])])
-        put = Put(self._ends[partition], Message(Kind.BATCHES, NOBODY_S_TAG, self._ends[partition], body).encoded())
+        put = Put(self._ends[partition], Message(Kind.BATCHES, NO_OWNER_TAG, self._ends[partition], body).encoded())
         at_once(carry_out(self._engine, partition, put))
         self._take(partition, put)
 
@@ -198,7 +198,7 @@ class SharedWay:
 
     Attributes:
         epochs: last epoch of each log partition that this process ever owned.
-        tells_late: True: responses may have waited for an ownership check, and report the state before.
+        answers_late: True: responses may have waited for an ownership check, and report the state before.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class SharedWay:
         )
         self.node_id = node.node_id
         self.epochs: dict[int, int] = {}
-        self.tells_late = False
+        self.answers_late = False
         self._node, self._name, self._slots, self._log = node, name, slots, log
         self._network, self._scheduler = network, scheduler
         self._key = stable_number("way to the slots", name)
@@ -300,7 +300,7 @@ class SharedWay:
         if self._node.is_stalled(self._beat_is_heard, heard):
             return
         assert self._coordinator is not None, "it was started"
-        self.tells_late = not self._coordinator.may_answer()
+        self.answers_late = not self._coordinator.may_answer()
         to_load = self.sharing.heard(beats, began_ms)
         for partition, epoch in self.store.owned.items():
             self._slots.on_look(partition, epoch, began_ms)
@@ -319,7 +319,7 @@ class SharedWay:
     def _end_beat(self, began_ms: int) -> None:
         self._is_beating = False
         self._node.settle_all()
-        self.tells_late = False
+        self.answers_late = False
         self._work(None)
         next_ms = self._scheduler.time_ms if self._is_beat_wanted else began_ms + self._slots.options.beat_ms
         self._scheduler.at(next_ms, self._rank, self._beat, self._beat_number)

@@ -26,7 +26,7 @@ from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog
-from groupcoord.sim.cluster.topics import STATES, HeardData, SharedTopics
+from groupcoord.sim.cluster.topics import STATES, LedData, SharedTopics
 from groupcoord.sim.kernel.network import Exchange, SimulatedConnection
 from groupcoord.sim.kernel.randomness import Latency, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
@@ -39,7 +39,7 @@ Answered = Callable[[Exchange, Response], None]
 Found = Callable[[ShareCoordinatorAnswered], None]
 
 
-class HeardLeader(Protocol):
+class LeaderView(Protocol):
     """Leaders of which a node has been notified, and whether its process is stalled."""
 
     node_id: int
@@ -47,10 +47,10 @@ class HeardLeader(Protocol):
     def leads(self, partition: int) -> bool:
         """Return whether it leads a log partition and has been notified."""
 
-    def heard_epoch(self, partition: int) -> int | None:
+    def led_epoch(self, partition: int) -> int | None:
         """Return the epoch in which it leads a log partition, or None if it does not, as far as it knows."""
 
-    def heard_leader(self, partition: int) -> int:
+    def known_leader(self, partition: int) -> int:
         """Return the leader of a log partition that it knows."""
 
     def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
@@ -80,7 +80,7 @@ class ShareServer:
 
     def __init__(
         self,
-        node: HeardLeader,
+        node: LeaderView,
         shared: SharedTopics,
         scheduler: Scheduler,
         latency: Latency,
@@ -98,7 +98,7 @@ class ShareServer:
             config=shared.data.config, clock=scheduler, log_store=self._log, topics=shared.registry, partition_count=1
         )
         self._log.connect(self.states)
-        data = HeardData(shared, node.heard_epoch)
+        data = LedData(shared, node.led_epoch)
         self._persister = Persister(self._ask_coordinator, scheduler.now_ms)
         self.requests = ShareRequests(
             data, self._persister, self.settings_of, lambda _: Permissions(None, None), DeadLetters(data)
@@ -120,7 +120,7 @@ class ShareServer:
         for question in self._asked:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
-    def hear(self, partition: int, epoch: int, *, leads: bool) -> None:
+    def leader_changed(self, partition: int, epoch: int, *, leads: bool) -> None:
         """Handle a notification that the node leads a log partition, or does not any more."""
         if partition == STATES:
             self.states.unload(STATES)
@@ -215,7 +215,7 @@ class ShareServer:
     # ------------------------------------------------------------ the share coordinator
 
     def _ask_coordinator(self, request: ShareStateRequest, token: Token) -> None:
-        target = self._node.heard_leader(STATES)
+        target = self._node.known_leader(STATES)
         arrival_ms = self._scheduler.time_ms + self._travel_ms(target)
         # Without a known leader (-1), the request fails on arrival.
         self._scheduler.at(arrival_ms, rank_of_node(max(target, 1)), self._arrive, (target, self, request, token))
@@ -245,7 +245,7 @@ class ShareServer:
 
     def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
         """Schedule the arrival of a response, with the latency of the leader that is known now."""
-        arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.heard_leader(STATES))
+        arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.known_leader(STATES))
         self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
 
     def _take_answer(self, answered: tuple[_Question, ShareStateResponse]) -> None:
@@ -259,7 +259,7 @@ class ShareServer:
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, partition)
 
     def _reload(self, partition: int) -> None:
-        epoch = self._node.heard_epoch(partition)
+        epoch = self._node.led_epoch(partition)
         if self._is_up and epoch is not None and self.states.failed_partitions():
             self.states.load(partition, epoch)
 

@@ -318,7 +318,7 @@ def _is_blank(snapshot: ShareSnapshot) -> bool:
     return not snapshot.state_batches and snapshot.start_offset <= 0 and snapshot.delivery_complete_count <= 0
 
 
-class HeardData(TopicData):
+class LedData(TopicData):
     """Topic data of one node: only the partitions that it leads and has been notified of."""
 
     def __init__(self, shared: SharedTopics, epoch_of: EpochOf) -> None:

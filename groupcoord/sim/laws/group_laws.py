@@ -87,7 +87,7 @@ def assignment_in(hard: HardState, group_id: str, member_id: str) -> ConsumerGro
     return record if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord) else None
 
 
-def check_told(
+def check_heartbeat_response(
     records: Sequence[ConsumerGroupCurrentMemberAssignmentRecord],
     request: ConsumerGroupHeartbeat,
     response: ConsumerGroupHeartbeatResponse,

@@ -164,7 +164,7 @@ class LogLaws:
                         break
         return commits
 
-    def assignments_told(
+    def reported_assignments(
         self, partition: int, group_id: str, member_id: str
     ) -> list[ConsumerGroupCurrentMemberAssignmentRecord]:
         """Return the current assignment of a member in the log, and those at this time.

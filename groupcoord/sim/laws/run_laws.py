@@ -71,8 +71,8 @@ from groupcoord.sim.laws.group_laws import (
     check_deleted,
     check_described,
     check_described_consumer_group,
+    check_heartbeat_response,
     check_listed,
-    check_told,
 )
 from groupcoord.sim.laws.log_laws import LogLaws
 from groupcoord.sim.laws.share_laws import ShareLaws
@@ -135,7 +135,7 @@ class RunLaws:
                 if other.consumer != claim.consumer:
                     self._check_claims(other, claim, key)
 
-    def _begins_anew(self, group_id: str, member_id: str) -> None:
+    def _mark_stale(self, group_id: str, member_id: str) -> None:
         """Mark the partitions of a member as stale: it has joined anew, and they may be assigned to others."""
         for claims in self._claims.get(group_id, {}).values():
             for name, claim in claims.items():
@@ -217,7 +217,7 @@ class RunLaws:
             # Members of consumer groups keep their ids when they rejoin.
             gone.get(event.group_id, set()).discard(event.member_id)
             # A classic member may have been removed in between without a notification.
-            self._begins_anew(event.group_id, event.member_id)
+            self._mark_stale(event.group_id, event.member_id)
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
@@ -254,11 +254,11 @@ class RunLaws:
                     self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
                 elif is_clean and request.member_epoch == 0:
                     # The request may be late, from an abandoned connection, after its retry and later requests.
-                    self._begins_anew(request.group_id, request.member_id)
+                    self._mark_stale(request.group_id, request.member_id)
                 partition = self._cluster.partition_of(request.group_id)
                 if node.is_up_to_date(partition):
-                    records = self.log.assignments_told(partition, request.group_id, response.member_id or "")
-                    check_told(records, request, response)
+                    records = self.log.reported_assignments(partition, request.group_id, response.member_id or "")
+                    check_heartbeat_response(records, request, response)
             case OffsetCommit() | TxnOffsetCommit():
                 assert isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
                 self._check_commit(node, request, response, is_clean)

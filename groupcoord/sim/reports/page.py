@@ -81,10 +81,10 @@ def unit_of(measure: Measure, scale: Scale) -> str:
 
 def compared(report: FleetReport) -> list[tuple[str, ...]]:
     """Return a row for each measure with values: title, unit, and the median and 99th percentile of each group."""
-    return middles_and_mosts([report.distributions(group_id) for group_id in report.compared_ids()])
+    return median_and_p99_rows([report.distributions(group_id) for group_id in report.compared_ids()])
 
 
-def middles_and_mosts(found: Sequence[dict[str, Distribution]]) -> list[tuple[str, ...]]:
+def median_and_p99_rows(found: Sequence[dict[str, Distribution]]) -> list[tuple[str, ...]]:
     """Return a row for each measure with values: title, unit, and the median and 99th percentile of
     each distribution.
     """
@@ -207,7 +207,7 @@ def format_verdict(comparison: Comparison) -> str:
 
 def beside_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return a row for each measure with values: title, unit, and the median and 99th percentile of each variant."""
-    return middles_and_mosts([report.distributions() for report in comparison.reports])
+    return median_and_p99_rows([report.distributions() for report in comparison.reports])
 
 
 def difference_rows(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
@@ -223,7 +223,7 @@ def difference_rows(comparison: Comparison) -> list[tuple[str, str, list[tuple[s
         values = [value for each in found if each for value in (each.mean, each.least, each.most) if value is not None]
         if values:
             scale = scale_of(measure, values)
-            cells = [(_told(each, scale), style_of(each)) if each else ("", "") for each in found]
+            cells = [(_format_difference(each, scale), style_of(each)) if each else ("", "") for each in found]
             rows.append((measure.title, unit_of(measure, scale), cells))
     return rows
 
@@ -235,7 +235,7 @@ def style_of(difference: Difference) -> str:
     return "better" if difference.mean < 0 else "worse"
 
 
-def _told(difference: Difference, scale: Scale) -> str:
+def _format_difference(difference: Difference, scale: Scale) -> str:
     mean = _signed(scale, difference.mean)
     if difference.least is None or difference.most is None:
         return mean

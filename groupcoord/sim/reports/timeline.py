@@ -109,7 +109,7 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
     return joined(
         (
             element("h3", f"{title}: " if title else "", element("code", timeline.group_id)),
-            soft(_told(timeline, axis, len(consumers))),
+            soft(_summary(timeline, axis, len(consumers))),
             legend([(consumer, styles[consumer]) for consumer in consumers[:OWNER_COLOURS]]),
             element("div", layout.picture(WIDTH, height, label, parts), class_="plot"),
         )
@@ -136,7 +136,7 @@ class _Axis:
         return [layout.titled(told, [layout.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
 
 
-def _told(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
+def _summary(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
     shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
     told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is time without an owner."]
     if left_out := timeline.partition_count - len(timeline.rows):

@@ -161,7 +161,7 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
         most_latency_ms=chance.choice((5, 50, 500)),
         flush_ms=chance.choice((0, 0, 3, 50)),
         failure_detection_ms=chance.choice((None, 1_000, 8_000)),
-        word_ms=chance.choice((1, 50, 2_000)),
+        metadata_delay_max_ms=chance.choice((1, 50, 2_000)),
         load_step_records=chance.choice((1, 10, 1_000)),
         load_step_ms=chance.choice((1, 50)),
     )
