@@ -44,7 +44,6 @@ class Announcement(NamedTuple):
 
     @classmethod
     def decoded(cls, content: bytes) -> Announcement:
-        """Parse an announcement; ValueError if the bytes are not one."""
         try:
             said = json.loads(content)
             owned, known = ({int(index): int(epoch) for index, epoch in said[name]} for name in ("owned", "known"))
@@ -109,21 +108,17 @@ class Membership:
         return Announcement(address, dict(owned), dict(self._known), leaves)
 
     def may_answer(self, now_ms: int) -> bool:
-        """Return whether the lease lasts, so that the node may answer for what it owns."""
         return self._lease_end_ms is not None and now_ms < self._lease_end_ms
 
     @property
     def live(self) -> tuple[str, ...]:
-        """The nodes that announced themselves within ``dead_ms``, in order."""
         return tuple(sorted(self._live))
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Addresses of the live nodes, in order of their ids."""
         return {node_id: said.address for node_id, said in sorted(self._live.items())}
 
     def owner(self, partition: int) -> Owner | None:
-        """Return the live node that announces a log partition with the highest epoch, or None if no live node does."""
         found = (
             Owner(node_id, said.address, said.owned[partition])
             for node_id, said in self._live.items()
@@ -152,7 +147,6 @@ class Membership:
         return owner is None or owner.node_id == self.node_id
 
     def to_release(self, owned: Mapping[int, int]) -> list[int]:
-        """Return the owned log partitions that another node should own."""
         return [partition for partition in sorted(owned) if self.chosen(partition) != self.node_id]
 
     def superseded(self, owned: Mapping[int, int]) -> list[int]:

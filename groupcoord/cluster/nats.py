@@ -109,11 +109,6 @@ class NatsAddress(NamedTuple):
         )
 
     def options(self) -> dict[str, Any]:
-        """Return the options of nats-py's client.
-
-        Raises:
-            OSError: a file does not exist.
-        """
         found: dict[str, Any] = {
             "user": self.user or None,
             "password": self.password or None,
@@ -181,7 +176,6 @@ class _Connection:
     async def ask(
         self, subject: str, payload: bytes, headers: dict[str, str] | None, is_last: Callable[[Msg], bool]
     ) -> list[Msg]:
-        """Return the answers to a request, up to the last one."""
         self._count += 1
         token, asked = str(self._count), _Asked(is_last)
         self._asked[token] = asked
@@ -192,7 +186,6 @@ class _Connection:
             del self._asked[token]
 
     def lose(self, reason: str) -> None:
-        """Give the connection up and fail all waiting requests."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -294,7 +287,6 @@ class NatsConnections:
         return (await self._connected()).client
 
     def leave(self) -> None:
-        """Switch to another server: this one is reachable but useless."""
         if self._connection is not None:
             self._give_up(self._connection, "it is of no use")
 
@@ -341,7 +333,6 @@ class NatsConnections:
         raise SlotLogError(f"no server of NATS can be reached: {problem}")
 
     def _give_up(self, connection: _Connection, reason: str) -> None:
-        """Close a connection in the background."""
         if connection is self._connection:
             self._connection = None
         connection.lose(reason)
@@ -554,7 +545,6 @@ class NatsSlotLog(ConnectedSlotLog):
                 return [one for one in found if str(one["name"]).startswith(f"{self._name}-")]
 
     async def _publish(self, stream: str, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:
-        """Publish a message to a stream, which is created if it does not exist; return its sequence number."""
         is_new = False
         while True:
             # A new stream may have no leader for a while.
@@ -571,7 +561,6 @@ class NatsSlotLog(ConnectedSlotLog):
         return int(answer["seq"])
 
     async def _get(self, stream: str, wanted: Mapping[str, Any]) -> list[Msg]:
-        """Return messages of a stream from any of its replicas; none if the stream does not exist."""
         subject, asked = f"$JS.API.DIRECT.GET.{stream}", json.dumps(wanted).encode()
         until_s = time.monotonic() + API_S
         while True:
@@ -590,7 +579,6 @@ class NatsSlotLog(ConnectedSlotLog):
         return messages
 
     async def _ask_api(self, what: str, wanted: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Send a request to JetStream's API and return the response, or None if the stream does not exist."""
         payload = b"" if wanted is None else json.dumps(wanted).encode()
         (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, again_s=API_S)
         if _status(reply) == "503":
@@ -615,7 +603,6 @@ class _Said:
 
 
 def _status(message: Msg) -> str:
-    """Return the status that a server sent instead of an answer or after it; empty if there is none."""
     return str((message.headers or {}).get("Status", ""))
 
 

@@ -50,7 +50,6 @@ class Sharing:
     # ------------------------------------------------------------ beats
 
     def announcement(self, *, leaves: bool = False) -> bytes:
-        """Return the announcement of the heartbeat that begins now."""
         # Remembered, because a log partition may be served only after an announcement that named it was acknowledged.
         self._said = self._store.owned
         self._is_look = self._store.take_look() or self._is_look
@@ -111,7 +110,6 @@ class Sharing:
         return any(not isinstance(change, Gone) for change in changes)
 
     def snapshot(self, partition: int) -> None:
-        """Write a snapshot of a log partition if one is due."""
         core = self._coordinator.partition(partition)
         # Called after each operation, when no answers wait in the store.
         if core is not None and self._store.is_snapshot_due(partition):
@@ -141,7 +139,6 @@ class Sharing:
         return self._membership.addresses
 
     def coordinator_of(self, group_id: str) -> Owner | None:
-        """Return the replica that has a group, or None if no live replica has announced it."""
         return self.owner_of(self._coordinator.partition_of(group_id))
 
     def owner_of(self, partition: int) -> Owner | None:
@@ -331,7 +328,6 @@ class Participant:
             self._begin(self._load(each))
 
     def _lose_patience(self) -> None:
-        """Cancel pending operations: without heartbeats this process is cut off, and the connection may be lost."""
         for patience in self._patience:
             if not patience.expired():
                 patience.reschedule(asyncio.get_running_loop().time())

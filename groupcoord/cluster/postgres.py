@@ -198,7 +198,6 @@ class PostgresSlotLog(ConnectedSlotLog):
     async def _execute(
         self, connection: AsyncConnection[Any], statements: Sequence[str], values: Mapping[str, object]
     ) -> Sequence[Any]:
-        """Execute statements, then return the connection to the pool, or close it if an answer may still arrive."""
         try:
             for statement in statements:
                 cursor = await connection.execute(statement, values, binary=True)

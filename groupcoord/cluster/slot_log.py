@@ -123,7 +123,6 @@ class ConnectedSlotLog(ABC):
         """
 
     def warn_of(self, problems: Iterable[str]) -> None:
-        """Log the problems that endanger acknowledged records, if ``warns`` is set."""
         for problem in problems if self.warns else ():
             logger.warning("%s", problem)
 

@@ -354,7 +354,6 @@ def _encoded(base_offset: int, records: Sequence[LogRecord]) -> bytes:
 
 
 def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
-    """Yield chunks of batches for records whose offsets may have gaps."""
     batches: list[bytes] = []
     size = 0
     for batch in chain.from_iterable(_batches(run, bytes_max) for run in batchable_runs(records, BATCH_RECORDS_MAX)):
@@ -368,7 +367,6 @@ def _chunks(records: Iterable[LogRecord], bytes_max: int) -> Iterator[bytes]:
 
 
 def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
-    """Yield records with consecutive offsets as batches of at most ``bytes_max``, unless a single record is larger."""
     batch = _encoded(run[0].offset, run)
     if len(batch) <= bytes_max or len(run) == 1:
         yield batch

@@ -201,7 +201,6 @@ class SlotWriter:
     # ------------------------------------------------------------ operations
 
     def next_operation(self) -> Operation | None:
-        """Return the next operation, or None if there is none or one is in progress."""
         if self._is_out:
             return None
         if self._current is None:
@@ -341,7 +340,6 @@ class SlotWriter:
         self._events.append(Loaded(self.epoch, chunks, appends))
 
     def _lose(self, reason: str, *, is_unknown: bool) -> None:
-        """End the ownership: queued appends fail, and the put in flight fails or has an unknown outcome."""
         self.state = State.LOST
         tokens = [] if self._putting is None else self._putting[1]
         self._events += (Failed(token, is_unknown) for token in tokens)
@@ -353,7 +351,6 @@ class SlotWriter:
 
 
 def _messages(snapshot: int, covered: int, chunks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
-    """Yield the messages of a snapshot; the last one makes it valid."""
     count = 0
     for count, content in enumerate(chunks, 1):
         yield Kind.CHUNK, Chunk(snapshot, count - 1, content).encoded()

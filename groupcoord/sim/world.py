@@ -225,7 +225,6 @@ class World:
                 group.disturbed()
 
     def _restless(self) -> list[str]:
-        """Return the groups that are not at rest."""
         consumers = [group.options.group_id for group in self.groups if not group.is_at_rest()]
         return consumers + [guest.group_id for guest in self.stage.guests.values() if not guest.is_at_rest()]
 

@@ -89,7 +89,6 @@ class DirectoryLock:
         return True
 
     def note(self, text: str) -> None:
-        """Write the holder into the lock file, for processes that fail to lock it."""
         descriptor = self._descriptors[-1]
         os.ftruncate(descriptor, 0)
         os.write(descriptor, text.encode())
@@ -184,7 +183,6 @@ class DataDirectory:
         return LogFolder(self.path / f"{topic}-{partition_index}", topic_id)
 
     def partitions(self) -> dict[str, list[int]]:
-        """Return the partitions that have a folder, by topic."""
         found: dict[str, list[int]] = {}
         for match in map(_FOLDER.fullmatch, sorted(os.listdir(self.path))):
             if match:

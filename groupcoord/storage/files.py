@@ -99,7 +99,6 @@ class OpenFiles:
         return self._open(path, WRITING | os.O_CREAT if creates else WRITING)
 
     def find(self, path: str) -> int:
-        """Return the descriptor of an open file, or -1."""
         return self._descriptors.get(path, (-1, False))[0]
 
     def close(self, path: str) -> None:
@@ -154,7 +153,6 @@ def segment_path(folder: Path, base_offset: int) -> Path:
 
 
 def list_segments(folder: Path) -> list[int]:
-    """Return the base offsets of the segment files in a folder, in order; empty if the folder does not exist."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -173,7 +171,6 @@ def find_topic_id(directory: Path) -> UUID:
 
 
 def read_topic_id(folder: Path) -> UUID | None:
-    """Return the topic id in the metadata file of a partition, or None without a file."""
     try:
         text = read_text(folder / PARTITION_METADATA_FILE, "ascii")
     except (OSError, UnicodeDecodeError):
@@ -191,12 +188,10 @@ def new_topic_id() -> UUID:
 
 
 def topic_id_text(topic_id: UUID) -> str:
-    """Return a topic id in Kafka's text form: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
 
 
 def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
-    """Write ``partition.metadata`` if it does not exist."""
     path = folder / PARTITION_METADATA_FILE
     if not path.exists():
         replace_file(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
@@ -238,18 +233,15 @@ def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
 
 
 def write_offset_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write one of Kafka's offset checkpoint files, without a sync."""
     lines = ["0", str(len(offsets)), *(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()), ""]
     replace_file(path, "\n".join(lines).encode(), is_durable=False)
 
 
 def forget_clean_shutdown(directory: Path) -> None:
-    """Remove the mark of a broker's clean shutdown, so that its next start checks the logs."""
     (directory / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
 
 
 def sync_path(path: Path) -> None:
-    """Sync a file, or the names of the files in a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -197,7 +197,6 @@ class TopicLogs:
             self._failures[topic.topic_id, partition_index] = _Failure(log.failure, 0, log.acknowledged)
 
     def open_found(self, topics: Iterable[NamedTopic]) -> None:
-        """Open the logs that have files, unless they were shut down cleanly; log errors."""
         if self._directory is None or self._directory.was_clean:
             return
         found = self._directory.partitions()
@@ -210,7 +209,6 @@ class TopicLogs:
                         continue  # already logged, and its users get the error
 
     def existing(self, topics: Iterable[NamedTopic]) -> list[tuple[NamedTopic, int]]:
-        """Return the partitions of topics that have a log or files of one."""
         found = {} if self._directory is None else self._directory.partitions()
         return [
             (topic, index)
@@ -230,7 +228,6 @@ class TopicLogs:
                 log.check()
 
     def flush_due(self, topic: NamedTopic, settings: TopicLogSettings) -> None:
-        """Flush the logs of a topic with writes older than ``flush.ms``."""
         for log in self._logs.get(topic.topic_id, {}).values():
             with suppress(FailedLogError):  # already logged, and the log is opened again
                 log.flush_due(settings, self._now_ms())

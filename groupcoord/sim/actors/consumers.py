@@ -78,10 +78,8 @@ class Consumer:
         is_ending: True if its application will close it after the present work.
         is_restless: True while it wants to rejoin or closes.
         has_assigned: True if it leads its generation and computed the assignment, so that it watches the topics.
-        member: the member's state machine, or None while it is down.
         owned: owned partitions with the first offset, or None until it is known.
         given_up: partitions revoked for other members, with the generation at that time.
-        protocol: its group protocol now, or after the next start.
     """
 
     def __init__(
@@ -135,18 +133,15 @@ class Consumer:
 
     @property
     def member_id(self) -> str:
-        """Member id from its coordinator, or an empty string."""
         return "" if self.member is None else self.member.member_id
 
     def record(self, what: str) -> None:
-        """Add a line to the trace."""
         self._stage.trace.record(self._scheduler.time_ms, self.name, what)
         self._listener.disturbed()
 
     # ------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Start the process: subscribe and poll."""
         if self.is_alive:
             return
         self._life += 1
@@ -176,7 +171,6 @@ class Consumer:
             member.subscribe_pattern(regex, now_ms)
 
     def crash(self) -> None:
-        """Kill the process."""
         self.will_restart = False
         if self.is_alive:
             self.record("crashes")
@@ -208,7 +202,6 @@ class Consumer:
         self.is_alive, self.member, self._wake_ms = False, None, None
 
     def freeze(self) -> None:
-        """Stop giving CPU time to the process."""
         if self.is_alive and not self.is_frozen:
             self.record("stands still")
             self.is_frozen = True
@@ -248,7 +241,6 @@ class Consumer:
             self._after_input()
 
     def poll_again(self) -> None:
-        """Resume polling of the application."""
         if self.is_busy and self.member is not None and not self.is_closing:
             self.is_busy = False
             if self.is_frozen:
@@ -300,7 +292,6 @@ class Consumer:
             self._poll()
 
     def metadata_changed(self) -> None:
-        """Pass the current topics to the member."""
         if self.member is not None and not self.is_frozen:
             self.member.update_metadata(self._stage.topics.metadata, self._now_ms())
             self._after_input()
@@ -320,7 +311,6 @@ class Consumer:
         return self.clock.at(self._scheduler.time_ms)
 
     def _schedule(self) -> None:
-        """Schedule the member's next deadline."""
         assert self.member is not None
         deadline_ms = self.member.next_deadline_ms()
         if deadline_ms is None:
@@ -344,7 +334,6 @@ class Consumer:
         self._schedule()
 
     def jump(self, duration_ms: int) -> None:
-        """Move its clock forward."""
         if self.is_alive and not self.is_frozen:
             self.record(f"has a clock that jumps by {duration_ms} ms")
             self.clock.jump(duration_ms)
@@ -375,7 +364,6 @@ class Consumer:
     # ------------------------------------------------------------ the network
 
     def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """Handle a response (:class:`groupcoord.sim.kernel.network.Client`)."""
         if self.is_frozen:
             self._inbox.append((connection, correlation_id, response))
             return
@@ -396,7 +384,6 @@ class Consumer:
             self._listener.heartbeat_answered(self)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Handle a lost connection (:class:`groupcoord.sim.kernel.network.Client`)."""
         if self.is_frozen:
             self._inbox.append((connection, 0, None))
             return
@@ -414,7 +401,6 @@ class Consumer:
             self._after_input()
 
     def _hang_up(self, node: Node | None) -> list[int]:
-        """Close a connection; return the requests without a response."""
         connection = self._connections.pop(node, None)
         if connection is None:
             return []
@@ -532,7 +518,6 @@ class Consumer:
         return (self._options.group_id, partition.topic, partition.partition)
 
     def _claim(self, partition: TopicPartition, generation_id: int) -> None:
-        """Report the ownership of a partition."""
         topic_id = self._topic_ids[partition]
         is_stale = self.protocol is GroupProtocol.CONSUMER and (topic_id, partition.partition) not in self._granted
         claim = Claim(self.name, self.member_id, self.protocol, generation_id, topic_id, is_stale)

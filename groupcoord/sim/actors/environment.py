@@ -97,7 +97,6 @@ class GroupOptions:
 
 
 def consumer_protocol_config(classic: MemberConfig, remote_assignor: str | None) -> MemberConfig:
-    """Return settings for ``group.protocol=consumer``, without those that it does not know."""
     usual = MemberConfig()
     return evolve(
         classic,
@@ -198,19 +197,16 @@ class Stage:
         return self._client_count
 
     def guest(self, group_id: str) -> GuestGroup:
-        """Return the group without consumers of this name; create it if necessary."""
         return self.guests.setdefault(group_id, GuestGroup(group_id, self.cluster))
 
     def record(self, what: str) -> None:
         self.trace.record(self.scheduler.time_ms, "world", what)
 
     def count(self, client: str, name: str, outcome: str) -> None:
-        """Count a :class:`ClientOperation`."""
         self.operations[ClientOperation(client, name, outcome)] += 1
 
 
 def listed(partitions: tuple[TopicPartition, ...]) -> str:
-    """Return partitions as short text, with ranges of numbers for each topic."""
     numbers: dict[str, list[int]] = {}
     for partition in partitions:
         numbers.setdefault(partition.topic, []).append(partition.partition)

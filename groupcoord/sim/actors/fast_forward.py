@@ -74,12 +74,10 @@ class Pace(NamedTuple):
 
     @property
     def period_ms(self) -> int:
-        """Period after which a steady consumer repeats itself."""
         return lcm(self.heartbeat_interval_ms, self.commit_interval_ms or 1)
 
     @property
     def longest_ms(self) -> int:
-        """Longest interval between two requests of the same type."""
         return max(self.heartbeat_interval_ms, self.commit_interval_ms or 0)
 
 
@@ -156,7 +154,6 @@ class FastForward:
             self._stage.scheduler.at(due_ms, WORLD_RANK, self._keep_sessions, due_ms)
 
     def _keep_sessions(self, due_ms: int) -> None:
-        """Send the heartbeats that keep the sessions of consumers that skip time."""
         if due_ms != self._keep_sessions_ms:
             return
         self._keep_sessions_ms = None

@@ -81,7 +81,6 @@ class SimulatedGroup:
                 self._has_lost_rebalance = self._is_rebalancing
 
     def disturbed(self) -> None:
-        """Invalidate the known steadiness after an event."""
         self._is_steady, self._looks_again_ms = False, 0
 
     def heartbeat_answered(self, consumer: Consumer) -> None:
@@ -179,7 +178,6 @@ class SimulatedGroup:
         return Seat(member.assignment.member_epoch, _heard(deadline_ms, timeout_ms), partitions)
 
     def _is_heard(self, consumer: Consumer, seat: Seat) -> bool:
-        """Return whether the coordinator has received a member's heartbeat within the usual interval."""
         assert consumer.member is not None
         interval_ms = consumer.member.heartbeat_interval_ms
         latest_ms = self._stage.scheduler.time_ms - interval_ms - self._stage.round_trip_ms
@@ -223,7 +221,6 @@ class SimulatedGroup:
         return len(group.member_ids()) >= group.max_size(self._stage.cluster.config)
 
     def _is_shared_out(self, inside: list[Consumer], group: Group | None) -> bool:
-        """Return whether every partition has one owner, with the exceptions of :meth:`_expected`."""
         owned = [partition for consumer in inside for partition in consumer.owned]
         found = set(owned)
         least, most = self._expected(inside, group)
@@ -277,7 +274,6 @@ def _heard(deadline_ms: int | None, session_timeout_ms: int) -> int | None:
 
 
 def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
-    """Return whether a consumer has the coordinator's generation, and is connected to the current coordinator."""
     member = consumer.member
     return (
         member is not None
@@ -305,7 +301,6 @@ class Population:
         self._stage = stage
 
     def find(self, group_id: str) -> SimulatedGroup | None:
-        """Return the group of this id, or None if it has no consumers."""
         return self._group_of.get(group_id)
 
     def group(self, group_id: str) -> SimulatedGroup:
@@ -331,7 +326,6 @@ class Population:
         self._tell()
 
     def delete(self, topic: str) -> None:
-        """Delete a topic if it exists; nodes and consumers see that at once."""
         stage = self._stage
         gone = stage.topics.partitions_of((topic,))
         if not gone:

@@ -119,7 +119,6 @@ class GroupObservations:
                 self._begin_wait(partition, now_ms)
 
     def begin_measuring(self, now_ms: int) -> None:
-        """Reset all figures; owners and positions stay."""
         for values in (
             self.rebalance_durations_ms,
             self.offsets_waits_ms,
@@ -153,17 +152,14 @@ class GroupObservations:
             self._histories[partition].is_gone = True
 
     def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
-        """Record a completed rebalance under its first cause."""
         self.rebalances.append((at_ms - duration_ms, at_ms))
         self.rebalance_durations_ms.append(duration_ms)
         for cause in causes[:1]:
             self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
 
     def transaction_ended(self, open_ms: int, late_ms: int | None) -> None:
-        """Note the marker of a transaction.
-
-        Args:
-            late_ms: time since the decision to commit, or None if it was aborted.
+        """Note the marker of a transaction; ``late_ms`` is the time since the decision to commit, or None after an
+        abort.
         """
         self.transactions_open_ms.append(open_ms)
         if late_ms is not None:
@@ -189,7 +185,6 @@ class GroupObservations:
             history.furthest_behind_ms = max(history.furthest_behind_ms, min(behind_ms, now_ms - history.since_ms))
 
     def caught_up(self, partition: TopicPartition, now_ms: int) -> None:
-        """Note that the records written without an owner are processed."""
         since_ms = self._behind_since_ms.pop(partition, None)
         if since_ms is not None:
             self.catch_up_ms.append(now_ms - since_ms)
@@ -197,8 +192,7 @@ class GroupObservations:
     def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
         """Note that a consumer lost a partition: revoked, lost, or crashed.
 
-        Args:
-            processed_to: end of the processed offsets, or None if the consumer had reached the end of the partition.
+        ``processed_to`` is None if the consumer had reached the end of the partition.
         """
         history = self._histories[partition]
         if consumer not in history.turns:
@@ -222,7 +216,6 @@ class GroupObservations:
             history.processed_to = max(history.processed_to, processed_to)
 
     def _begin_wait(self, partition: TopicPartition, now_ms: int) -> None:
-        """Start the time without an owner."""
         self._histories[partition].unowned_since_ms = now_ms
         self._unowned.add(partition)
         self._behind_since_ms.setdefault(partition, now_ms)
@@ -237,7 +230,6 @@ class GroupObservations:
             self._unowned.discard(partition)
 
     def finish(self, now_ms: int) -> None:
-        """End the run: end the waits and ownerships that still last."""
         for partition, history in self._histories.items():
             self._end_wait(partition, now_ms)
             for consumer in list(history.turns):
@@ -280,7 +272,6 @@ class Transactions:
         self._producers: dict[int, _Producer] = {}
 
     def begin(self, producer_id: int) -> tuple[int, str]:
-        """Begin the next transaction of a producer; return its epoch and name."""
         producer = self._producers.setdefault(producer_id, _Producer())
         producer.epoch += 1
         producer.is_open = True
@@ -289,24 +280,17 @@ class Transactions:
         return producer.epoch, name
 
     def decide(self, producer_id: int, name: str, state: TransactionState) -> None:
-        """Decide a transaction; it accepts nothing afterwards."""
         self._producers[producer_id].is_open = False
         self.states[name] = state
 
     def verify(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Return the error code for a transactional commit (see :class:`groupcoord.GroupCoordinator`)."""
         producer = self._producers[request.producer_id]
         if request.producer_epoch != producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return ErrorCode.NONE if producer.is_open else ErrorCode.INVALID_TXN_STATE
 
     def check_read(self, group_id: str, metadata: str) -> None:
-        """Check that a fetched offset belongs to no transaction, or to a committed one.
-
-        Args:
-            group_id: the group.
-            metadata: the offset's metadata: the name of the transaction if it belongs to one.
-        """
+        """Check that a fetched offset belongs to no transaction, or to a committed one, by the name in its metadata."""
         state = self.states.get(metadata)
         require(
             state is None or state is TransactionState.COMMITTED,
@@ -392,10 +376,9 @@ class TaskFigures:
 
 @define
 class _Task:
-    """State of a task.
+    """State of a task; times are milliseconds since the epoch.
 
     Attributes:
-        holder: instance with the active task, or None.
         ready_ms: time at which the holder has restored the state.
         idle_since_ms: start of the time without processing; undefined while it is processed.
         copies: by instance, the time up to which it has the state, or None for a standby task that is up to date.
@@ -427,7 +410,6 @@ class StreamsTasks:
         self._finished: list[TaskFigures] | None = None
 
     def take(self, number: int, instance: int, now_ms: int) -> int:
-        """Assign an active task to an instance; return the time to restore it."""
         task = self._task(number, now_ms)
         restore_ms = self._restoring_ms(task, instance, now_ms)
         if task.last_holder not in (None, instance):
@@ -437,7 +419,6 @@ class StreamsTasks:
         return restore_ms
 
     def _task(self, number: int, now_ms: int) -> _Task:
-        """Return a task; create it if a topic has grown."""
         return self._tasks.setdefault(number, _Task(now_ms))
 
     def _restoring_ms(self, task: _Task, instance: int, now_ms: int) -> int:
@@ -449,7 +430,6 @@ class StreamsTasks:
         return 0 if copied_ms is None else min(self._restore_ms, (now_ms - copied_ms) // CATCH_UP_FACTOR)
 
     def give_up(self, number: int, instance: int, now_ms: int) -> None:
-        """End an active task; the instance keeps its present state."""
         task = self._tasks[number]
         if task.holder != instance:
             return
@@ -467,7 +447,6 @@ class StreamsTasks:
             copies[instance] = now_ms
 
     def holder(self, number: int) -> int | None:
-        """Return the instance with an active task, or None."""
         return self._tasks[number].holder
 
     def begin_measuring(self, now_ms: int) -> None:

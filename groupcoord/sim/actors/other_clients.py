@@ -67,7 +67,6 @@ class Administrator(Fault):
     topic: str | None = None
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Start the administrator."""
         stage.record(f"an administrator {self.action.value} {self.group}")
         chance = stream(stage.seed, "administrator", self.group, self.start_ms)
         scripts = {
@@ -144,7 +143,6 @@ class TransactionalProducer(Fault):
     zombie_percent: int = 30
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Start the producer."""
         group = population.group(self.group)
         chance = stream(stage.seed, "producer", self.producer_id, self.start_ms)
         ScriptedClient(stage, PRODUCER, group, _Producer(self, stage, group, chance).script())
@@ -160,7 +158,6 @@ class _Producer:
     chance: Random
 
     def script(self) -> Script:
-        """Run transactions until ``end_ms``."""
         stage, chance, fault, transactions = self.stage, self.chance, self.fault, self.stage.transactions
         producer_id = fault.producer_id
         end_ms = stage.start_ms + fault.end_ms
@@ -218,7 +215,6 @@ class _Producer:
         )
 
     def _end(self, epoch: int, state: TransactionState) -> Script:
-        """Send the marker until it is in the log."""
         group_id = self.group.options.group_id
         partition = self.stage.cluster.partition_of(group_id)
         marker = CompleteTransaction(partition, self.fault.producer_id, epoch, state is TransactionState.COMMITTED)
@@ -252,7 +248,6 @@ class SimpleConsumer(Fault):
     metadata_lengths: tuple[int, ...] = ()
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Start the client."""
         ScriptedClient(stage, "simple consumer", population.find(self.group), self._script(stage))
 
     def _script(self, stage: Stage) -> Script:
@@ -301,7 +296,6 @@ class ForeignRecords(Fault):
     kind: str
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Write the record."""
         key, value = FOREIGN[self.kind]
         stage.record(f"somebody writes a record of a foreign kind ({self.kind}) to log partition {self.partition}")
         stage.count("other writer", self.kind, "written")

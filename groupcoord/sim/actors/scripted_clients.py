@@ -140,7 +140,6 @@ class ScriptedClient:
         self._go_on(None)
 
     def _go_on(self, answer: Response | None) -> None:
-        """Execute the next step; ``answer`` is the result of the last one."""
         self._step += 1
         if self._request is not None:
             outcome = NO_ANSWER if answer is None else next(iter(errors_in(answer)), ErrorCode.NONE).name
@@ -178,7 +177,6 @@ class ScriptedClient:
         scheduler.at(scheduler.time_ms + duration_ms, rank_of_deadline(self._number), self._wake, self._step)
 
     def _wake(self, step: int) -> None:
-        """Continue after a pause or a request timeout."""
         if step == self._step:
             self._lose()
 

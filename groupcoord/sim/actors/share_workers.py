@@ -79,7 +79,6 @@ class ShareWorkers(Application):
     vanish_percent: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Start the workers."""
         shared = stage.cluster.shared
         assert shared is not None, "a world with share groups has topics that hold something"
         records = stage.shares[self.group] = ShareRecords(self.group, self.topics, shared)
@@ -93,7 +92,6 @@ class ShareWorkers(Application):
 
 
 def _produce(workers: ShareWorkers, stage: Stage, shared: SharedTopics, chance: Random) -> Script:
-    """Write records until the end."""
     end_ms = stage.start_ms + workers.end_ms
     while stage.scheduler.time_ms < end_ms:
         keys = shared.keys_of(workers.group, workers.topics)
@@ -160,7 +158,6 @@ class _Worker:
     # ------------------------------------------------------------ the group
 
     def send_heartbeats(self) -> Script:
-        """Send heartbeats until all is done, across restarts."""
         group = self.workers.group
         while not self.is_over:
             if not self.is_alive:
@@ -193,7 +190,6 @@ class _Worker:
     # ------------------------------------------------------------ records
 
     def process_records(self) -> Script:
-        """Fetch, process and acknowledge until all is done, across restarts."""
         while not self.is_over:
             self.life += 1
             self.is_alive, self.epoch, self.assigned = True, 0, ()
@@ -240,7 +236,6 @@ class _Worker:
     def _fetch(
         self, node_id: int, partitions: frozenset[SharePartitionKey]
     ) -> Generator[AskNode | Pause, Response | None, Outcomes]:
-        """Fetch from a node and return the acquired records, each with ACCEPT."""
         session, workers = self.sessions.setdefault(node_id, _Session()), self.workers
         said, session.outcomes = session.outcomes, {}
         request = ShareFetch(
@@ -332,7 +327,6 @@ class _Worker:
     # ------------------------------------------------------------ its ends
 
     def _close(self) -> Script:
-        """Send the last acknowledgements, end the sessions and leave."""
         for node_id, session in list(self.sessions.items()):
             yield from self._acknowledge(node_id, session.outcomes, is_final=True)
         self.is_alive = False

@@ -43,7 +43,6 @@ class StreamsApplication(Application):
     restore_ms: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Start its instances."""
         counts = [stage.topics.partition_count(topic) or 0 for topic in self.topics]
         # A subtopology has a task for each partition of its largest topic.
         tasks = StreamsTasks(max(counts), stage.scheduler.time_ms, self.restore_ms)
@@ -55,7 +54,6 @@ class StreamsApplication(Application):
             ScriptedClient(stage, INSTANCE, stage.guest(self.group), instance.script())
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Stop measuring, before its instances stop."""
         stage.applications[self.group].finish(stage.scheduler.time_ms)
 
     def topology(self) -> Topology:
@@ -84,7 +82,6 @@ class _Instance:
     others: list[_Instance] = field(factory=list)
 
     def script(self) -> Script:
-        """Run, restart once, and run until the end."""
         application, start_ms = self.application, self.stage.start_ms
         end_ms = start_ms + application.end_ms
         restart_ms = application.restart_ms(self.index)
@@ -103,7 +100,6 @@ class _Instance:
         return self.stage.scheduler.time_ms
 
     def _life(self, life: int, until_ms: int, *, leaves: bool) -> Script:
-        """Join, send heartbeats until a time, and then leave or crash."""
         # ``reports_tasks``: the next heartbeat includes the tasks.
         member_id, epoch, reports_tasks = f"{self.application.group}-{self.index}-{life}", 0, True
         while self._now_ms < until_ms:

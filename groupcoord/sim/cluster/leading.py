@@ -120,19 +120,16 @@ class Controlled(Leading):
         )
 
     def start(self) -> None:
-        """Assign log partitions round-robin, or an owned log to the first node."""
         for partition in range(len(self._epochs)):
             self._elect(partition, self.nodes[partition % len(self.nodes) if self.lease_ms is None else 0])
 
     def _elect(self, partition: int, leader: LedNode) -> None:
-        """Elect a leader. The notification reaches each node after its own delay, in order.
-
-        The owner of an owned log is not notified of its successor, which waits until the owner's lease has expired.
-        """
+        """Elect a leader. The notification reaches each node after its own delay, in order."""
         self._epochs[partition] = epoch = self._epochs[partition] + 1
         former, lease_ms, node_id = self.log.leaders[partition], self.lease_ms, leader.node_id
         self.log.leaders[partition] = Leader(node_id, epoch)
         for node in self.nodes:
+            # The former owner of an owned log is not notified: its successor waits until its lease has expired.
             if node.is_up and (lease_ms is None or node is leader or node.node_id != former.node_id):
                 number = mixed(self._notice_key + partition * 1_000 + node.node_id, epoch)
                 heard_ms = self._scheduler.time_ms + 1 + number % self._options.metadata_delay_max_ms
@@ -144,7 +141,6 @@ class Controlled(Leading):
                 self._scheduler.at(heard_ms, WORLD_RANK, node.leader_changed, (partition, node_id, epoch))
 
     def move(self, partition: int, node: LedNode) -> None:
-        """Move a log partition, or an owned log as a whole."""
         if node.is_up and self.log.leaders[partition].node_id != node.node_id:
             moved = [partition] if self.lease_ms is None else list(range(len(self._epochs)))
             words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
@@ -171,7 +167,6 @@ class Controlled(Leading):
             self._elect(partition, alive[(place + dead.node_id) % len(alive)])
 
     def is_back(self, node: LedNode) -> None:
-        """Elect the node again for log partitions that were not taken over."""
         for partition, leader in enumerate(self.log.leaders):
             if leader.node_id == node.node_id or leader == NOBODY:
                 self._elect(partition, node)
@@ -220,9 +215,8 @@ class Replicated(Leading):
         """Do nothing: replicas share the log partitions themselves."""
 
     def move(self, partition: int, node: LedNode) -> None:
-        """Move a log partition from a live replica to another one for a while.
-
-        A stalled replica does so when it continues.
+        """Move a log partition from a live replica to another one for a while; a stalled replica takes it when it
+        continues.
         """
         if node.is_up:
             self.on_change("somebody", f"lets {node.name} take log partition {partition} over")

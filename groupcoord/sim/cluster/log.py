@@ -74,14 +74,13 @@ class Answers(Protocol):
 class ClusterLog:
     """Durable records of all log partitions, their leaders, and the times of writes.
 
-    A write is durable at the next flush. The time of a flush depends on the clock alone and not on other writes, so
-    skipped writes change nothing for others.
+    The time of a flush depends on the clock alone and not on other writes, so skipped writes change nothing for others.
 
     Attributes:
         fresh: by log partition, the records since they were last taken for the laws.
         on_append: called with the records of each append before they are durable.
         on_look: called with the epoch of an owner after a successful ownership check.
-        late: by log partition, the last records, whose responses may be late because they wait for an ownership check.
+        late: by log partition, the last records, whose responses may wait for an ownership check.
         has_snapshot: log partitions whose loads begin with a snapshot.
         unwritten_empties: groups whose latest record has no members and was refused.
     """
@@ -113,7 +112,6 @@ class ClusterLog:
         self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
 
     def durable_ms(self, now_ms: int) -> int:
-        """Return when a write is durable."""
         flush_ms = self._flush_ms
         active = self._active(now_ms)
         if active:
@@ -123,7 +121,6 @@ class ClusterLog:
         return next_multiple(now_ms, flush_ms) if flush_ms else now_ms
 
     def refusal(self, partition: int, now_ms: int) -> LogStoreError | None:
-        """Return the error of a flush at this time, or None."""
         percent = max((fault.refusal_percent for fault in self._active(now_ms)), default=0)
         number = mixed(self._chance_key + partition, now_ms) if percent else 0
         if not percent or number % 100 >= percent:
@@ -131,10 +128,8 @@ class ClusterLog:
         return REFUSALS[number // 100 % len(REFUSALS)]("injected")
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return the records of a log partition in order, as written or as compacted.
-
-        Raises:
-            StorageError: the read fails halfway; while iterating.
+        """Return the records of a log partition in order, as written or as compacted. A broken read raises StorageError
+        halfway.
         """
         is_compacted = self.is_loaded_compacted(partition)
         entries = self.compacted(partition) if is_compacted else self.memory.read(partition)
@@ -153,7 +148,6 @@ class ClusterLog:
         return mixed(self._chance_key + partition, ~self._scheduler.time_ms) % (count + 1)
 
     def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
-        """Make records durable; return the offset of the first."""
         entries = records[:]
         self.on_append(entries)
         base_offset = self.memory.append(partition, ticket, entries)
@@ -164,7 +158,6 @@ class ClusterLog:
         return base_offset
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Make a record durable that no coordinator requested."""
         self.write(partition, Ticket(partition, -1), [entry])
 
     def refused(self, records: Sequence[LogRecord]) -> None:
@@ -192,7 +185,6 @@ def _broken_off(entries: Sequence[LogRecord]) -> Iterator[LogRecord]:
 
 
 def next_multiple(now_ms: int, interval_ms: int) -> int:
-    """Return the first multiple of an interval after a time."""
     return now_ms - now_ms % interval_ms + interval_ms
 
 
@@ -211,9 +203,6 @@ class NodeLog:
         leads: returns whether the node leads a log partition and has been notified.
         settle: called with a log partition after results were given to the coordinator.
         failed: called with a log partition whose append has an unknown outcome, so that it must be loaded again.
-
-    Attributes:
-        answers_late: False: responses do not wait for an ownership check, as those of replicas may.
     """
 
     answers_late = False
@@ -243,7 +232,6 @@ class NodeLog:
         self._answers = answers
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Append at once or with the next flush. See :meth:`groupcoord.LogStore.append`."""
         log = self._log
         if not self._leads(partition):
             log.refused(records)
@@ -277,7 +265,6 @@ class NodeLog:
         return self._log.read(partition)
 
     def check_ownership(self) -> bool:
-        """Check the ownership. See :class:`groupcoord.log_store.OwnedStore`."""
         if not self._leads(0):
             raise self._not_ours()
         self._log.on_look(self._log.leaders[0].epoch, self._scheduler.time_ms)

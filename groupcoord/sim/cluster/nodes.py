@@ -33,13 +33,10 @@ class NodeEnvironment:
     """Environment of all nodes of a cluster.
 
     Attributes:
-        addresses: addresses of all nodes, from node 1 on.
         active: nodes that may have changed since this set was last cleared.
         on_event: called with each event of a group on a node.
         on_answer: called with each response before it is sent.
         verify_transaction: called before a node accepts a transactional commit.
-        create_internal_topics: creates internal topics of Kafka Streams applications.
-        shared: topics with records for share groups, or None.
     """
 
     def __init__(
@@ -84,14 +81,12 @@ class NodeEnvironment:
         self._id_count = 0
 
     def address_of(self, node_id: int) -> Node | None:
-        """Return the address of a node, or None if it does not exist."""
         return self.addresses[node_id - 1] if 1 <= node_id <= len(self.addresses) else None
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
         return self._own_settings.get(group_id, self._usual_settings)
 
     def new_uuid(self) -> str:
-        """Return an id for a member that joins a consumer group without one."""
         return self.new_member_id("member")
 
     def new_member_id(self, prefix: str) -> str:
@@ -134,7 +129,6 @@ class CoordinatorNode:
     # ------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Start the process, without any log partition."""
         environment = self._environment
         self.is_up, self._life = True, self._life + 1
         self.log = environment.leading.way_of(self, self._life)
@@ -164,7 +158,6 @@ class CoordinatorNode:
         self.log.connect(self.coordinator)
 
     def crash(self) -> None:
-        """Kill the process with its memory and its connections."""
         assert self.log is not None
         self._environment.active[self] = None
         self.is_up, self.coordinator, self.stalled_until_ms = False, None, 0
@@ -182,11 +175,10 @@ class CoordinatorNode:
         return self._environment.address_of(self._environment.leading.owner_of(self, partition))
 
     def known_leader(self, partition: int) -> int:
-        """Return the leader of a log partition, as far as this node knows, or -1."""
         return self.leaders_known[partition][0]
 
     def led_epoch(self, partition: int) -> int | None:
-        """Return the epoch in which this node leads a log partition, or None if it does not, as far as it knows."""
+        """Return the epoch in which this node leads a log partition, as far as it knows, or None."""
         node_id, epoch = self.leaders_known[partition]
         return epoch if node_id == self.node_id else None
 
@@ -218,7 +210,6 @@ class CoordinatorNode:
             self.settle()
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """Handle a closed connection that belongs to a share session."""
         if self.shares is not None and not self.is_stalled(self.disconnected, connection):
             self.shares.disconnected(connection)
 
@@ -237,7 +228,6 @@ class CoordinatorNode:
         self.coordinator.submit(exchange.request, exchange)
 
     def settle(self) -> None:
-        """Send the coordinator's responses and schedule its next deadline."""
         coordinator = self.coordinator
         if coordinator is None:
             return
@@ -263,12 +253,10 @@ class CoordinatorNode:
             self._schedule_tick()
 
     def settle_after(self, partition: int) -> None:
-        """Process the effects of a change of a log partition."""
         self.touched.add(partition)
         self.settle()
 
     def settle_all(self) -> None:
-        """Process the effects of a change of any log partition."""
         self._touch_all()
         self.settle()
 
@@ -293,7 +281,6 @@ class CoordinatorNode:
             self._submit(connection.waiting.popleft())
 
     def _found_out(self, found: ShareCoordinatorAnswered) -> None:
-        """Pass a response of the share coordinator to the group coordinator."""
         if self.coordinator is not None:
             self.coordinator.found_out(found)
             self.settle_after(found.question.partition)
@@ -356,7 +343,6 @@ class CoordinatorNode:
         self.settle_after(partition)
 
     def load_shared(self, partition: int, epoch: int) -> None:
-        """Load a log partition that this node has taken over and announced in its heartbeat."""
         self.leaders_known[partition] = (self.node_id, epoch)
         self._begin_load(partition, epoch)
 
@@ -367,7 +353,6 @@ class CoordinatorNode:
             self._load_on((self._life, partition))
 
     def _schedule_leader_changes(self) -> None:
-        """Schedule the notification that another node owns the log."""
         heard_ms = self._scheduler.time_ms + self._environment.options.metadata_delay_max_ms
         self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._apply_leaders, None))
 
@@ -377,7 +362,6 @@ class CoordinatorNode:
                 self.leader_changed((partition, *leader))
 
     def owner_epoch(self, partition: int) -> int:
-        """Return the epoch in which this node owns a log partition or last owned it, or -1."""
         return self._environment.leading.epoch_of(self, partition)
 
     def leads(self, partition: int) -> bool:
@@ -453,7 +437,6 @@ class SimulatedCluster:
     """Cluster that clients connect to.
 
     Attributes:
-        environment: environment of the nodes, with ``on_event`` and ``on_answer``.
         shared: topics with records for share groups, or None.
         on_crash: called with each node that is killed.
         on_change: called with the name of a node, or "controller", and a line about it.
@@ -494,7 +477,6 @@ class SimulatedCluster:
         self._partition_of: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start every node and assign the leaders."""
         for node in self.nodes:
             node.start()
         self.leading.start()
@@ -513,7 +495,6 @@ class SimulatedCluster:
         return next((node for node in self.nodes if node.is_up_to_date(index)), None)
 
     def serving(self, group_id: str) -> GroupCoordinator | None:
-        """Return the coordinator of :meth:`serving_node`."""
         node = self.serving_node(group_id)
         return None if node is None else node.coordinator
 
@@ -538,7 +519,6 @@ class SimulatedCluster:
         return added
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
-        """Create topics after a delay, as a controller does."""
         for topic in question.topics:
             created_ms = self.scheduler.time_ms + self.options.metadata_delay_max_ms
             self.scheduler.at(created_ms, WORLD_RANK, self._create, (topic.name, topic.partition_count))
@@ -564,7 +544,6 @@ class SimulatedCluster:
     # ------------------------------------------------------------ who leads
 
     def migrate(self, partition: int, node_id: int) -> None:
-        """Move a log partition, or an owned log as a whole, to another node if that is up."""
         self.leading.move(partition, self.nodes[node_id - 1])
 
     def stall(self, node: CoordinatorNode, until_ms: int) -> None:

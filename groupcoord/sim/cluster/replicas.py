@@ -43,7 +43,6 @@ Result = int | list[Slot] | Unknown | None
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -100,9 +99,8 @@ class SharedSlots:
     def is_last(self, partition: int, slot: int) -> bool:
         """Return whether only abandoned fences follow a slot.
 
-        A process that puts a fence and then crashes, or finds that another one should own the log partition, has
-        announced nothing. Clients keep using the previous owner, which knows all records and serves until its next
-        write.
+        A process that puts a fence and then crashes has announced nothing. Clients keep using the previous owner, which
+        knows all records and serves until its next write.
         """
         fences = self._last_fences[partition]
         return slot >= self._ends[partition] - len(fences) - 1 and not any(
@@ -110,7 +108,6 @@ class SharedSlots:
         )
 
     def beat(self, name: str, content: bytes) -> list[Beat]:
-        """Implement :meth:`groupcoord.cluster.slot_log.SlotLog.beat`."""
         self._engine.now_ms = self._scheduler.time_ms
         return at_once(self._engine.beat(name, content))
 
@@ -166,7 +163,6 @@ class SharedSlots:
         return mixed(self._chance_key + partition, self._scheduler.time_ms) % 100 < self.options.stale_percent
 
     def comes_late(self, moment: int) -> bool:
-        """Return whether a put arrives a second time."""
         return mixed(self._chance_key, ~moment) % 100 < self.options.late_percent
 
 
@@ -198,7 +194,8 @@ class SharedWay:
 
     Attributes:
         epochs: last epoch of each log partition that this process ever owned.
-        answers_late: True: responses may have waited for an ownership check, and report the state before.
+        answers_late: True while responses leave that may have waited for an ownership check, and report the state
+            before.
     """
 
     def __init__(
@@ -237,7 +234,6 @@ class SharedWay:
         self._beat(0)
 
     def cut(self) -> None:
-        """End the process; operations in flight arrive."""
         self._is_over = True
 
     @property
@@ -246,7 +242,6 @@ class SharedWay:
         return self._sharing
 
     def owner_of(self, partition: int) -> int:
-        """Return the owner of a log partition that this node knows, or -1."""
         owner = self.sharing.owner_of(partition)
         return -1 if owner is None else int(owner.address)
 
@@ -254,11 +249,9 @@ class SharedWay:
         return not self._is_over and self.store.wants(partition)
 
     def has_all(self, partition: int) -> bool:
-        """Return whether this process has written or read all slots of a log partition."""
         return self._slots.is_last(partition, self.store.last_slot(partition))
 
     def seize(self, partition: int) -> None:
-        """Take over a log partition from any owner."""
         self.store.take_over(partition)
 
     # ------------------------------------------------------------ messages

@@ -1,7 +1,7 @@
 """Share groups on a simulated node (KIP-932): leader of share-partitions, and share coordinator.
 
 Sessions, waiting fetches and share-partitions are those of the server (:mod:`groupcoord.broker.share`). Requests
-between nodes have latencies. If a node crashes, its requests fail as after a broken connection.
+between nodes have latencies.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ class LeaderView(Protocol):
 
 @define(eq=False)
 class _Question:
-    """Request to the share coordinator, with its sender and the receiver of the response."""
-
     asker: ShareServer
     request: ShareStateRequest
     token: Token
@@ -73,9 +71,6 @@ class ShareServer:
     """Share groups on a node, for the lifetime of its process.
 
     It is the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator.
-
-    Attributes:
-        states: the share coordinator, which serves while the node leads its log.
     """
 
     def __init__(
@@ -112,7 +107,6 @@ class ShareServer:
         shared.servers[node.node_id] = self
 
     def crash(self) -> None:
-        """End the process: requests to the share coordinator fail as after a broken connection."""
         self._is_up = False
         self._log.cut()
         self.requests.partitions.close()
@@ -121,7 +115,6 @@ class ShareServer:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def leader_changed(self, partition: int, epoch: int, *, leads: bool) -> None:
-        """Handle a notification that the node leads a log partition, or does not any more."""
         if partition == STATES:
             self.states.unload(STATES)
             if leads:
@@ -129,7 +122,6 @@ class ShareServer:
         self.settle()
 
     def start_offset(self, key: SharePartitionKey) -> int:
-        """Return the start offset of a share-partition that it leads, or -1 if unknown."""
         known = self.requests.partitions.known(key)
         return -1 if known is None or known.records is None else known.records.start_offset
 
@@ -154,7 +146,6 @@ class ShareServer:
         self.settle()
 
     def disconnected(self, closed: SimulatedConnection) -> None:
-        """Handle a closed connection: drop waiting requests and end its sessions."""
         connection: Any = closed
         for exchange in [exchange for exchange in self._works if exchange.connection is connection]:
             self._works.pop(exchange).close()
@@ -162,7 +153,6 @@ class ShareServer:
         self.settle()
 
     def settle(self) -> None:
-        """Process all effects and schedule the next deadline."""
         if self._is_settling or not self._is_up:
             return
         self._is_settling = True
@@ -255,7 +245,6 @@ class ShareServer:
             self.settle()
 
     def _failed(self, partition: int) -> None:
-        """Schedule another load after a write with unknown outcome, as a host does."""
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, partition)
 
     def _reload(self, partition: int) -> None:
@@ -275,8 +264,6 @@ class ShareServer:
         return self._shared.log(known, partition).end_offset
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
-        """Send a request to the share coordinator; return None, because the response follows."""
-
         def answered(response: ShareStateResponse) -> None:
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
             self._found(ShareCoordinatorAnswered(question, response, ends))

@@ -133,7 +133,6 @@ class _PartitionsOfTopic(Protocol):
 
 
 def indices_of(topics: Iterable[_PartitionsOfTopic]) -> set[tuple[UUID, int]]:
-    """Return topic ids and partition numbers from the topics of a message or record."""
     return {(topic.topic_id, index) for topic in topics for index in topic.partitions}
 
 
@@ -242,7 +241,6 @@ class SharedTopics:
         return log
 
     def produce(self, topic: Topic, index: int, count: int) -> None:
-        """Append a batch of ``count`` records to a partition."""
         log, now_ms = self.log(topic, index), self._scheduler.time_ms
         records = []
         for place in range(count):
@@ -282,7 +280,6 @@ class SharedTopics:
         return self._states
 
     def end_offset(self, key: SharePartitionKey) -> int:
-        """Return the end offset of a partition; 0 if the topic was deleted."""
         topic = self.registry.get_by_id(key.topic_id)
         return 0 if topic is None else self.log(topic, key.partition).end_offset
 
@@ -299,7 +296,6 @@ class SharedTopics:
         return offset if offset < end_offset else None
 
     def start_offset(self, key: SharePartitionKey) -> int:
-        """Return the start offset of a share-partition at its leader, or -1 if unknown."""
         topic = self.registry.get_by_id(key.topic_id)
         server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
         return -1 if server is None else server.start_offset(key)
@@ -314,7 +310,6 @@ class SharedTopics:
 
 
 def _is_blank(snapshot: ShareSnapshot) -> bool:
-    """Return whether a share-partition is as initialized, without any delivery."""
     return not snapshot.state_batches and snapshot.start_offset <= 0 and snapshot.delivery_complete_count <= 0
 
 
@@ -328,11 +323,6 @@ class LedData(TopicData):
         self._epoch_of = epoch_of
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        """Return a log. See :class:`~groupcoord.broker.records.topic_data.TopicData`.
-
-        Raises:
-            NotLeaderError: another node leads it.
-        """
         if self._epoch_of(self._shared.log_partition_of(topic, partition_index)) is None:
             raise NotLeaderError
         return super().log(topic, partition_index)

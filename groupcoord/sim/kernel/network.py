@@ -118,7 +118,6 @@ class Network:
         self._seed = seed
 
     def connect(self, client: Client, client_number: int, server: Server) -> SimulatedConnection:
-        """Open a connection. A missing node is noticed with the first request."""
         key = stable_number(self._seed, client_number, server.node_id, self._scheduler.time_ms)
         return SimulatedConnection(client, client_number, server, key)
 

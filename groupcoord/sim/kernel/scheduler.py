@@ -54,7 +54,6 @@ class Scheduler:
         self._sequence = 0
 
     def now_ms(self) -> int:
-        """Return the virtual time in milliseconds since the Unix epoch."""
         return self.time_ms
 
     def at(self, time_ms: int, rank: int, action: Action, argument: Any = None) -> None:
@@ -169,7 +168,6 @@ class Trace:
 
 
 def format_time(duration_ms: int) -> str:
-    """Return a duration as hours, minutes, seconds and milliseconds."""
     seconds, milliseconds = divmod(duration_ms, 1_000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)

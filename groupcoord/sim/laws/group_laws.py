@@ -53,11 +53,7 @@ def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
 
 
 def check_described(group: DescribedGroup, gone: set[str]) -> None:
-    """Check that members are distinct and in the group, and that a partition has one owner in a generation.
-
-    Args:
-        gone: ids of members that have left the group.
-    """
+    """Check that members are distinct and not ``gone``, and that a partition has one owner in a generation."""
     if group.error_code is not ErrorCode.NONE:
         return
     require(group.group_state in STATES, f"described is {group!r}")
@@ -94,11 +90,7 @@ def check_heartbeat_response(
 ) -> None:
     """Check that a heartbeat response holds only durable epochs and partitions.
 
-    Args:
-        records: the current assignment of the member in the log, and those that it has just replaced.
-
-    Raises:
-        LawBrokenError: it holds others.
+    ``records`` are the current assignment of the member in the log, and those that it has just replaced.
     """
     member_id = response.member_id or ""
     if response.error_code is not ErrorCode.NONE or response.member_epoch <= 0:
@@ -112,11 +104,7 @@ def check_heartbeat_response(
 
 
 def check_described_consumer_group(group: DescribedConsumerGroup) -> None:
-    """Check that members are distinct, member epoch ≤ assignment epoch ≤ group epoch, and a partition has one owner.
-
-    Raises:
-        LawBrokenError: the description is inconsistent.
-    """
+    """Check that members are distinct, member epoch ≤ assignment epoch ≤ group epoch, and a partition has one owner."""
     if group.error_code is not ErrorCode.NONE:
         return
     ids = [member.member_id for member in group.members]
@@ -154,11 +142,7 @@ class TargetLaws:
         self._now: dict[str, Shares] = {}
 
     def take(self, record: GroupRecord | GroupTombstone, hard: HardState) -> None:
-        """Check the next record of a group.
-
-        Raises:
-            LawBrokenError: a new target is unbalanced, or moves a partition without need.
-        """
+        """Check the next record of a group: a new target is balanced and moves no partition without need."""
         group_id = record.group_id
         if isinstance(record, ConsumerGroupTargetAssignmentMemberRecord):
             share = frozenset((topic_id, index) for topic_id, indexes in record.topic_partitions for index in indexes)
@@ -184,11 +168,7 @@ class TargetLaws:
 def check_shares(group_id: str, before: Mapping[str, frozenset[object]], now: Mapping[str, frozenset[object]]) -> None:
     """Check that a target is balanced and moves no partition without need.
 
-    Args:
-        before: previous targets of the present members; for new ones the present target.
-
-    Raises:
-        LawBrokenError: it is unbalanced, or moves a partition without need.
+    ``before`` holds the previous targets of the present members; for new ones the present target.
     """
     sizes = [len(share) for share in now.values()]
     require(max(sizes, default=0) - min(sizes, default=0) <= 1, f"targets of {group_id!r} have the sizes {sizes}")

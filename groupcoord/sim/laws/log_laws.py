@@ -106,7 +106,6 @@ class LogLaws:
         return hard
 
     def _check_generation(self, record: GroupMetadataRecord) -> None:
-        """Check that a group's generation never decreases during its life."""
         last = self._generations.get(record.group_id, 0)
         require(record.generation_id >= last, f"the generation of {record.group_id!r} only grows in the log")
         self._generations[record.group_id] = record.generation_id
@@ -147,7 +146,6 @@ class LogLaws:
         require(not is_subscribed, f"{tombstone!r} is of a topic that {group!r} subscribes to")
 
     def _written_now(self, partition: int) -> Iterator[LogRecord]:
-        """Yield records of this time and later ones, which responses may already report."""
         if self._followed_ms == self._scheduler.time_ms:
             yield from self._followed.get(partition, ())
         yield from self._fresh[partition]
@@ -190,7 +188,6 @@ class LogLaws:
         )
 
     def describe(self) -> str:
-        """Return the durable state without log offsets, so that skipped records leave no gap."""
         lines = []
         for hard in self.replayed:
             for group_id, records in sorted(hard.groups.items()):

@@ -183,7 +183,6 @@ class RunLaws:
         return before.topic_id != now.topic_id if is_by_id else self._cluster.topics.was_deleted(topic)
 
     def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
-        """Note that a consumer no longer believes to own a partition."""
         self._claims.get(key[0], {}).get(key, {}).pop(consumer, None)
 
     def joined(self, group_id: str, generation_id: int) -> None:
@@ -396,7 +395,6 @@ class RunLaws:
     # ------------------------------------------------------------ the costly ones
 
     def after_event(self) -> None:
-        """Check fenced members, and changed nodes if the interval is over."""
         self._check_fenced()
         if self._environment.active:
             now_ms = self._cluster.scheduler.time_ms
@@ -405,7 +403,6 @@ class RunLaws:
                 self.look()
 
     def look(self) -> None:
-        """Check every node and log partition that has changed since the last check."""
         self.looks += 1
         now_ms = self._cluster.scheduler.time_ms
         rebuilds = now_ms >= self._next_rebuild_ms
@@ -434,11 +431,7 @@ class RunLaws:
     def begin_calm(self, members: Mapping[str, Collection[str]]) -> None:
         """Check that consumer groups are at rest, and begin the state of rest.
 
-        Args:
-            members: by group id, the ids of live consumers that may be members.
-
-        Raises:
-            LawBrokenError: a consumer group is not at rest.
+        ``members`` holds by group id the ids of live consumers that may be members.
         """
         for group_id, member_ids in members.items():
             coordinator = self._cluster.serving(group_id)
@@ -516,6 +509,5 @@ def _groups_of(request: Request) -> list[str]:
 
 
 def _is_refused_for_metadata(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> bool:
-    """Return whether an offset failed because its metadata is too long."""
     results = (result for topic in response.topics for result in topic.partitions)
     return any(result.error_code is ErrorCode.OFFSET_METADATA_TOO_LARGE for result in results)

@@ -66,7 +66,6 @@ class ShareLaws:
     # ------------------------------------------------------------ answers
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
-        """Check the acquired and acknowledged records of a response."""
         asked: Any = request
         if isinstance(asked, ShareFetch | ShareAcknowledge):
             self._shared.follow()
@@ -154,7 +153,6 @@ class ShareLaws:
 def _taken(
     request: ShareFetch | ShareAcknowledge, response: ShareFetchResponse | ShareAcknowledgeResponse
 ) -> Iterator[tuple[SharePartitionKey, dict[int, AcknowledgeType]]]:
-    """Yield the types by offset for each partition whose acknowledgements succeeded."""
     results: dict[tuple[object, int], ErrorCode] = {}
     for topic in response.responses:
         for result in topic.partitions:

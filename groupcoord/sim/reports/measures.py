@@ -189,7 +189,6 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Distribution:
-        """Return the distribution of values; all zero without values."""
         if not values:
             return cls(0, 0, 0, 0, dict.fromkeys(PERCENTILES, 0))
         ordered = sorted(values)
@@ -211,12 +210,9 @@ Bin = tuple[int, int, int]
 
 
 def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int, int] | None = None) -> list[Bin]:
-    """Return bins of equal width; none without values.
+    """Return at most ``bin_count_max`` bins of equal width; none without values.
 
-    Args:
-        values: the values.
-        bin_count_max: largest number of bins.
-        bounds: first and last value of the bins, which include all values; None: the least and the largest.
+    ``bounds`` are the first and last value of the bins, which include all values; by default the least and the largest.
     """
     if not values:
         return []

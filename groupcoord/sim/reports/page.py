@@ -56,7 +56,6 @@ def _distributions(report: FleetReport) -> Html:
 
 
 def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -> Html:
-    """Return a row for each measure with values, linked to its plot if there is one."""
     rows = []
     for measure in MEASURES:
         found = distributions[measure.key]
@@ -68,19 +67,16 @@ def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -
 
 
 def distribution_row(measure: Measure, found: Distribution) -> tuple[str, tuple[str, ...]]:
-    """Return the unit of a measure's row, and its minimum, percentiles, maximum and mean."""
     values = (found.least, *found.percentiles.values(), found.most, found.mean)
     scale = scale_of(measure, values)
     return unit_of(measure, scale), tuple(scale.format(value) for value in values)
 
 
 def unit_of(measure: Measure, scale: Scale) -> str:
-    """Return the unit of a row: ``s per partition``."""
     return f"{scale.name} per {measure.each}".strip()
 
 
 def compared(report: FleetReport) -> list[tuple[str, ...]]:
-    """Return a row for each measure with values: title, unit, and the median and 99th percentile of each group."""
     return median_and_p99_rows([report.distributions(group_id) for group_id in report.compared_ids()])
 
 
@@ -206,7 +202,6 @@ def format_verdict(comparison: Comparison) -> str:
 
 
 def beside_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return a row for each measure with values: title, unit, and the median and 99th percentile of each variant."""
     return median_and_p99_rows([report.distributions() for report in comparison.reports])
 
 
@@ -229,7 +224,6 @@ def difference_rows(comparison: Comparison) -> list[tuple[str, str, list[tuple[s
 
 
 def style_of(difference: Difference) -> str:
-    """Return whether a difference is clearly ``better`` or ``worse``; empty if neither."""
     if not difference.is_clear:
         return ""
     return "better" if difference.mean < 0 else "worse"

@@ -49,7 +49,6 @@ def format_value(measure: Measure, value: float) -> str:
 
 
 def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
-    """Return the histograms of a measure, one below the other; empty without values."""
     every = list(chain.from_iterable(values for _, values in series))
     if not every:
         return EMPTY
@@ -69,7 +68,6 @@ def plot(measure: Measure, series: Sequence[tuple[str, Sequence[int]]]) -> Html:
 
 
 def _picture(measure: Measure, name: str, bins: Sequence[Bin], highest: int) -> Html:
-    """Return one histogram; even the smallest bin stays visible."""
     floor, top = HEIGHT - BOTTOM, TOP + 6
     width = min((WIDTH - LEFT - RIGHT) / len(bins), BAR_WIDTH_MAX)
     parts = _grid(highest, floor, top)

@@ -309,7 +309,6 @@ class Comparison:
 
 
 def difference_of(measure: Measure, report: FleetReport, base: FleetReport) -> Difference | None:
-    """Return the difference of a measure from ``base``, or None if no seed has values in both."""
     before = _means(base.runs, measure.key)
     own = _means(report.runs, measure.key)
     differences = [own[seed] - before[seed] for seed in sorted(own.keys() & before.keys())]
@@ -325,7 +324,6 @@ def _means(runs: Sequence[Run], key: str) -> dict[int, float]:
 
 
 def _interval(differences: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95 % confidence interval of the mean (Student's t, paired)."""
     freedom = len(differences) - 1
     if not freedom:
         return None, None

@@ -49,7 +49,6 @@ class Timeline:
 
 
 def timelines_of(world: World) -> Iterator[Timeline]:
-    """Yield the timeline of each group after a run."""
     duration_ms = world.scheduler.time_ms - START_MS
     for group in world.groups:
         seen = group.observations
@@ -77,10 +76,7 @@ def span_of(timelines: Sequence[Timeline]) -> tuple[int, int]:
 def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") -> Html:
     """Return the picture of a group: a row of rebalances, and a row for each partition; empty without partitions.
 
-    Args:
-        timeline: the timeline of the group.
-        span: the shown span, in milliseconds since the start of the run.
-        title: heading before the group id.
+    ``span`` is in milliseconds since the start of the run; ``title`` is a heading before the group id.
     """
     if not timeline.rows:
         return EMPTY
@@ -124,12 +120,10 @@ class _Axis:
     end_ms: int
 
     def x(self, at_ms: int) -> float:
-        """Return the position of a time, limited to the ends of the axis."""
         shown_ms = min(max(at_ms, self.start_ms), self.end_ms) - self.start_ms
         return LEFT + shown_ms * (WIDTH - LEFT - RIGHT) / max(self.end_ms - self.start_ms, 1)
 
     def bar(self, start_ms: int, end_ms: int, y: float, style: str, told: str, width_min: float = 0) -> list[Html]:
-        """Return a bar between two times; empty if outside the span."""
         if end_ms < self.start_ms or start_ms > self.end_ms:
             return []
         left, right = self.x(start_ms), self.x(end_ms)

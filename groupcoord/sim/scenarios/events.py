@@ -66,11 +66,6 @@ class EventTargets:
 
 
 def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
-    """Return the group of consumers that an event names.
-
-    Raises:
-        ScenarioError: no group has this name.
-    """
     groups = {group.group_id: group for group in targets.groups}
     name = table.text("group")
     table.require_known("group", name, groups)
@@ -262,7 +257,6 @@ def _simple_consumer(table: TableReader, targets: EventTargets) -> Make:
 
 
 def _application(kind: type[Application], table: TableReader, targets: EventTargets, **arguments: Any) -> Make:
-    """Read the common keys of programs with instances."""
     group, topics = table.text("group"), _topics(table, targets)
     if group in (other.group_id for other in targets.groups):
         table.fail("group", f"there are consumers with the name {group!r}")

@@ -71,11 +71,6 @@ def parse_scenario(text: str) -> Scenario:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Return the values of a TOML text.
-
-    Raises:
-        ScenarioError: it is not TOML.
-    """
     try:
         return parse_toml(text)
     except ValueError as error:
@@ -83,11 +78,6 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenario:
-    """Return the scenario in the values of a file.
-
-    Raises:
-        ScenarioError: they are not a scenario; the message holds key and line.
-    """
     root = TableReader(values, (), lines)
     root.expect(
         "name",
@@ -202,7 +192,6 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
 
 
 def _group_config(table: TableReader, config: Config) -> dict[str, int]:
-    """Return the own settings of a consumer group, by attribute."""
     settings = table.table("config", {})
     bounds = bounds_of(GroupType.CONSUMER, config)
     own: dict[str, int] = {}
@@ -222,7 +211,6 @@ def _group_config(table: TableReader, config: Config) -> dict[str, int]:
 
 
 def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
-    """Return the number of a group's consumers with the consumer protocol (KIP-848)."""
     protocol = table.text("protocol", GroupProtocol.CLASSIC.value)
     names = [*(each.value for each in GroupProtocol), MIXED]
     if protocol not in names:
@@ -235,7 +223,6 @@ def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
 
 
 def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str, ...], str]:
-    """Return the topics to which a group subscribes, and its regular expression or an empty string."""
     regex = table.text("regex", "")
     if not regex:
         wanted = table.names("topics")
@@ -252,7 +239,6 @@ def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str
 
 
 def _named(table: TableReader, message: str) -> str | None:
-    """Return the first key of a table of settings that an error message names, or None."""
     places = {key: message.find(f"'{key}'") for key in table.properties()}
     named = [key for key, place in places.items() if place >= 0]
     return min(named, key=places.__getitem__, default=None)
@@ -288,7 +274,6 @@ def _groups(
 
 
 def _assignor(table: TableReader, config: Config) -> str | None:
-    """Return the server-side assignor that consumers request."""
     name = table.text("assignor", "")
     if name and name not in (known := assignors_of(config)):
         table.fail("assignor", f"must be one of {', '.join(known)}, not {name!r}")
@@ -296,11 +281,6 @@ def _assignor(table: TableReader, config: Config) -> str | None:
 
 
 def assignors_of(config: Config) -> dict[str, Assignor]:
-    """Return the assignors of a coordinator with these settings, by name.
-
-    Raises:
-        ConfigError: a setting is not an assignor.
-    """
     return choose_assignors(config.group_consumer_assignors, ())
 
 
@@ -380,7 +360,6 @@ def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list
 
 
 def _error_of(values: Mapping[str, Any], root: TableReader) -> str:
-    """Return the error of the scenario without its variants, or an empty string."""
     try:
         scenario_of(values, root.lines)
     except ScenarioError as error:
@@ -412,11 +391,6 @@ def _changed(values: Mapping[str, Any], settings: Mapping[str, Any], where: str)
 
 
 def _unset(values: dict[str, Any], key: str, told: str) -> None:
-    """Remove a key wherever it is set.
-
-    Raises:
-        ScenarioError: it is not set.
-    """
     places = [(table, name) for table, name in _places(values, key.split("."), told) if name in table]
     for table, name in places:
         del table[name]
@@ -425,10 +399,7 @@ def _unset(values: dict[str, Any], key: str, told: str) -> None:
 
 
 def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each table that a path leads to, with the key there; create missing tables of settings and topics.
-
-    A path consists of keys. The key of an array of tables is followed by a table's name, its number, or ``*`` for all.
-    """
+    """Yield each table that a path leads to, with the key there; create missing tables of settings and topics."""
     key, *rest = path
     if not rest:
         yield table, key

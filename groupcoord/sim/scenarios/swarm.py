@@ -100,7 +100,6 @@ def swarm_options(seed: int) -> WorldOptions:
 
 
 def _with_broken_reads(seed: int, faults: list[Fault]) -> list[Fault]:
-    """Return the faults; while a log refuses writes, reads may fail halfway, too."""
     chance = stream(seed, "swarm", "reads")
     return [
         evolve(fault, broken_read_percent=chance.choice((0, 50, 100)))
@@ -113,7 +112,6 @@ def _with_broken_reads(seed: int, faults: list[Fault]) -> list[Fault]:
 def _others(
     seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int], groups: tuple[GroupOptions, ...]
 ) -> list[Fault]:
-    """Return the other clients, which two of three worlds have."""
     chance = stream(seed, "swarm", "others")
     kinds = [kind for kind in OTHERS if chance.random() < 0.5]
     found: list[Fault] = []
@@ -392,7 +390,6 @@ def _with_workers(
 
 
 def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
-    """Return session timeout and a shorter heartbeat interval of groups of a type."""
     session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     return {
         f"group_{kind}_min_session_timeout_ms": 1_000,
@@ -420,7 +417,6 @@ def _restarts(chance: Random, start_ms: int) -> dict[str, Any]:
 
 
 def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:
-    """Return the cluster with limits that, in some worlds, equal what exists or are lower."""
     chance = stream(seed, "swarm", "limits")
     config = cluster.config
     session_timeouts_ms = [group.member.session_timeout_ms for group in groups]
@@ -502,8 +498,6 @@ def _crash_consumer(draw: Draw) -> list[Fault]:
 def _meanwhile(
     fault: type[ConsumerStop] | type[ConsumerPause] | type[BusyApplication],
 ) -> Callable[[Draw], list[Fault]]:
-    """Return a function that draws a fault of a consumer with start and end."""
-
     def drawn(draw: Draw) -> list[Fault]:
         number, group = draw.consumer()
         return [fault(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
@@ -531,7 +525,6 @@ def _grow(draw: Draw) -> list[Fault]:
 
 
 def _roll(draw: Draw) -> list[Fault]:
-    """Restart a whole group, some consumers at a time."""
     group = draw.chance.choice(draw.groups)
     numbers = [number for number, name in draw.consumers() if name == group.group_id]
     at_once, step_ms = draw.chance.randint(1, 2), draw.chance.choice((1_000, 5_000))

@@ -91,11 +91,6 @@ class TableReader:
         return self._lines
 
     def fail(self, key: str | None, message: str) -> NoReturn:
-        """Raise an error for a key, or for the table (None).
-
-        Raises:
-            ScenarioError: always.
-        """
         path = self._path if key is None else (*self._path, key)
         if path not in self._lines and key is not None:
             # Kafka's keys have dots, which TOML takes for tables unless they are quoted.
@@ -104,11 +99,6 @@ class TableReader:
         raise ScenarioError(message, format_path(path), line)
 
     def require_known(self, key: str, name: str, known: Iterable[str]) -> None:
-        """Check that a value is one of the known names.
-
-        Raises:
-            ScenarioError: it is not.
-        """
         names = list(known)
         if name not in names:
             self.fail(key, f"there is no {key.removesuffix('s')} {name!r}; there are {', '.join(names)}")
@@ -186,7 +176,6 @@ class TableReader:
         return [TableReader(entry, (*self._path, key, place), self._lines) for place, entry in enumerate(value)]
 
     def all_keys(self) -> list[str]:
-        """Take and return all keys."""
         self._known += self._values
         return list(self._values)
 
@@ -196,20 +185,10 @@ class TableReader:
         return dict(flattened("", self._values))
 
     def expect(self, *keys: str) -> None:
-        """Check that the table holds only these keys.
-
-        Raises:
-            ScenarioError: it holds another one.
-        """
         self._known += keys
         self.finish()
 
     def finish(self) -> None:
-        """Check that all keys were taken.
-
-        Raises:
-            ScenarioError: a key is unknown.
-        """
         for key in self._values:
             if key not in self._known:
                 close = get_close_matches(key, self._known, 1)
@@ -217,7 +196,6 @@ class TableReader:
 
 
 def flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return all values below a table, with dotted keys."""
     found: list[tuple[str, Any]] = []
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -226,7 +204,6 @@ def flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def format_path(path: Path) -> str:
-    """Return a path as text: ``groups[0].members``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

@@ -38,7 +38,6 @@ class CleanerCheckpoint:
         return self._offsets.get(partition, 0)
 
     def note(self, partition: LogKey, first_dirty: int) -> None:
-        """Store the first dirty offset of a log. Entries of other logs stay, also those that another program wrote."""
         self._offsets[partition] = first_dirty
         if self._path is not None:
             write_offset_checkpoint(self._path, {**read_offset_checkpoint(self._path), partition: first_dirty})
@@ -119,7 +118,6 @@ class Cleaner:
         self._checkpoint.forget(topic)
 
     def _choose(self, logs: Logs, now_ms: int) -> _Running | None:
-        """Return the pass over the dirtiest log, or None if all logs are clean enough."""
         worst, worst_dirtiness = None, -1.0
         for partition, log in logs.items():
             is_waiting = now_ms < self._retry_ms.get(partition, now_ms)

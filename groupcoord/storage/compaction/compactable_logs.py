@@ -87,7 +87,6 @@ class InterruptedSwapError(OSError):
 
 
 def sync(path: Path) -> Work:
-    """Sync a file or a folder in another thread, because a slow disk takes long."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -192,7 +191,6 @@ class CompactableLog(ABC):
     # ------------------------------------------------------------ what
 
     def bases(self) -> list[int]:
-        """Return the base offsets of the segments, in order; the last one is being written."""
         return [segment.base_offset for segment in self._log.segments]
 
     def extents(self) -> list[Extent]:

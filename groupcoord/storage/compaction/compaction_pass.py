@@ -82,7 +82,6 @@ class CleanedTransactions:
         return True
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Return and clear the aborted transactions whose markers were kept."""
         kept, self._kept = self._kept, []
         return kept
 

@@ -252,7 +252,6 @@ class SegmentLog(PartitionLog):
             self._saved_epochs = self.epochs.entries
 
     def _resume(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> bool:
-        """Restore the state of a clean shutdown; return False if that is not possible."""
         try:
             active = FileSegment.resumed(self.folder.path, bases[-1], self.files, self.memory)
         # Any doubt about these files: the end of the log is read instead.
@@ -509,7 +508,6 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ failing
 
     def compaction_failed(self, error: OSError) -> None:
-        """Fail the log after an interrupted swap: opening it again finishes the swap."""
         self._trouble(FailedLogError(f"{self.folder.path}: {error}"))
 
     def _fail(self, error: FailedLogError) -> None:

@@ -163,7 +163,6 @@ class FileSegment(Segment):
         self._files.writing(self.path, creates=True)
 
     def may_reach(self, next_offset: int) -> bool:
-        """Return whether an offset fits into the indexes, which are relative to the base offset."""
         # As Kafka's LogSegment.canConvertToRelativeOffset.
         return next_offset - self.base_offset <= RELATIVE_OFFSETS_END
 
@@ -233,7 +232,6 @@ class FileSegment(Segment):
         self.next_offset = next_offset
 
     def _add_entries(self, relative: int) -> None:
-        """Add an entry to both indexes if there is memory; otherwise they only become coarser."""
         # Without an entry reads scan more headers. Failing the append instead would lose a batch for want of 20 bytes.
         if self._memory.take_if_left(_ENTRIES_BYTES):
             self._taken_bytes += _ENTRIES_BYTES
@@ -315,7 +313,6 @@ class FileSegment(Segment):
     # ------------------------------------------------------------ indexes
 
     def _indexes(self) -> tuple[Entries, Entries]:
-        """Return the offset and time indexes, from files or rebuilt."""
         # A missing or malformed index is no error: the batches hold everything that it does.
         if not self.has_indexes:
             return self._rebuild_indexes()
@@ -332,14 +329,12 @@ class FileSegment(Segment):
         return self._offsets is not None and self._times is not None
 
     def was_cut(self, size_bytes: int) -> None:
-        """Drop the indexes, because the file was truncated."""
         self.size_bytes = size_bytes
         self._offsets = self._times = None
         self._largest_ms = _NOT_KNOWN_MS
         self.aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
 
     def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
-        """Return an index in a file, or None if it does not exist or belongs to another segment."""
         path = self._beside(suffix)
         try:
             size = os.path.getsize(path)
@@ -409,7 +404,6 @@ class FileSegment(Segment):
         return data
 
     def _floor(self, offset: int) -> int:
-        """Return the nearest known position of a batch that does not end after an offset."""
         # A fetch at the end of the log needs neither index nor scan.
         if offset >= self._last_offset:
             return self._last_position
@@ -463,7 +457,6 @@ class FileSegment(Segment):
         return Place(position, end, memoryview(data))
 
     def _note_read(self, next_offset: int, end_position: int) -> None:
-        """Remember the end of a batch that was read, for the next fetch."""
         places = self._read_places
         if next_offset not in places:
             # The oldest entry goes, since consumers that read on add newer ones.

@@ -336,7 +336,6 @@ class PartitionLog:
         return sum(sizes[:count])
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments, grouped as Kafka's segments."""
         groups: list[list[Segment]] = []
         for segment in self._segments:
             if not segment.goes_on or not groups:
@@ -351,7 +350,6 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All segments; the last one is being written."""
         return self._segments
 
     def _interrupt(self) -> None:
@@ -492,7 +490,6 @@ class PartitionLog:
 
     @property
     def base_offset(self) -> int:
-        """Base offset of the first segment, at most :attr:`start_offset`."""
         return self._segments[0].base_offset if self._segments else self.start_offset
 
     @property

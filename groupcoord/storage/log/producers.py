@@ -195,7 +195,6 @@ class ProducerStates:
     # ------------------------------------------------------------ snapshots
 
     def entries(self) -> Iterator[ProducerEntry]:
-        """Yield the entries of a snapshot; the last batch of a producer comes last."""
         for producer_id, producer in self._producers.items():
             first_offset = NO_OFFSET if producer.first_offset is None else producer.first_offset
             behind = producer.coordinator_epoch, first_offset
@@ -284,9 +283,6 @@ class ProducerStates:
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE
 
     def ended(self, marker: TransactionMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
-        """Apply a marker to the state of its producer, which was reserved; return the transaction that it aborts, or
-        None.
-        """
         producer_id = marker.producer_id
         producer = self._producers[producer_id]
         self._producers.move_to_end(producer_id)

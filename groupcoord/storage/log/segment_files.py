@@ -47,7 +47,6 @@ RELATIVE_OFFSETS_END = 2**31
 
 
 def offsets_end(base_offset: int) -> int:
-    """Return the bound of the offsets of a segment, which its indexes store relative to the base offset."""
     return min(base_offset + RELATIVE_OFFSETS_END, OFFSETS_END)
 
 
@@ -102,7 +101,6 @@ def read_batches(
 
 
 def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
-    """Return the offset after a batch, after a check of its offsets."""
     # The CRC does not cover the base offset, so a wrong one must be found by its neighbours.
     if batch.base_offset < next_offset:
         raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")

@@ -172,7 +172,6 @@ class BatchingLogStore:
         self._pass_on(partial(coordinator.ownership_checked, error))
 
     def _write_some(self) -> bool:
-        """Write waiting appends in one transaction, up to its limit; return False if none waited."""
         with self._writing:
             appends = self._take_waiting()
             if not appends:

@@ -358,7 +358,6 @@ class SqlLogStore(ABC):
     # ------------------------------------------------------------ rows
 
     def _insert(self, connection: DatabaseConnection, partition: int, rows: list[Row]) -> int:
-        """Insert rows at the end of a log partition; return the offset of the first."""
         base_offset = self._end_offsets.get(partition)
         if base_offset is None:
             # Compaction never deletes the last record, so the maximum marks the end.
@@ -425,7 +424,6 @@ class SqlLogStore(ABC):
             raise (StorageError if is_rolled_back else AppendOutcomeUnknownError)(str(error)) from error
 
     def _begin(self) -> DatabaseConnection:
-        """Begin a transaction, on a new connection if the current one is lost."""
         connection = self._own_connection()
         try:
             connection.execute(self.begin)
@@ -446,7 +444,6 @@ class SqlLogStore(ABC):
             self._discard_connection()
 
     def _own_connection(self) -> DatabaseConnection:
-        """Return the connection for writing. After a reconnection the log is taken over again."""
         if self._connection is None:
             # A closed store fails in _become_owner, with its own message.
             is_known = self._epoch is not None or self._is_closed
@@ -522,7 +519,6 @@ class SqlLogStore(ABC):
 
     @contextmanager
     def _lent_reader(self) -> Iterator[tuple[DatabaseConnection, Owner]]:
-        """Lend a connection for reading, together with the current owner."""
         with self._lock:
             connection = self._idle_readers.pop() if self._idle_readers else None
         is_sound = False
@@ -582,7 +578,6 @@ def _columns(record: LogRecord) -> Row:
 
 
 def _seconds(owner: Owner) -> float:
-    """Return how long an owner may answer after a look that begins now."""
     return owner.lease_ms * CLOCK_RATE_MARGIN / 1000
 
 
