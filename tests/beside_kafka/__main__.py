@@ -33,17 +33,7 @@ TELLING_EVERY = 1_000
 
 @define
 class Summary:
-    """What came of many histories.
-
-    Attributes:
-        histories: how many there were.
-        commands: how many commands they had.
-        compared: how many of these were done and came to the same.
-        tally: how many answers and appends were compared.
-        unknown: what differed, by what it is.
-        known: how many histories ended early, by the reason.
-        began_s: when this began.
-    """
+    """What came of many histories."""
 
     histories: int = 0
     commands: int = 0

@@ -9,14 +9,7 @@ from groupcoord.log_store import NO_PRODUCER_ID, LogRecord
 
 
 def cleaned(batches: Sequence[Sequence[LogRecord]], first: int, end: int, *, drops_tombstones: bool) -> list[LogRecord]:
-    """Return what is left of a log: its newest batch and what lies behind an open transaction are never touched.
-
-    Args:
-        batches: what was written at once, in the order of the log; some may be empty.
-        first: keys that come again from this offset on
-        end: up to before this one go at their earlier places.
-        drops_tombstones: tombstones go, too.
-    """
+    """Return what is left of a log: its newest batch and what lies behind an open transaction are never touched."""
     written = [batch for batch in batches if batch]
     if not written:
         return []

@@ -6,10 +6,9 @@ A client asks through its story and is told every answer, also one that comes la
 from __future__ import annotations
 
 import base64
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from groupcoord.core.consumer_protocol import (
@@ -35,47 +34,10 @@ MALFORMED: tuple[Body, ...] = ({"rack_id": " "}, {"instance_id": ""}, {"subscrib
 NOBODY = "nobody"
 
 
-class Story(Protocol):
-    """What a client needs of the history that it is in."""
-
-    draw: random.Random
-    topics: dict[str, int]
-
-    def ask(self, api: str, version: int, body: Body, client: RandomClient | None = None) -> None:
-        """Send a request; its sender is told the answer when it comes."""
-
-    def topic_id(self, name: str) -> str:
-        """Return the id of a topic."""
-
-    def new_id(self) -> str:
-        """Return an id that no other member has."""
-
-    def commit(self, client: RandomClient, **identity: Any) -> None:
-        """Commit offsets in the name of a client."""
-
-    def commit_in_transaction(self, client: RandomClient, **identity: Any) -> None:
-        """Commit offsets within a transaction in the name of a client."""
-
-    def fetch(self, client: RandomClient, member_id: str | None, member_epoch: int) -> None:
-        """Fetch offsets in the name of a client."""
-
-
 class RandomClient(ABC):
-    """A client of either protocol.
+    """A client of either protocol."""
 
-    Attributes:
-        number: tells it from the others; its time-outs follow from it, so that few timers fire at the same moment.
-        group_id: the group that it belongs to.
-        instance_id: makes it a static member; None if it is none.
-        member_id: what it believes to be called; empty if it does not know.
-        epoch: the generation or epoch that it believes to be in.
-        awaited: the API of the request whose answer it waits for; None if it waits for none.
-
-    Args:
-        story: the history that it is in.
-    """
-
-    def __init__(self, story: Story, number: int, group_id: str, instance_id: str | None) -> None:
+    def __init__(self, story: Any, number: int, group_id: str, instance_id: str | None) -> None:
         self.story = story
         self.number = number
         self.group_id = group_id
@@ -118,7 +80,7 @@ class RandomClient(ABC):
 class ConsumerClient(RandomClient):
     """A client of the consumer protocol (KIP-848)."""
 
-    def __init__(self, story: Story, number: int, group_id: str, instance_id: str | None) -> None:
+    def __init__(self, story: Any, number: int, group_id: str, instance_id: str | None) -> None:
         super().__init__(story, number, group_id, instance_id)
         self._rack_id = story.draw.choice([None, None, "r1"])
         self._subscribe()
@@ -297,7 +259,7 @@ class ConsumerClient(RandomClient):
 class ClassicClient(RandomClient):
     """A client of the classic protocol."""
 
-    def __init__(self, story: Story, number: int, group_id: str, instance_id: str | None) -> None:
+    def __init__(self, story: Any, number: int, group_id: str, instance_id: str | None) -> None:
         super().__init__(story, number, group_id, instance_id)
         draw = story.draw
         versions = [9, 9, 8, 7, 6, 5] if instance_id else [9, 9, 7, 5, 4, 3, 2, 1, 0]

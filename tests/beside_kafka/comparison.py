@@ -30,13 +30,7 @@ OPEN_LISTS = (
 
 @frozen
 class Difference:
-    """One thing that came out differently.
-
-    Attributes:
-        what: which, without what is particular to one history.
-        kafka: what it is there.
-        here: what it is here.
-    """
+    """One thing that came out differently."""
 
     what: str
     kafka: Any
@@ -61,14 +55,7 @@ class Tally:
 
 
 def differences(step: Step, outcome: Outcome, *, has_refused: bool, tally: Tally) -> list[Difference]:
-    """Return what differs of the answers and the records of one step.
-
-    Args:
-        step: what came of a command with Kafka.
-        outcome: what came of it here.
-        has_refused: the log has refused an append, now or before. From then on Kafka may list things twice.
-        tally: where to count.
-    """
+    """Return what differs of the answers and the records of one step."""
     found = [*_of_answers(step, outcome, has_refused, tally), *_of_appends(step, outcome, tally)]
     refusals = sum("refused" in event for event in step["events"])
     if refusals != outcome.refusals:

@@ -85,14 +85,7 @@ AnyGroup = GroupMetadata | ConsumerGroup | ShareGroup | StreamsGroup
 
 @frozen
 class Answer:
-    """What a request was answered.
-
-    Attributes:
-        token: whose answer it is.
-        at_ms: when it was given.
-        header: of the request; None for the end of a transaction.
-        response: the bytes of the response with its header; or the error code of the end of a transaction.
-    """
+    """What a request was answered."""
 
     token: str
     at_ms: int
@@ -102,14 +95,7 @@ class Answer:
 
 @frozen
 class Written:
-    """One append, as the log has it.
-
-    Attributes:
-        at_ms: when it was written.
-        offset: where its first record lies.
-        records: key and value of each in bytes; or what a transaction marker says, COMMIT or ABORT.
-        producer: id and epoch of the transaction that it belongs to; -1 if there is none.
-    """
+    """One append, as the log has it."""
 
     at_ms: int
     offset: int
@@ -119,15 +105,7 @@ class Written:
 
 @define
 class Outcome:
-    """What came of a command.
-
-    Attributes:
-        answers: in the order in which they were given.
-        appends: in the order of the log.
-        refusals: how many appends the log has refused.
-        timers: deadlines of the timers that are left, by name.
-        elected: the members that took over from the leader of a classic group, be they leaders still or not.
-    """
+    """What came of a command."""
 
     answers: list[Answer] = field(factory=list)
     appends: list[Written] = field(factory=list)
@@ -176,11 +154,7 @@ class _ShareHost(LoneShareHost):
 
 
 class Coordinator:
-    """A coordinator of one log partition, with a log, topics and a clock of its own.
-
-    Args:
-        command: ``new``, with ``config``, ``topics``, ``ids`` of these, and ``seed``.
-    """
+    """A coordinator of one log partition, with a log, topics and a clock of its own."""
 
     def __init__(self, command: Command) -> None:
         config = Config.from_properties({**command["config"], "offsets.topic.num.partitions": 1})
@@ -223,11 +197,7 @@ class Coordinator:
         }
 
     def do(self, step: Step) -> Outcome:
-        """Do as told; return what came of it.
-
-        Args:
-            step: a command, with the ``events`` and ``timers`` that it brought about with Kafka: they have ids.
-        """
+        """Do as told; return what came of it."""
         self._ids.hear(json.dumps([step["events"], step["timers"]]))
         self._outcome = Outcome()
         self._share_assignor.asked.clear()

@@ -61,15 +61,7 @@ class Known(Enum):
 
 @frozen
 class Verdict:
-    """How far a history went the same way.
-
-    Attributes:
-        name: of the history.
-        steps: how many commands came out the same.
-        difference: what came out differently then; None if nothing did.
-        known: why, if that is known.
-        tally: how much was compared.
-    """
+    """How far a history went the same way."""
 
     name: str
     steps: int

@@ -44,14 +44,7 @@ class JavaRandom:
 
 
 class UsedIds:
-    """The ids that Kafka has drawn from a seed and has used: some it draws for requests that it then refuses.
-
-    Attributes:
-        said: what Kafka says to the command that is done, in which bytes are hexadecimal.
-
-    Args:
-        seed: of the generator.
-    """
+    """The ids that Kafka has drawn from a seed and has used: some it draws for requests that it then refuses."""
 
     def __init__(self, seed: int) -> None:
         self._random = JavaRandom(seed)

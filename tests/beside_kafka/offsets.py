@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 Body = dict[str, Any]
 
@@ -13,18 +12,7 @@ UNKNOWN_ID = "11111111-2222-3333-4444-555555555555"
 ANY_OFFSET_MAX = 1 << 40
 
 
-class Topics(Protocol):
-    """The topics of a history."""
-
-    draw: random.Random
-    config: dict[str, str]
-    topics: dict[str, int]
-
-    def topic_id(self, name: str) -> str:
-        """Return the id of a topic."""
-
-
-def _places(world: Topics) -> dict[str, list[int]]:
+def _places(world: Any) -> dict[str, list[int]]:
     """Return some partitions of topics, most of which exist."""
     draw, places = world.draw, dict[str, list[int]]()
     for name in draw.sample(sorted(world.topics), draw.choice([1, 1, 2])):
@@ -37,24 +25,16 @@ def _places(world: Topics) -> dict[str, list[int]]:
     return places
 
 
-def _named(world: Topics, name: str, *, by_id: bool) -> Body:
+def _named(world: Any, name: str, *, by_id: bool) -> Body:
     if not by_id:
         return {"name": name}
     return {"topic_id": world.topic_id(name) if name in world.topics else UNKNOWN_ID}
 
 
 def commit_body(
-    world: Topics, version: int, group_id: str, identity: Mapping[str, Any], producer_id: int | None = None
+    world: Any, version: int, group_id: str, identity: Mapping[str, Any], producer_id: int | None = None
 ) -> Body:
-    """Return an OffsetCommit, or a TxnOffsetCommit if there is a producer.
-
-    Args:
-        world: the topics.
-        version: of the request.
-        group_id: the group.
-        identity: ``member_id``, ``generation_id`` and maybe ``group_instance_id`` of who commits.
-        producer_id: of whose transaction it is.
-    """
+    """Return an OffsetCommit, or a TxnOffsetCommit if there is a producer."""
     draw, in_transaction = world.draw, producer_id is not None
     has_leader_epoch = version >= (2 if in_transaction else 6)
     topics = [
@@ -80,7 +60,7 @@ def commit_body(
     return body
 
 
-def _partition(world: Topics, partition: int, has_leader_epoch: bool) -> Body:
+def _partition(world: Any, partition: int, has_leader_epoch: bool) -> Body:
     draw, limit = world.draw, int(world.config.get("offset.metadata.max.bytes", 4_096))
     metadata = draw.choice(["", "", "m", None, "é", "x" * min(limit, 30)])
     if draw.random() < 0.05:
@@ -92,16 +72,8 @@ def _partition(world: Topics, partition: int, has_leader_epoch: bool) -> Body:
     return body
 
 
-def fetch_body(world: Topics, version: int, groups: list[str], member_id: str | None, member_epoch: int) -> Body:
-    """Return an OffsetFetch.
-
-    Args:
-        world: the topics.
-        version: of the request.
-        groups: whose offsets it asks for.
-        member_id: who asks; None if that is not said.
-        member_epoch: the epoch in which the member believes to be.
-    """
+def fetch_body(world: Any, version: int, groups: list[str], member_id: str | None, member_epoch: int) -> Body:
+    """Return an OffsetFetch."""
     draw, asked = world.draw, list[Body]()
     for group_id in groups:
         topics: list[Body] | None = None
@@ -120,7 +92,7 @@ def fetch_body(world: Topics, version: int, groups: list[str], member_id: str | 
     return {**asked[0], **({"require_stable": is_stable} if version == 7 else {})}
 
 
-def deletion_body(world: Topics, group_id: str) -> Body:
+def deletion_body(world: Any, group_id: str) -> Body:
     topics = [
         {"name": name, "partitions": [{"partition_index": partition} for partition in found]}
         for name, found in _places(world).items()

@@ -18,11 +18,7 @@ NEVER_MS = 1 << 62
 
 
 class Oracle:
-    """The process. Use it in a ``with`` block.
-
-    Args:
-        command: how it is started.
-    """
+    """The process. Use it in a ``with`` block."""
 
     def __init__(self, command: str) -> None:
         self._process = subprocess.Popen(
@@ -38,11 +34,7 @@ class Oracle:
         self._process.wait()
 
     def do(self, command: Command) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the events that a command brought about, and the last line.
-
-        Raises:
-            RuntimeError: the command could not be done.
-        """
+        """Return the events that a command brought about, and the last line."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")
@@ -56,22 +48,7 @@ class Oracle:
 
 
 class Recording:
-    """A history that is being made.
-
-    Attributes:
-        history: what :func:`~tests.beside_kafka.histories.follow` takes.
-        timers: name → deadline.
-        now_ms: what time it is.
-        refuses: how many of the next appends the log refuses.
-        topic_ids: name → id of each topic.
-        wanted: name → what is known of an internal topic that streams groups lack.
-        log_end: behind the last record of the log.
-
-    Args:
-        oracle: the process.
-        name: of the history.
-        new: what its coordinator is made of: ``config``, ``topics`` and ``seed``.
-    """
+    """A history that is being made."""
 
     def __init__(self, oracle: Oracle, name: str, **new: Any) -> None:
         self._oracle = oracle

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 ALWAYS = {
-    "group.min.session.timeout.ms": 100,
-    "group.consumer.min.session.timeout.ms": 500,
-    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.assignor.offload.enable": "false",
 }
 
@@ -61,7 +61,6 @@ OF_STREAMS_GROUPS: Mapping[str, Sequence[Any]] = {
     "streams.rack.aware.assignment.tags": (None, None, None, "az"),
 }
 
-
 OF_SHARE: Mapping[str, Sequence[Any]] = {
     "group.share.min.session.timeout.ms": (500,),
     "group.share.min.heartbeat.interval.ms": (100,),
@@ -80,33 +79,6 @@ OF_SHARE_GROUPS: Mapping[str, Sequence[Any]] = {
 }
 
 
-def draw_share_settings(draw: random.Random) -> dict[str, str]:
-    """Return the settings of a broker that are about share groups."""
-    return _drawn(draw, OF_SHARE)
-
-
-def draw_share_group_settings(draw: random.Random) -> dict[str, str]:
-    return _drawn(draw, OF_SHARE_GROUPS)
-
-
-def draw_streams_settings(draw: random.Random) -> dict[str, str]:
-    """Return the settings of a broker that are about streams groups."""
-    return _drawn(draw, OF_STREAMS)
-
-
-def draw_streams_group_settings(draw: random.Random) -> dict[str, str]:
-    return _drawn(draw, OF_STREAMS_GROUPS)
-
-
-def draw_settings(draw: random.Random) -> dict[str, str]:
-    """Return the settings of a broker."""
-    return {name: str(value) for name, value in ALWAYS.items()} | _drawn(draw, CHOICES)
-
-
-def draw_group_settings(draw: random.Random) -> dict[str, str]:
-    return _drawn(draw, OF_GROUPS)
-
-
-def _drawn(draw: random.Random, choices: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+def drawn(draw: random.Random, choices: Mapping[str, Sequence[Any]]) -> dict[str, str]:
     drawn = {name: draw.choice(values) for name, values in choices.items()}
     return {name: str(value) for name, value in drawn.items() if value is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.beside_kafka.clients import NOBODY, Body, ClassicClient, ConsumerClient, RandomClient
-from tests.beside_kafka.settings import draw_share_group_settings, draw_share_settings
+from tests.beside_kafka.settings import OF_SHARE, OF_SHARE_GROUPS, drawn
 from tests.beside_kafka.story import RandomStory
 
 NONE, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH = 0, 25, 110
@@ -93,8 +93,10 @@ class ShareClient(RandomClient):
 class ShareStory(RandomStory):
     """Makes one history, most of whose clients are members of share groups."""
 
+    settings_of_groups = OF_SHARE_GROUPS
+
     def _draw_config(self) -> dict[str, str]:
-        return super()._draw_config() | draw_share_settings(self.draw)
+        return super()._draw_config() | drawn(self.draw, OF_SHARE)
 
     def _draw_clients(self) -> list[RandomClient]:
         draw = self.draw
@@ -144,6 +146,3 @@ class ShareStory(RandomStory):
             ("ListGroups", 5, listed),
             *super()._looks(group_id),
         ]
-
-    def _draw_group_settings(self) -> dict[str, str]:
-        return draw_share_group_settings(self.draw)

@@ -24,11 +24,7 @@ Target = dict[str, tuple[int, ...]]
 
 
 class WitnessedAssignor:
-    """The assignor of share groups, of which it is known what it was asked.
-
-    Attributes:
-        asked: the groups for which it has made an assignment.
-    """
+    """The assignor of share groups, of which it is known what it was asked."""
 
     name = SimpleAssignor.name
 
@@ -41,12 +37,7 @@ class WitnessedAssignor:
 
 
 def comes_of_another_order(group: GroupSpec, records: list[Any]) -> bool:
-    """Tell whether members that came in another order would have these targets.
-
-    Args:
-        group: what the assignor was asked.
-        records: what was written with Kafka, as ``described`` has it.
-    """
+    """Tell whether members that came in another order would have these targets."""
     written = {
         record["key"]["data"]["memberId"]: _target_of(record["value"]["data"])
         for record in records

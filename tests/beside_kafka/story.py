@@ -9,7 +9,7 @@ from tests.beside_kafka.clients import NOBODY, Body, ClassicClient, ConsumerClie
 from tests.beside_kafka.ids import JavaRandom
 from tests.beside_kafka.offsets import commit_body, deletion_body, fetch_body
 from tests.beside_kafka.oracle import Oracle, Recording
-from tests.beside_kafka.settings import draw_group_settings, draw_settings
+from tests.beside_kafka.settings import ALWAYS, CHOICES, OF_GROUPS, drawn
 
 TOPICS = {"t4": 4, "u2": 2, "v3": 3}
 NEW_TOPICS = ("x1", "x2", "t5")
@@ -21,17 +21,9 @@ STRANGE_MEMBER = {"member_id": "", "generation_id": 3}
 
 
 class RandomStory:
-    """Makes one history.
+    """Makes one history."""
 
-    Attributes:
-        recording: what was done, and what came of it.
-        draw: decides everything.
-        topics: name → number of partitions.
-
-    Args:
-        oracle: Kafka's own classes.
-        seed: of every decision, and of the ids that Kafka makes.
-    """
+    settings_of_groups = OF_GROUPS
 
     def __init__(self, oracle: Oracle, seed: int) -> None:
         self.draw = draw = random.Random(seed)
@@ -58,7 +50,7 @@ class RandomStory:
         }
 
     def _draw_config(self) -> dict[str, str]:
-        return draw_settings(self.draw)
+        return ALWAYS | drawn(self.draw, CHOICES)
 
     def _draw_clients(self) -> list[RandomClient]:
         draw = self.draw
@@ -186,11 +178,8 @@ class RandomStory:
         end = {"group": group_id, "producer_id": producer_id, "producer_epoch": 0, "commit": self.draw.random() < 0.6}
         self._do({"do": "request", "api": "CompleteTransaction", **end, "token": self._token})
 
-    def _draw_group_settings(self) -> dict[str, str]:
-        return draw_group_settings(self.draw)
-
     def _configure_group(self) -> None:
-        own = self._draw_group_settings()
+        own = drawn(self.draw, self.settings_of_groups)
         self._do({"do": "group_config", "group": self.draw.choice(self._groups), "config": own})
 
     # ------------------------------------------------------------ the world around

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.beside_kafka.clients import FENCED_MEMBER_EPOCH, NOBODY, NONE, Body, RandomClient, Story
+from tests.beside_kafka.clients import FENCED_MEMBER_EPOCH, NOBODY, NONE, Body, RandomClient
 
 FORGETTING = (FENCED_MEMBER_EPOCH, 25, 69, 82)
 UNRELEASED_INSTANCE_ID = 111
@@ -60,13 +60,9 @@ def _part(name: str, sources: list[str]) -> Body:
 
 
 class StreamsClient(RandomClient):
-    """A thread of an application of Kafka Streams.
+    """A thread of an application of Kafka Streams."""
 
-    Args:
-        topology: what it processes, as most of its group do.
-    """
-
-    def __init__(self, story: Story, number: int, group_id: str, instance_id: str | None, topology: Body) -> None:
+    def __init__(self, story: Any, number: int, group_id: str, instance_id: str | None, topology: Body) -> None:
         super().__init__(story, number, group_id, instance_id)
         draw = story.draw
         self._topology = topology if draw.random() < 0.95 else draw_topology(draw, draw.choice([0, 1]))

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.beside_kafka.clients import Body, ClassicClient, ConsumerClient, RandomClient
 from tests.beside_kafka.oracle import Oracle
-from tests.beside_kafka.settings import draw_streams_group_settings, draw_streams_settings
+from tests.beside_kafka.settings import OF_STREAMS, OF_STREAMS_GROUPS, drawn
 from tests.beside_kafka.story import RandomStory
 from tests.beside_kafka.streams_client import StreamsClient, draw_topology
 
@@ -17,12 +17,14 @@ INTERNAL_TOPICS = ("rp", "cl0", "cl1", "x1")
 class StreamsStory(RandomStory):
     """Makes one history, most of whose clients are threads of Kafka Streams."""
 
+    settings_of_groups = OF_STREAMS_GROUPS
+
     def __init__(self, oracle: Oracle, seed: int) -> None:
         super().__init__(oracle, seed)
         self._acts[self._make_internal_topics] = 4
 
     def _draw_config(self) -> dict[str, str]:
-        return super()._draw_config() | draw_streams_settings(self.draw)
+        return super()._draw_config() | drawn(self.draw, OF_STREAMS)
 
     def _draw_clients(self) -> list[RandomClient]:
         draw = self.draw
@@ -78,6 +80,3 @@ class StreamsStory(RandomStory):
             ("ListGroups", 5, listed),
             *super()._looks(group_id),
         ]
-
-    def _draw_group_settings(self) -> dict[str, str]:
-        return draw_streams_group_settings(self.draw)

@@ -20,12 +20,7 @@ ASSIGNORS: dict[str, Assignor] = {
 
 
 class Story:
-    """One group and what happens to it.
-
-    Args:
-        assignor: the name of the assignor.
-        seed: what everything is drawn from.
-    """
+    """One group and what happens to it."""
 
     def __init__(self, assignor: str, seed: int) -> None:
         self._assignor = assignor

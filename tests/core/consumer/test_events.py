@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from groupcoord import ErrorCode
@@ -25,14 +27,13 @@ from groupcoord.messages import ConsumerGroupHeartbeat, LeaveGroup, LeavingMembe
 from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members
 from tests.core.driver import Driver, Group, protocols_of
+from tests.tables import as_one_test
 
 CONSUMER_SESSION_MS = 45_000
 REBALANCE_MS = 30_000
 
 
-@pytest.fixture
-def driver(topics: Topics) -> Driver:
-    """A log that answers at once, and observed events."""
+def observed(topics: Topics) -> Driver:
     driver = Driver(
         topics=topics,
         group_initial_rebalance_delay_ms=0,
@@ -41,6 +42,12 @@ def driver(topics: Topics) -> Driver:
     )
     driver.coordinator.observe()
     return driver
+
+
+@pytest.fixture
+def driver(topics: Topics) -> Driver:
+    """A log that answers at once, and observed events."""
+    return observed(topics)
 
 
 def told(driver: Driver) -> list[Event]:
@@ -147,24 +154,6 @@ def test_a_leave(driver: Driver, members: Members) -> None:
     assert driver.coordinator.counters.consumer_group_rebalances == 1
 
 
-def test_members_that_an_administrator_removes(driver: Driver, members: Members) -> None:
-    """A LeaveGroup of an administrator takes out several; the rebalance is laid to the first."""
-    stable(driver, members, "a", "b")
-    driver.submit(LeaveGroup("group", (LeavingMember("b"), LeavingMember("a"))))
-    events = told(driver)
-    assert [event.member_id for event in events if isinstance(event, MemberRemoved)] == ["b", "a"]
-    assert [event.trigger for event in events if isinstance(event, RebalanceStarted)] == [Trigger(Cause.LEAVE, "b")]
-
-
-def test_a_silent_member(driver: Driver, members: Members) -> None:
-    """A session that expires names its member, and is counted."""
-    stable(driver, members, "a")
-    driver.sleep(CONSUMER_SESSION_MS)
-    events = told(driver)
-    assert events[0] == MemberRemoved("group", driver.clock.now_ms(), "a", None, Cause.SESSION_EXPIRY)
-    assert driver.coordinator.counters.session_expirations == 1
-
-
 def test_a_member_that_does_not_give_back(driver: Driver, members: Members) -> None:
     """Who keeps partitions for longer than its rebalance time-out is removed for that, however alive it is."""
     stable(driver, members, "a")
@@ -198,22 +187,45 @@ def test_a_static_member_that_comes_back_with_other_topics(driver: Driver, membe
     assert triggers(driver) == [Trigger(Cause.STATIC_REPLACE, "a-again")]
 
 
-def test_a_member_that_subscribes_to_something_else(driver: Driver, members: Members, topics: Topics) -> None:
-    """Its metadata are the cause."""
-    topics.create("payments", 1)
-    epoch = stable(driver, members, "a")
-    members.heartbeat("a", epoch, names=("payments",))
-    assert triggers(driver) == [Trigger(Cause.METADATA_CHANGE, "a")]
+CAUSES: dict[str, tuple[Callable[[Driver, Members, Topics], object], Cause | None, Trigger]] = {
+    "an administrator": (
+        lambda driver, members, topics: driver.submit(LeaveGroup("group", (LeavingMember("a"),))),
+        Cause.LEAVE,
+        Trigger(Cause.LEAVE, "a"),
+    ),
+    "silence": (
+        lambda driver, members, topics: driver.sleep(CONSUMER_SESSION_MS),
+        Cause.SESSION_EXPIRY,
+        Trigger(Cause.SESSION_EXPIRY, "a"),
+    ),
+    "another subscription": (
+        lambda driver, members, topics: members.heartbeat("a", 2, names=("payments",)),
+        None,
+        Trigger(Cause.METADATA_CHANGE, "a"),
+    ),
+    "a topic that grows": (
+        lambda driver, members, topics: (
+            (topics.grow("orders"), driver.coordinator.topics_changed(["orders"])) and members.heartbeat("a", 2)
+        ),
+        None,
+        Trigger(Cause.TOPIC_CHANGE),
+    ),
+}
 
 
-def test_a_topic_that_grows(driver: Driver, members: Members, topics: Topics) -> None:
-    """Nobody's request is the cause: the next heartbeat only finds it."""
-    epoch = stable(driver, members, "a")
-    topics.grow("orders")
-    driver.coordinator.topics_changed(["orders"])
-    members.heartbeat("a", epoch)
-    assert triggers(driver) == [Trigger(Cause.TOPIC_CHANGE)]
-    assert driver.coordinator.counters.consumer_group_rebalances == 2
+@as_one_test
+@pytest.mark.parametrize(("act", "cause", "trigger"), CAUSES.values(), ids=list(CAUSES))
+def test_causes(act: Callable[[Driver, Members, Topics], object], cause: Cause | None, trigger: Trigger) -> None:
+    """A removal and a rebalance name their cause; expired sessions are counted."""
+    topics = Topics(orders=6, payments=1)
+    driver = observed(topics)
+    stable(driver, members := Members(driver), "a")
+    act(driver, members, topics)
+    events = told(driver)
+    assert [event.cause for event in events if isinstance(event, MemberRemoved)] == [cause] * (cause is not None)
+    assert [event.trigger for event in events if isinstance(event, RebalanceStarted)] == [trigger]
+    assert driver.coordinator.counters.session_expirations == (cause is Cause.SESSION_EXPIRY)
+    assert driver.coordinator.counters.consumer_group_rebalances == 2 - (cause is not None)
 
 
 def test_a_regular_expression_that_is_matched(topics: Topics) -> None:

@@ -61,18 +61,6 @@ def test_who_is_about_to_be_put_out_is_not_told_that_it_is_in(driver: Driver, al
     assert late.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# ---------------------------------------------------------------- what the log refuses
-
-
-# ---------------------------------------------------------------- a log that takes too long
-
-
-# ---------------------------------------------------------------- timers
-
-
-# ---------------------------------------------------------------- what only reads
-
-
 # ---------------------------------------------------------------- topics
 
 
@@ -92,6 +80,3 @@ def test_two_timers_of_one_member_that_fire_during_a_write(driver: Driver, membe
     driver.sleep(FENCING_RETRY_MS)
     driver.write()
     assert members.ids == ["b"]
-
-
-# ---------------------------------------------------------------- unload

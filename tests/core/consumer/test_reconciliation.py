@@ -1,4 +1,4 @@
-"""From what a member has to what it should have: as Kafka's class does it, and so that no partition has two owners."""
+"""From what a member has to what it should have, as Kafka's class does it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from attrs import define
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs, reconcile
+from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, reconcile
 from groupcoord.errors import ErrorCode
 
 from .recorded import Record, records
 
 Numbers = dict[UUID, list[int]]
-
-calm = settings(max_examples=200)
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))
 
@@ -110,88 +105,3 @@ def test_a_member_in_a_state_of_a_newer_broker_starts_over(owned: Numbers | None
 
     assert step(unknown, target={A: (0,)}, owned=owned) is ErrorCode.FENCED_MEMBER_EPOCH
     assert step(unknown, target={B: (0,)}, owned={}) == MemberAssignment(3, 2, MemberState.STABLE, {B: {0: 3}}, {})
-
-
-# ---------------------------------------------------------------- whole groups
-
-
-@define
-class Group:
-    """Members that reconcile while targets change, and what each of them, as a client, has in its hands."""
-
-    members: list[MemberAssignment]
-    target_epoch: int
-    targets: list[Numbers]
-    owned: list[Numbers]
-
-    def beat(self, index: int, *, tells: bool) -> None:
-        """Let a member send a heartbeat, and give up what the answer doesn't have before the next one."""
-        found = reconcile(
-            self.members[index],
-            target_epoch=self.target_epoch,
-            target=self.targets[index],
-            subscribed={A, B, C},
-            subscribes_to_nothing=False,
-            has_subscription_changed=False,
-            owned=self.owned[index] if tells else None,
-            owner_epochs=dict.fromkeys((partition for member in self.members for partition in held(member)), 1),
-        )
-        assert isinstance(found, MemberAssignment)
-        self.check_step(self.members[index], found, index)
-        self.members[index] = found
-        self.owned[index] = {topic_id: list(partitions) for topic_id, partitions in found.assigned.items()}
-
-    def check_step(self, before: MemberAssignment, after: MemberAssignment, index: int) -> None:
-        if after is not before:
-            assert after.previous_member_epoch == before.member_epoch
-            assert after.member_epoch in (before.member_epoch, self.target_epoch)
-            assert bool(after.pending_revocation) is (after.state is MemberState.UNREVOKED_PARTITIONS)
-            target = {(topic_id, p) for topic_id, partitions in self.targets[index].items() for p in partitions}
-            assert pairs(after.assigned) <= target
-            if after.state is MemberState.STABLE:
-                assert pairs(after.assigned) == target
-        others = [held(member) for number, member in enumerate(self.members) if number != index]
-        assert not any(held(after) & other for other in others)
-
-    def is_settled(self) -> bool:
-        """Tell whether everybody has what it should have."""
-        return all(
-            member.state is MemberState.STABLE and member.member_epoch == self.target_epoch for member in self.members
-        )
-
-
-def pairs(partitions: PartitionEpochs) -> set[tuple[UUID, int]]:
-    """Return partitions as a set."""
-    return {(topic_id, partition) for topic_id, found in partitions.items() for partition in found}
-
-
-def held(member: MemberAssignment) -> set[tuple[UUID, int]]:
-    """Return what nobody else may get."""
-    return pairs(member.assigned) | pairs(member.pending_revocation)
-
-
-@calm
-@given(data=st.data(), count=st.integers(1, 4))
-def test_no_partition_has_two_owners_and_all_settle(data: st.DataObject, count: int) -> None:
-    """Whoever beats when, and however targets change on the way: in the end everybody has its target, no more."""
-    group = Group([MemberAssignment() for _ in range(count)], 0, [{} for _ in range(count)], [{} for _ in range(count)])
-    for _ in range(data.draw(st.integers(1, 4))):
-        group.target_epoch += data.draw(st.integers(1, 2))
-        group.targets = [{} for _ in range(count)]
-        for topic_id in (A, B, C):
-            for partition in range(3):
-                owner = data.draw(st.integers(-1, count - 1))
-                if owner >= 0:
-                    group.targets[owner].setdefault(topic_id, []).append(partition)
-        for index in data.draw(st.lists(st.integers(0, count - 1), max_size=6)):
-            group.beat(index, tells=data.draw(st.booleans()))
-
-    for _ in range(3):
-        for index in range(count):
-            group.beat(index, tells=True)
-            group.beat(index, tells=True)
-
-    assert group.is_settled()
-    for index, member in enumerate(group.members):
-        group.beat(index, tells=True)
-        assert group.members[index] is member

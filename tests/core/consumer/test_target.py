@@ -189,28 +189,3 @@ def test_the_order_of_names_is_no_history(given_names: list[str], matched: list[
     assert subscribed_names(shuffled[0], "x", {"x": shuffled[1]}) == found
     assert subscribed_names(given_names, "", {"": matched}) == subscribed_names(given_names, None, {})
     assert set(subscribed_names(given_names, "not resolved", {})) == set(given_names)
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_only_members_that_differ_are_written(data: st.DataObject) -> None:
-    """What is written, laid over what was there, is what the assignor said; the rest was so before."""
-    members = {f"m{number}": Member(data.draw(names)) for number in range(data.draw(st.integers(1, 5)))}
-    topics = {name: Topic(name, UUID(int=number), 4) for number, name in enumerate(["t", "u", "AaBB", "é"])}
-    had = targets_of(UniformAssignor(), members, topics=topics)
-    gone = data.draw(st.sampled_from(sorted(members)))
-    rest = {member_id: member for member_id, member in members.items() if member_id != gone}
-    before = {member_id: had[member_id] for member_id in rest}
-    joined = {**rest, "n": Member(data.draw(names))}
-
-    changed = targets_of(UniformAssignor(), joined, newcomer_id="n", targets=before, topics=topics)
-
-    assert all(before.get(member_id) != partitions for member_id, partitions in changed.items())
-    assert "n" in changed
-    after = {**before, **changed}
-    owners = [(t, p) for partitions in after.values() for t, found in partitions.items() for p in found]
-    wanted = {
-        topics[name].topic_id for member in joined.values() for name in member.subscribed_topic_names if name in topics
-    }
-    assert sorted(owners) == sorted((topic_id, p) for topic_id in wanted for p in range(4))
-    assert targets_of(UniformAssignor(), joined, targets=after, topics=topics) == {}

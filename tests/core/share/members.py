@@ -29,11 +29,7 @@ HOST = "/127.0.0.1"
 
 
 class SlowShareHost(LoneShareHost):
-    """A share coordinator that answers when a test says so, and as it says.
-
-    Attributes:
-        asked: what it was asked, and has not answered.
-    """
+    """A share coordinator that answers when a test says so, and as it says."""
 
     is_slow = False
 

@@ -23,9 +23,6 @@ def threads(topics: Topics) -> Threads:
     return Threads(Driver(topics=topics, **SETTINGS))
 
 
-# ---------------------------------------------------------------- what begins an epoch
-
-
 # ---------------------------------------------------------------- who may come
 
 

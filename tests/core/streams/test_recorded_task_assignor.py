@@ -54,7 +54,7 @@ def sorted_tasks(recorded: dict[str, list[int]]) -> Tasks:
 
 
 def test_everybody_gets_what_kafka_gave() -> None:
-    """In every recorded group everybody gets the recorded tasks, whatever hash orders and heaps decide."""
+    """In every recorded group everybody gets the recorded tasks; a group without members has no assignment."""
     with lzma.open(DATA / "sticky-tasks.jsonl.xz", "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     different = []
@@ -66,3 +66,4 @@ def test_everybody_gets_what_kafka_gave() -> None:
 
     assert len(records) == 200
     assert not different
+    assert StickyTaskAssignor().assign(StreamsGroupSpec({}, {"0": SubtopologySpec(1, False)}, 1, ())) == {}
