@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.membership import ClassicMembership, StaticMembers
-from groupcoord.core.groups.classic.rebalance import (
-    CAN_REBALANCE,
-    Rebalance,
-)
+from groupcoord.core.groups.classic.membership import ClassicMembership
+from groupcoord.core.groups.classic.rebalance import CAN_REBALANCE, Rebalance
 from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.group import Group, why_not_found
 from groupcoord.core.handler_context import GroupKind, HandlerContext
@@ -39,8 +36,7 @@ class ClassicGroups(GroupKind):
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
         self.rebalance = rebalance = Rebalance(context)
-        self.static_members = StaticMembers(context, rebalance)
-        membership = ClassicMembership(context, rebalance, self.static_members)
+        self.membership = membership = ClassicMembership(context, rebalance)
         self.create = membership.create
         self.join = membership.join
         self.handlers = {

@@ -32,129 +32,6 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
-
-class StaticMembers:
-    """Replaces static members, and undoes that when the log refuses it."""
-
-    __slots__ = ("_context", "_effects", "_rebalance")
-
-    def __init__(self, context: HandlerContext, rebalance: Rebalance) -> None:
-        self._context = context
-        self._effects = context.effects
-        self._rebalance = rebalance
-
-    def replace(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Give the member with the request's instance id a new member id, and park its join."""
-        assert request.group_instance_id is not None
-        member = group.members[group.static_members[request.group_instance_id]]
-        former = FormerMember(
-            member.member_id,
-            group.leader or "",
-            member.protocols,
-            member.rebalance_timeout_ms,
-            member.session_timeout_ms,
-        )
-        self._rename(group, member, member_id, now_ms)
-        self._context.observer.member_replaced(group, former.member_id, member, now_ms)
-        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        # Counted as joined from here on, in any state of the group.
-        group.park_join(member, Parked(token, request.supports_skip_assignment))
-        # An unwritten id would be lost in a failover, and the old one would fence the live member (KAFKA-10284).
-        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-            assignments = {key: other.assignment for key, other in group.members.items()}
-            written = WhenReplaced(group, former, member_id)
-            self._context.writer.begin([group.to_record(assignments)], written)
-        else:
-            # In CompletingRebalance the leader's assignment names the old id, so all members rejoin (KAFKA-9801).
-            self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
-
-    def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
-        """Change a member's id and renew its session; requests that wait under the old id are fenced."""
-        old_member_id = member.member_id
-        join = group.take_join(member)
-        if join is not None:
-            self._effects.reply(join.token, JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
-        if member.parked_sync is not None:
-            self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.FENCED_INSTANCE_ID))
-            member.parked_sync = None
-        group.rename(member, member_id)
-        # Kafka treats it as a known member: its session does not end while its join waits.
-        member.is_new = False
-        self._context.timers.cancel(member.session_timer)
-        member.session_timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
-        self._rebalance.renew_session(member, now_ms)
-
-    def on_durable(self, written: WhenReplaced, now_ms: int) -> None:
-        """Respond to the returning member."""
-        group = written.group
-        member = group.members.get(written.new_member_id)
-        # A rebalance that started during the write answers the join.
-        if group.state is not GroupState.STABLE or member is None:
-            return
-        join = group.take_join(member)
-        if join is None:
-            # The join was answered after the append timeout. It is here again if a later replacement timed out as well.
-            return
-        if not join.supports_skip_assignment:
-            # Older clients would assign again as leader, so they get the leader's old id (KIP-814).
-            response = self._response(group, member, written.former.leader)
-        elif group.leader == member.member_id:
-            response = self._response(group, member, member.member_id, lists_members=True)
-        else:
-            response = self._response(group, member, group.leader or "")
-        self._effects.reply(join.token, response)
-
-    def _response(
-        self, group: GroupMetadata, member: MemberMetadata, leader: str, *, lists_members: bool = False
-    ) -> JoinGroupResponse:
-        return JoinGroupResponse(
-            ErrorCode.NONE,
-            member.member_id,
-            group.generation_id,
-            group.protocol_type,
-            group.protocol_name,
-            leader,
-            skip_assignment=lists_members,
-            members=group.joined_members() if lists_members else (),
-        )
-
-    def on_failure(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
-        """Restore the old id, protocols and timeouts, and fail the join that waits for the new one."""
-        group = written.group
-        member = group.members.get(written.new_member_id)
-        join = None if member is None else group.take_join(member)
-        if member is None or join is None:
-            return
-        former = written.former
-        # The replacement had changed the timeouts as well (KAFKA-14009).
-        group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
-        self._rename(group, member, former.member_id, now_ms)
-        self._context.observer.member_replaced(group, written.new_member_id, member, now_ms)
-        self._effects.reply(
-            join.token,
-            JoinGroupResponse(
-                error_code,
-                generation_id=group.generation_id,
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                leader=written.former.leader,
-            ),
-        )
-
-    def on_refusal(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
-        """Restore the old id after a refused write, also in a later replacement that is in flight."""
-        self.on_failure(written, error_code, now_ms)
-        for append in self._context.writer.in_flight:
-            later = append.continuation
-            if (
-                isinstance(later, WhenReplaced)
-                and later.group is written.group
-                and later.former.member_id == written.new_member_id
-            ):
-                # If that write fails, too, the member must not get an id that the log never had.
-                later.former = written.former
-
-
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Timeout of a new member's first join (KAFKA-7610); not configurable in Kafka."""
 
@@ -164,21 +41,15 @@ _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 class ClassicMembership:
     """Handles the membership requests of one context."""
 
-    __slots__ = ("_config", "_context", "_effects", "_groups", "_rebalance", "_static_members", "_timers")
+    __slots__ = ("_config", "_context", "_effects", "_groups", "_rebalance", "_timers")
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        rebalance: Rebalance,
-        static_members: StaticMembers,
-    ) -> None:
+    def __init__(self, context: HandlerContext, rebalance: Rebalance) -> None:
         self._context = context
         self._config = context.config
         self._effects = context.effects
         self._groups = classic_groups(context.groups)
         self._timers = context.timers
         self._rebalance = rebalance
-        self._static_members = static_members
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
         group = GroupMetadata(group_id, self._context.partition, now_ms)
@@ -251,7 +122,7 @@ class ClassicMembership:
         member_id = self._context.new_member_id(request.client_id if instance_id is None else instance_id)
         if instance_id is not None and instance_id in group.static_members:
             # At once and in any state: of two instances with one id the last to join stays (KAFKA-8225).
-            self._static_members.replace(group, member_id, request, token, now_ms)
+            self.replace_static(group, member_id, request, token, now_ms)
         elif instance_id is None and request.requires_known_member_id:
             # A client that lost this answer leaves an id behind and no member (KIP-394, KAFKA-7824).
             timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
@@ -274,8 +145,8 @@ class ClassicMembership:
             session_timeout_ms=request.session_timeout_ms,
             protocols=request.protocols,
             session_timer=timer,
+            parked_join=Parked(token, request.supports_skip_assignment),
         )
-        member.parked_join = Parked(token, request.supports_skip_assignment)
         if not group.members:
             # Any type is accepted, even another one than the group had before.
             group.protocol_type = request.protocol_type
@@ -422,6 +293,121 @@ class ClassicMembership:
             return member
         self._rebalance.remove_member(group, member, Cause.LEAVE, now_ms)
         return ErrorCode.NONE
+
+    # ------------------------------------------------------------ replacement of static members
+
+    def replace_static(
+        self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int
+    ) -> None:
+        """Give the member with the request's instance id a new member id, and park its join."""
+        assert request.group_instance_id is not None
+        member = group.members[group.static_members[request.group_instance_id]]
+        former = FormerMember(
+            member.member_id,
+            group.leader or "",
+            member.protocols,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+        )
+        self._rename(group, member, member_id, now_ms)
+        self._context.observer.member_replaced(group, former.member_id, member, now_ms)
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        # Counted as joined from here on, in any state of the group.
+        group.park_join(member, Parked(token, request.supports_skip_assignment))
+        # An unwritten id would be lost in a failover, and the old one would fence the live member (KAFKA-10284).
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+            assignments = {key: other.assignment for key, other in group.members.items()}
+            written = WhenReplaced(group, former, member_id)
+            self._context.writer.begin([group.to_record(assignments)], written)
+        else:
+            # In CompletingRebalance the leader's assignment names the old id, so all members rejoin (KAFKA-9801).
+            self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
+
+    def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
+        """Change a member's id and renew its session; requests that wait under the old id are fenced."""
+        old_member_id = member.member_id
+        join = group.take_join(member)
+        if join is not None:
+            self._effects.reply(join.token, JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
+        if member.parked_sync is not None:
+            self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.FENCED_INSTANCE_ID))
+            member.parked_sync = None
+        group.rename(member, member_id)
+        # Kafka treats it as a known member: its session does not end while its join waits.
+        member.is_new = False
+        self._timers.cancel(member.session_timer)
+        member.session_timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
+        self._rebalance.renew_session(member, now_ms)
+
+    def answer_replacement(self, written: WhenReplaced, now_ms: int) -> None:
+        """Respond to the returning member."""
+        group = written.group
+        member = group.members.get(written.new_member_id)
+        # A rebalance that started during the write answers the join.
+        if group.state is not GroupState.STABLE or member is None:
+            return
+        join = group.take_join(member)
+        if join is None:
+            # The join was answered after the append timeout. It is here again if a later replacement timed out as well.
+            return
+        if not join.supports_skip_assignment:
+            # Older clients would assign again as leader, so they get the leader's old id (KIP-814).
+            response = self._replaced_response(group, member, written.former.leader)
+        elif group.leader == member.member_id:
+            response = self._replaced_response(group, member, member.member_id, lists_members=True)
+        else:
+            response = self._replaced_response(group, member, group.leader or "")
+        self._effects.reply(join.token, response)
+
+    def _replaced_response(
+        self, group: GroupMetadata, member: MemberMetadata, leader: str, *, lists_members: bool = False
+    ) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            ErrorCode.NONE,
+            member.member_id,
+            group.generation_id,
+            group.protocol_type,
+            group.protocol_name,
+            leader,
+            skip_assignment=lists_members,
+            members=group.joined_members() if lists_members else (),
+        )
+
+    def undo_replacement(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
+        """Restore the old id, protocols and timeouts, and fail the join that waits for the new one."""
+        group = written.group
+        member = group.members.get(written.new_member_id)
+        join = None if member is None else group.take_join(member)
+        if member is None or join is None:
+            return
+        former = written.former
+        # The replacement had changed the timeouts as well (KAFKA-14009).
+        group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
+        self._rename(group, member, former.member_id, now_ms)
+        self._context.observer.member_replaced(group, written.new_member_id, member, now_ms)
+        self._effects.reply(
+            join.token,
+            JoinGroupResponse(
+                error_code,
+                generation_id=group.generation_id,
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                leader=written.former.leader,
+            ),
+        )
+
+    def undo_refused_replacement(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
+        """Restore the old id after a refused write, also in a later replacement that is in flight."""
+        self.undo_replacement(written, error_code, now_ms)
+        for append in self._context.writer.in_flight:
+            later = append.continuation
+            if (
+                isinstance(later, WhenReplaced)
+                and later.group is written.group
+                and later.former.member_id == written.new_member_id
+            ):
+                # If that write fails, too, the member must not get an id that the log never had.
+                later.former = written.former
 
 
 def _differs(given: str | None, current: str | None) -> bool:

@@ -63,13 +63,13 @@ class WhenReplaced(WhenGroupWritten):
     new_member_id: str
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        context.kinds[GroupMetadata].static_members.on_durable(self, now_ms)
+        context.kinds[GroupMetadata].membership.answer_replacement(self, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[GroupMetadata].static_members.on_refusal(self, error_code, now_ms)
+        context.kinds[GroupMetadata].membership.undo_refused_replacement(self, error_code, now_ms)
 
     def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[GroupMetadata].static_members.on_failure(self, error_code, now_ms)
+        context.kinds[GroupMetadata].membership.undo_replacement(self, error_code, now_ms)
 
 
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})

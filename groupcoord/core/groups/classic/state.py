@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from attrs import define
+
 from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.log.records import MemberRecord
 from groupcoord.core.messages import DescribedMember, JoinedMember, JoinProtocol
@@ -70,6 +72,7 @@ class Parked(NamedTuple):
     supports_skip_assignment: bool = False
 
 
+@define(eq=False, repr=False)
 class MemberMetadata:
     """Soft state of a member of a classic group.
 
@@ -79,47 +82,18 @@ class MemberMetadata:
         parked_join, parked_sync: its waiting requests; at most one of each.
     """
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "is_new",
-        "member_id",
-        "parked_join",
-        "parked_sync",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "session_timer",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        *,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: tuple[JoinProtocol, ...],
-        session_timer: Timer,
-        assignment: bytes = b"",
-        is_new: bool = True,
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.session_timer = session_timer
-        self.assignment = assignment
-        self.is_new = is_new
-        self.parked_join: Parked | None = None
-        self.parked_sync: Parked | None = None
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]
+    session_timer: Timer
+    assignment: bytes = b""
+    is_new: bool = True
+    parked_join: Parked | None = None
+    parked_sync: Parked | None = None
 
     @property
     def is_static(self) -> bool:

@@ -151,9 +151,8 @@ def can_downgrade(
     state: ConsumerState, without: Collection[str], environment: ConsumerGroupEnvironment, *, joining: int = 0
 ) -> bool:
     """Return whether a group without these members becomes a classic one, because all others are classic."""
-    leaving = [state.members[member_id] for member_id in set(without) if member_id in state.members]
-    left = len(state.members) - len(leaving)
-    classic_left = state.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
+    left = len(state.members) - len(without)
+    classic_left = state.classic_member_count - sum(state.members[each].uses_classic_protocol for each in without)
     count = left + joining
     return (
         count > 0
