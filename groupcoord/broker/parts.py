@@ -420,7 +420,7 @@ class Parts:
             CreateTopics: topics.create_topics,
             CreatePartitions: topics.create_partitions,
             DeleteTopics: topics.delete_topics,
-            IncrementalAlterConfigs: topics.alter_some_configs,
+            IncrementalAlterConfigs: topics.alter_configs,
             AlterConfigs: topics.alter_configs,
             DescribeConfigs: self._permitted(answer_describe_configs, self.resources),
             DescribeTopicPartitions: self._permitted(answer_describe_topic_partitions, self.topics, nodes.leadership),

@@ -77,12 +77,11 @@ _OFFSET_KEY_START, _GROUP_KEY_START = (
 )
 _pack_int32 = Struct(">i").pack
 _unpack_int32_from = Struct(">i").unpack_from
-# version, offset, leader epoch, length byte of empty metadata, commit timestamp, tags: none, or one with the topic id
-_offset_value_without_topic_id = Struct(">hqiBqB")
-_offset_value_with_topic_id = Struct(">hqiBq3s16s")
-# The same value around metadata of less than 127 bytes.
+# A value of version 4: version, offset, leader epoch and length byte before the metadata; behind them the commit
+# timestamp, and a tag with the topic id.
 _offset_value_head = Struct(">hqiB")
 _offset_value_tail = Struct(">q3s16s")
+_SHORT_METADATA_BYTES_MAX = 126  # so that the length takes one byte
 _TAIL_BYTES = 27
 _ONE_TAG_WITH_TOPIC_ID = b"\x01\x00\x10"
 _marker_key = Struct(">hh")
@@ -167,28 +166,13 @@ def _encode_offset_commit(record: OffsetCommitRecord) -> tuple[bytes, bytes | No
         return key, record.raw_value
     if record.value_version is not None or record.expire_timestamp_ms != NO_TIMESTAMP or record.key_version != 1:
         return _with_key_version(key, record.key_version), _encode_offset_value(record)
-    if record.metadata:
-        metadata = record.metadata.encode()
-        if not topic_id or len(metadata) > 126:
-            return key, _encode_offset_value(record)
-        head = _offset_value_head.pack(
-            OFFSET_COMMIT_VALUE_VERSION, record.offset, record.leader_epoch, len(metadata) + 1
-        )
-        tail = _offset_value_tail.pack(record.commit_timestamp_ms, _ONE_TAG_WITH_TOPIC_ID, topic_id.to_bytes(16, "big"))
-        return key, head + metadata + tail
-    if topic_id:
-        return key, _offset_value_with_topic_id.pack(
-            OFFSET_COMMIT_VALUE_VERSION,
-            record.offset,
-            record.leader_epoch,
-            1,
-            record.commit_timestamp_ms,
-            _ONE_TAG_WITH_TOPIC_ID,
-            topic_id.to_bytes(16, "big"),
-        )
-    return key, _offset_value_without_topic_id.pack(
-        OFFSET_COMMIT_VALUE_VERSION, record.offset, record.leader_epoch, 1, record.commit_timestamp_ms, 0
-    )
+    metadata = record.metadata.encode()
+    # Fast path, without the schema engine; the general one is for what a current broker rarely writes.
+    if not topic_id or len(metadata) > _SHORT_METADATA_BYTES_MAX:
+        return key, _encode_offset_value(record)
+    head = _offset_value_head.pack(OFFSET_COMMIT_VALUE_VERSION, record.offset, record.leader_epoch, len(metadata) + 1)
+    tail = _offset_value_tail.pack(record.commit_timestamp_ms, _ONE_TAG_WITH_TOPIC_ID, topic_id.to_bytes(16, "big"))
+    return key, head + metadata + tail
 
 
 def _encode_offset_tombstone(record: OffsetTombstone) -> tuple[bytes, None]:
@@ -244,16 +228,12 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
     if value is None:
         return OffsetTombstone(group_id, topic, partition)
     size = len(value)
-    # Fast path, without the schema engine: version 4 with a topic id and metadata of less than 127 bytes.
+    # Fast path, without the schema engine: version 4 with a topic id and short metadata.
     # The other fields take 42 bytes, and byte 14 is the length of the metadata plus 1.
-    if 42 <= size < 168 and value[14] == size - 41 and value[:2] == b"\x00\x04":
-        if size == 42:
-            _, offset, leader_epoch, _, timestamp_ms, tags, topic_id = _offset_value_with_topic_id.unpack(value)
-            metadata = ""
-        else:
-            _, offset, leader_epoch, _ = _offset_value_head.unpack_from(value)
-            timestamp_ms, tags, topic_id = _offset_value_tail.unpack_from(value, size - _TAIL_BYTES)
-            metadata = value[15 : size - _TAIL_BYTES].decode()
+    if 42 <= size < 42 + _SHORT_METADATA_BYTES_MAX and value[14] == size - 41 and value[:2] == b"\x00\x04":
+        _, offset, leader_epoch, _ = _offset_value_head.unpack_from(value)
+        timestamp_ms, tags, topic_id = _offset_value_tail.unpack_from(value, size - _TAIL_BYTES)
+        metadata = value[15 : size - _TAIL_BYTES].decode()
         topic_uuid = topic_id_of(topic_id)
         if tags == _ONE_TAG_WITH_TOPIC_ID and topic_uuid is not ZERO_UUID:
             return OffsetCommitRecord(

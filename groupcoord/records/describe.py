@@ -20,12 +20,12 @@ from groupcoord.core.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
+from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.core.share_state.records import (
     UNKNOWN_COUNT,
     SharePartitionKey,
     ShareSnapshot,
     ShareTombstone,
-    ShareUpdate,
 )
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.share_state import SNAPSHOT_TYPE, UPDATE_TYPE, decode_share_state
@@ -45,6 +45,17 @@ CONTROL_NAMES = {
     6: "KRAFT_VOTERS",
 }
 """Kafka's names of control record types; transactions write the first two."""
+
+
+_SHARE_FIELDS = {
+    "snapshot_epoch": "snapshotEpoch",
+    "state_epoch": "stateEpoch",
+    "leader_epoch": "leaderEpoch",
+    "start_offset": "startOffset",
+    "create_time_ms": "createTimestamp",
+    "write_time_ms": "writeTimestamp",
+}
+"""Kafka's names of the numbers in a snapshot; an update has three of them."""
 
 
 def describe_record(key: bytes | None, value: bytes | None, *, raw: bool = False) -> dict[str, Any]:
@@ -99,30 +110,14 @@ def describe_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
 def describe_share_state(key: bytes, value: bytes | None) -> dict[str, Any]:
     """Return ``{"recordType": …, "key": …, "value": …}`` for a record of ``__share_group_state`` (KIP-932)."""
     record = decode_share_state(key, value)
-    data: dict[str, Any]
-    match record:
-        case ShareTombstone():
-            return {"recordType": SHARE_SNAPSHOT, "key": _share_key(SNAPSHOT_TYPE, record.key), "value": None}
-        case ShareSnapshot():
-            name, record_type = SHARE_SNAPSHOT, SNAPSHOT_TYPE
-            data = {
-                "snapshotEpoch": record.snapshot_epoch,
-                "stateEpoch": record.state_epoch,
-                "leaderEpoch": record.leader_epoch,
-                "startOffset": record.start_offset,
-                "createTimestamp": record.create_time_ms,
-                "writeTimestamp": record.write_time_ms,
-            }
-        case ShareUpdate():
-            name, record_type = SHARE_UPDATE, UPDATE_TYPE
-            data = {
-                "snapshotEpoch": record.snapshot_epoch,
-                "leaderEpoch": record.leader_epoch,
-                "startOffset": record.start_offset,
-            }
-        case _:
-            undecoded = None if value is None else {"bytes": value.hex()}
-            return {"recordType": UNKNOWN, "key": {"bytes": key.hex()}, "value": undecoded}
+    if isinstance(record, OpaqueRecord):
+        undecoded = None if value is None else {"bytes": value.hex()}
+        return {"recordType": UNKNOWN, "key": {"bytes": key.hex()}, "value": undecoded}
+    if isinstance(record, ShareTombstone):
+        return {"recordType": SHARE_SNAPSHOT, "key": _share_key(SNAPSHOT_TYPE, record.key), "value": None}
+    is_snapshot = isinstance(record, ShareSnapshot)
+    name, record_type = (SHARE_SNAPSHOT, SNAPSHOT_TYPE) if is_snapshot else (SHARE_UPDATE, UPDATE_TYPE)
+    data = {name: getattr(record, field) for field, name in _SHARE_FIELDS.items() if hasattr(record, field)}
     names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
     data["stateBatches"] = [dict(zip(names, batch, strict=True)) for batch in record.state_batches]
     if record.delivery_complete_count != UNKNOWN_COUNT:

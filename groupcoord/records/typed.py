@@ -14,7 +14,7 @@ from attrs import frozen
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.schema.engine import Values, read_whole, reader_of, writer_of
-from groupcoord.schema.primitives import MalformedError, Reader, Writer
+from groupcoord.schema.primitives import MalformedError, Reader
 
 _UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
 _UNWRITABLE = (MalformedError, StructError, KeyError, TypeError, AttributeError, UnicodeEncodeError)
@@ -104,15 +104,10 @@ def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:
         version = record.version
         if version is None or not 0 <= version <= schema.newest_version:
             raise MalformedError(f"value version {version} is unknown")
-        write = _writer_of_value(record.type, version)
+        write = writer_of(schema.value, version, version >= schema.first_flexible)
         return key, version.to_bytes(2, "big") + write(record.value)
     except _UNWRITABLE as error:
         raise RecordEncodingError(f"{record.type.name} can't be encoded: {error!r}") from error
-
-
-def _writer_of_value(record_type: RecordType, version: int) -> Writer:
-    schema = SCHEMAS[record_type]
-    return writer_of(schema.value, version, version >= schema.first_flexible)
 
 
 @cache

@@ -11,7 +11,7 @@ from groupcoord.core.messages import Response
 from groupcoord.errors import GroupcoordError
 from groupcoord.schema.primitives import MalformedError
 from groupcoord.wire.broker_messages import BrokerResponse
-from groupcoord.wire.cluster_messages import FeatureResponse
+from groupcoord.wire.cluster_messages import ClusterResponse
 
 
 @define
@@ -110,7 +110,7 @@ class Api:
 class Answered:
     """A request that was answered while it was decoded: send ``response``."""
 
-    response: Response | BrokerResponse | FeatureResponse
+    response: Response | BrokerResponse | ClusterResponse
 
 
 _ANSWERS_MAX, _ANSWER_BYTES_MAX = 8_192, 256

@@ -11,7 +11,7 @@ from uuid import UUID
 from attrs import define, frozen
 
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, PartitionResult
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import TopicEntry
@@ -332,25 +332,18 @@ class AlterReplicaLogDirs(Request["AlterReplicaLogDirsResponse"]):
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterReplicaLogDirsResponse:
         topics = [
-            TopicEntry(topic.name, tuple([MovedPartition(index, error_code) for index in topic.partitions]))
+            TopicEntry(topic.name, tuple([PartitionResult(index, error_code) for index in topic.partitions]))
             for folder in self.dirs
             for topic in folder.topics
         ]
         return AlterReplicaLogDirsResponse(tuple(topics))
 
 
-class MovedPartition(NamedTuple):
-    """Result for one partition."""
-
-    partition_index: int
-    error_code: ErrorCode
-
-
 @frozen
 class AlterReplicaLogDirsResponse:
     """One entry for each topic."""
 
-    results: tuple[TopicEntry[MovedPartition], ...]
+    results: tuple[TopicEntry[PartitionResult], ...]
 
 
 # ---------------------------------------------------------------- who belongs to the cluster
@@ -393,19 +386,6 @@ class MembershipResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-
-
-ClusterResponse = (
-    DescribeClusterResponse
-    | DescribeTopicPartitionsResponse
-    | DescribeLogDirsResponse
-    | ElectLeadersResponse
-    | AlterPartitionReassignmentsResponse
-    | ListPartitionReassignmentsResponse
-    | DescribeQuorumResponse
-    | AlterReplicaLogDirsResponse
-    | MembershipResponse
-)
 
 
 @define
@@ -502,4 +482,16 @@ class UpdateFeaturesResponse:
     results: tuple[UpdatedFeature, ...] = ()
 
 
-FeatureResponse = ApiVersionsResponse | UpdateFeaturesResponse
+ClusterResponse = (
+    DescribeClusterResponse
+    | DescribeTopicPartitionsResponse
+    | DescribeLogDirsResponse
+    | ElectLeadersResponse
+    | AlterPartitionReassignmentsResponse
+    | ListPartitionReassignmentsResponse
+    | DescribeQuorumResponse
+    | AlterReplicaLogDirsResponse
+    | MembershipResponse
+    | ApiVersionsResponse
+    | UpdateFeaturesResponse
+)

@@ -138,7 +138,7 @@ class ResourceToAlter(NamedTuple):
 
 
 @define
-class IncrementalAlterConfigs(Request["IncrementalAlterConfigsResponse"]):
+class IncrementalAlterConfigs(Request["AlterConfigsResponse"]):
     """Change some settings (API key 44), or validate only."""
 
     resources: tuple[ResourceToAlter, ...]
@@ -160,13 +160,6 @@ class AlteredResource(NamedTuple):
     error_message: str | None
     resource_type: int
     resource_name: str
-
-
-@frozen
-class IncrementalAlterConfigsResponse:
-    """One entry for each resource of the request, duplicates included."""
-
-    responses: tuple[AlteredResource, ...]
 
 
 @frozen
@@ -199,11 +192,6 @@ class ListConfigResourcesResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     config_resources: tuple[ConfigResource, ...] = ()
-
-
-ConfigResponse = (
-    DescribeConfigsResponse | IncrementalAlterConfigsResponse | AlterConfigsResponse | ListConfigResourcesResponse
-)
 
 
 class QuotaMatch(IntEnum):
@@ -298,9 +286,6 @@ class AlterClientQuotasResponse:
     entries: tuple[AlteredQuotas, ...]
 
 
-QuotaResponse = DescribeClientQuotasResponse | AlterClientQuotasResponse
-
-
 class GetTelemetrySubscriptions(NamedTuple):
     """Request the metrics to send (API key 71); with the zero id, also a new id."""
 
@@ -346,4 +331,12 @@ class PushTelemetryResponse(NamedTuple):
 
 
 TelemetryRequest = GetTelemetrySubscriptions | PushTelemetry
-TelemetryResponse = GetTelemetrySubscriptionsResponse | PushTelemetryResponse
+ConfigResponse = (
+    DescribeConfigsResponse
+    | AlterConfigsResponse
+    | ListConfigResourcesResponse
+    | DescribeClientQuotasResponse
+    | AlterClientQuotasResponse
+    | GetTelemetrySubscriptionsResponse
+    | PushTelemetryResponse
+)

@@ -100,10 +100,7 @@ class _RequestLayout:
         self._partition, self._partition_in_order = _of_version(version, _PARTITIONS)
         nothing = self._dialect.write_length(0) * self._has_session
         nothing += self._dialect.write_string("") * self._has_rack + self._dialect.nothing_tagged
-        self._nothing_behind, self._nothing_bytes = (
-            nothing,
-            len(nothing),
-        )  # no forgotten topics, no rack, no tagged fields
+        self._nothing_behind = nothing  # no forgotten topics, no rack, no tagged fields
         self._skip_behind_partition = self._dialect.skip_tagged_fields
         if sizes := _PARTITION_TAGS.get(version):
             self._skip_behind_partition = partial(_skip_known_tags, sizes)
@@ -119,7 +116,7 @@ class _RequestLayout:
         request = Fetch(
             tuple(topics), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, (), replica_id
         )
-        if len(frame) - position == self._nothing_bytes and frame.endswith(self._nothing_behind):  # nearly always
+        if frame[position:] == self._nothing_behind:  # nearly always
             return request
         if self._has_session:
             request.forgotten_topics, position = self._read_forgotten(frame, position)
@@ -237,8 +234,8 @@ class _Layout:
             if nothing_tagged:
                 small.append(nothing_tagged)
         if nothing_tagged:
-            tells = self._has_endpoints and response.node_endpoints
-            small.append(write_endpoints(response.node_endpoints) if tells else nothing_tagged)
+            has_endpoints = self._has_endpoints and response.node_endpoints
+            small.append(write_endpoints(response.node_endpoints) if has_endpoints else nothing_tagged)
         if small:
             parts.append(b"".join(small))
         return parts

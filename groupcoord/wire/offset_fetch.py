@@ -108,24 +108,9 @@ def _encode_single_group(response: OffsetFetchResponse, header: RequestHeader) -
     return b"\x00\x00\x00\x00%b%b\x00" % (_write_flexible_topics(topics, False), INT16.pack(error_code))
 
 
-def _batch_encoder(version: int) -> Encoder:
-    uses_topic_ids = version >= 10
-
-    def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
-        parts = [b"\x00\x00\x00\x00", primitives.write_uvarint(len(response.groups) + 1)]
-        for group_id, error_code, topics in response.groups:
-            parts.append(primitives.write_compact_string(group_id))
-            parts.append(_write_flexible_topics(topics, uses_topic_ids))
-            parts.append(INT16.pack(error_code) + b"\x00")
-        parts.append(b"\x00")
-        return b"".join(parts)
-
-    return encode
-
-
 def _parts_encoder(version: int) -> PartsEncoder:
-    encode_in_one = _encoder(version)
     if version < 8:
+        encode_in_one = _encoder(version)
         return lambda response, header: [encode_in_one(response, header)]
     uses_topic_ids = version >= 10
 
@@ -141,9 +126,10 @@ def _parts_encoder(version: int) -> PartsEncoder:
 
 
 def _encoder(version: int) -> Encoder:
-    if version >= 8:
-        return _batch_encoder(version)
-    return _encode_single_group if version >= 6 else _plain_encoder(version)
+    if version < 8:
+        return _encode_single_group if version >= 6 else _plain_encoder(version)
+    encode_parts = _parts_encoder(version)
+    return lambda response, header: b"".join(encode_parts(response, header))
 
 
 API = Api(_KEY, "OffsetFetch", VersionRange(1, 10), 6, _decoder, _encoder, _parts_encoder)

@@ -142,8 +142,8 @@ class _Layout:
             parts.append(dialect.write_length(len(partitions)))
             parts += [self._write_partition(partition) for partition in partitions]
             parts.append(dialect.nothing_tagged)
-        tells = self._has_leaders and response.node_endpoints
-        parts += (_THROTTLE_TIME, write_endpoints(response.node_endpoints) if tells else dialect.nothing_tagged)
+        has_endpoints = self._has_leaders and response.node_endpoints
+        parts += (_THROTTLE_TIME, write_endpoints(response.node_endpoints) if has_endpoints else dialect.nothing_tagged)
         return b"".join(parts)
 
     def _write_partition(self, partition: ProducedPartition) -> bytes:
@@ -157,8 +157,8 @@ class _Layout:
         parts = [written, dialect.write_length(len(refused))]
         for number in refused:
             parts += (INT32.pack(number), text, dialect.nothing_tagged)
-        tells = self._has_leaders and leader is not NO_LEADER
-        return b"".join((*parts, text, write_leader(_LEADER_TAG, leader) if tells else dialect.nothing_tagged))
+        has_leader = self._has_leaders and leader is not NO_LEADER
+        return b"".join((*parts, text, write_leader(_LEADER_TAG, leader) if has_leader else dialect.nothing_tagged))
 
 
 @lru_cache

@@ -27,13 +27,10 @@ from groupcoord.wire.broker_messages import BrokerResponse, Metadata
 from groupcoord.wire.cluster_messages import (
     ApiVersions,
     ClusterResponse,
-    FeatureResponse,
 )
 from groupcoord.wire.config_messages import (
     ConfigResponse,
-    QuotaResponse,
     TelemetryRequest,
-    TelemetryResponse,
 )
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.security_messages import AclRequest, AclResponse, LoginRequest, LoginResponse
@@ -47,12 +44,9 @@ WireResponse = (
     | BrokerResponse
     | ClusterResponse
     | ConfigResponse
-    | FeatureResponse
     | LoginResponse
-    | QuotaResponse
     | ShareResponse
     | ShareStateResponse
-    | TelemetryResponse
     | TransactionResponse
 )
 

@@ -177,7 +177,7 @@ _APIS = (
         request_names=_TOPIC_NAMES,
         response_names=_TOPIC_NAMES,
     ),
-    by_schema(44, configs.IncrementalAlterConfigs, configs.IncrementalAlterConfigsResponse, (0, 1), 1),
+    by_schema(44, configs.IncrementalAlterConfigs, configs.AlterConfigsResponse, (0, 1), 1),
     by_schema(45, cluster.AlterPartitionReassignments, cluster.AlterPartitionReassignmentsResponse, (0, 1), 0),
     by_schema(
         *(46, cluster.ListPartitionReassignments, cluster.ListPartitionReassignmentsResponse, (0, 0), 0),

@@ -318,6 +318,7 @@ def test_what_is_read_by_hand(name: str, data: st.DataObject) -> None:
 
 RESPONSE_CLASSES = {kind.__name__: kind for kind in typing.get_args(WireResponse)}
 SHARED_RESPONSES = {
+    "IncrementalAlterConfigs": "AlterConfigsResponse",
     "RenewDelegationToken": "DelegationTokenResponse",
     "ExpireDelegationToken": "DelegationTokenResponse",
     "UnregisterBroker": "MembershipResponse",

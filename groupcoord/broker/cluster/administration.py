@@ -16,7 +16,7 @@ from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_long
-from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node, PartitionResult
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
@@ -45,7 +45,6 @@ from groupcoord.wire.cluster_messages import (
     LogDirPartition,
     MembershipRequest,
     MembershipResponse,
-    MovedPartition,
     OngoingReassignment,
     PartitionToReassign,
     QuorumListener,
@@ -371,9 +370,9 @@ def answer_alter_replica_log_dirs(
         is_known = topic is not None and topic.has_partition(index)
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def move(name: str) -> Work[TopicEntry[MovedPartition]]:
+    def move(name: str) -> Work[TopicEntry[PartitionResult]]:
         paths = wanted[name]
-        moved = yield from each(paths, lambda index: MovedPartition(index, error_of(name, index, paths[index])))
+        moved = yield from each(paths, lambda index: PartitionResult(index, error_of(name, index, paths[index])))
         return TopicEntry(name, moved)
 
     return AlterReplicaLogDirsResponse((yield from each_long(wanted, move)))

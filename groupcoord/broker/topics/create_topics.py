@@ -69,7 +69,6 @@ from groupcoord.wire.config_messages import (
     AlterConfigsResponse,
     AlteredResource,
     IncrementalAlterConfigs,
-    IncrementalAlterConfigsResponse,
 )
 
 Wanted = TypeVar("Wanted")
@@ -644,15 +643,9 @@ class TopicRequests:
 
     # ------------------------------------------------------------ settings
 
-    def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> Work[WireResponse | None]:
-        return IncrementalAlterConfigsResponse((yield from self._alter(connection, request)))
-
-    def alter_configs(self, connection: Connection, request: AlterConfigs) -> Work[WireResponse | None]:
-        return AlterConfigsResponse((yield from self._alter(connection, request)))
-
-    def _alter(
+    def alter_configs(
         self, connection: Connection, request: IncrementalAlterConfigs | AlterConfigs
-    ) -> Work[tuple[AlteredResource, ...]]:
+    ) -> Work[WireResponse | None]:
         permissions = self._permissions_of(connection)
         results: list[AlteredResource] = []
         repeated = yield from repeated_resources(request.resources)
@@ -664,4 +657,4 @@ class TopicRequests:
             results += alter_configs(portion, self._resources, repeated, permissions)
             self._notices.topics_changed(before)
         self._apply_broker_configs()
-        return tuple(results)
+        return AlterConfigsResponse(tuple(results))
