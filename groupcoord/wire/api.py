@@ -22,7 +22,7 @@ class RequestHeader:
         api_key, api_version: the schema of request and response.
         correlation_id: the client's number of the request, which the response repeats.
         client_id: the client id, "" for null.
-        reply_context: what the encoder of the response needs to know of the request; set by the decoder, usually None.
+        reply_context: what the encoder needs to know of the request; set by some decoders.
     """
 
     api_key: int
@@ -82,9 +82,8 @@ class Api:
         name: Kafka's name.
         flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body.
         make_decoder, make_encoder: called once for each version, on first use.
-        make_parts_encoder: an encoder in parts, for responses that may repeat entries often.
-        has_flexible_response_header: False for ApiVersions only, whose response every client must be able to read
-            (KIP-511).
+        make_parts_encoder: an encoder in parts, for responses that may repeat entries.
+        has_flexible_response_header: False for ApiVersions, whose response every client must be able to read (KIP-511).
         is_listed: whether ApiVersions lists it.
         listed_from: the lowest version that ApiVersions lists, if it is below those served (Produce).
     """
@@ -102,7 +101,6 @@ class Api:
 
     @property
     def listed_versions(self) -> VersionRange:
-        """Versions that ApiVersions lists."""
         return self.versions if self.listed_from is None else self.versions._replace(min_version=self.listed_from)
 
 
@@ -117,11 +115,11 @@ _ANSWERS_MAX, _ANSWER_BYTES_MAX = 8_192, 256
 
 
 class KeptAnswers:
-    """Encodes responses of one version of an API, each object once.
+    """Encodes responses of one version of an API, and caches the bytes of short ones that are sent again.
 
     Args:
-        write: encodes one.
-        is_repeated: returns whether a response is sent again as the same object; others are not cached.
+        write: encodes a response.
+        is_repeated: returns whether a response is sent again as the same object.
     """
 
     __slots__ = ("_is_repeated", "_write", "_written")
@@ -132,7 +130,6 @@ class KeptAnswers:
         self._written: dict[int, tuple[Any, bytes]] = {}
 
     def encode(self, response: Any, header: RequestHeader) -> bytes:
-        """Return the body of a response."""
         known = self._written.get(id(response))
         if known is not None and known[0] is response:
             return known[1]
@@ -147,17 +144,15 @@ class KeptAnswers:
 T = TypeVar("T")
 
 FRAME_BYTES_MAX = 2**31 - 1
-"""Largest length of a frame."""
-
 ANSWER_MEMORY_MAX_BYTES = 256 * 1024 * 1024
-"""Largest memory of a response. A Kafka broker with the default heap of 1 GiB fails at about this size."""
+"""Largest memory of the distinct parts of a response."""
 
 
 def write_each(elements: Sequence[T], write: Callable[[T], bytes]) -> list[bytes]:
     """Encode each of the elements; an object that occurs several times is encoded once.
 
     Raises:
-        ProtocolError: the result takes more than :data:`ANSWER_MEMORY_MAX_BYTES`.
+        ProtocolError: the distinct elements take more than :data:`ANSWER_MEMORY_MAX_BYTES`.
     """
     written: dict[int, bytes] = {}
     size = 0

@@ -75,7 +75,7 @@ class MetadataPartition(NamedTuple):
 
 
 class MetadataTopic(NamedTuple):
-    """One topic; an unknown one holds an error and the requested name or id."""
+    """One topic. An unknown one has an error and the requested name or id."""
 
     error_code: ErrorCode
     name: str | None
@@ -116,9 +116,7 @@ class CreatableTopicConfig(NamedTuple):
 
 @define
 class CreatableTopic:
-    """A topic to create. -1 partitions or replicas stand for the default of the broker, or for the number of
-    ``assignments``.
-    """
+    """A topic to create. -1 partitions or replicas stand for the broker's default, or the number of ``assignments``."""
 
     name: str
     num_partitions: int = -1
@@ -149,7 +147,7 @@ class CreatedTopicConfig(NamedTuple):
 class CreatedTopic(NamedTuple):
     """Result for one topic. With an error the numbers are -1. ``configs`` is None if they are not returned.
 
-    ``topic_config_error_code``: the topic was created, but the client may not see numbers and settings.
+    ``topic_config_error_code``: the topic was created, but the client may not see its numbers and settings.
     """
 
     name: str
@@ -230,7 +228,9 @@ class DeleteTopicsResponse:
 
 
 class ListOffsetsPartition(NamedTuple):
-    """A timestamp to look up. Special values: -1 the end, -2 the start, -3 the largest timestamp (KIP-734) …"""
+    """A timestamp to look up. Special values: -1 the end, -2 the start, -3 the largest timestamp (KIP-734), and lower
+    ones.
+    """
 
     partition_index: int
     timestamp: int
@@ -241,7 +241,7 @@ class ListOffsetsPartition(NamedTuple):
 class ListOffsets(Request["ListOffsetsResponse"]):
     """Look up offsets by timestamp (API key 2).
 
-    ``lowest_timestamp`` is the lowest special timestamp of the request's version; lower ones fail with
+    ``lowest_timestamp``: the lowest special timestamp of the request's version; lower ones fail with
     UNSUPPORTED_VERSION.
     """
 
@@ -323,11 +323,13 @@ NO_LEADER = CurrentLeader()
 
 
 class FetchedPartitionData(NamedTuple):
-    """Result of one partition. ``aborted_transactions`` holds pairs of ``(producer_id, first_offset)``, or None if not
-    requested.
+    """Result of one partition.
 
-    ``records``: batches back to back, in any number of pieces. ``diverging_epoch``: the last epoch up to that of the
-    client's last record and its end, if the log does not hold that record; never together with a current leader.
+    Attributes:
+        aborted_transactions: pairs of ``(producer_id, first_offset)``, or None if not requested.
+        records: batches back to back, in any number of pieces.
+        diverging_epoch: the last epoch up to that of the client's last record and its end, if the log does not hold
+            that record. It excludes a current leader.
     """
 
     partition_index: int
@@ -344,7 +346,7 @@ class FetchedPartitionData(NamedTuple):
 
 @frozen
 class FetchResponse:
-    """Results of a fetch. ``session_id`` 0: no session. In a session only partitions with changes are included.
+    """Results of a fetch; in a session only partitions with changes. ``session_id`` 0: no session.
 
     ``node_endpoints``: addresses of the current leaders.
     """
@@ -390,8 +392,10 @@ class Produce(Request["ProduceResponse"]):
 class ProducedPartition(NamedTuple):
     """Result for the records of one partition.
 
-    ``log_append_time_ms`` -1: the records kept their timestamps. Kafka sends ``log_start_offset`` with some errors,
-    too. ``refused_records``: indexes of the records in the batch that caused the error.
+    Attributes:
+        log_append_time_ms: -1 if the records kept their timestamps.
+        log_start_offset: Kafka sends it with some errors, too.
+        refused_records: indexes of the records in the batch that caused the error.
     """
 
     partition_index: int

@@ -1,7 +1,7 @@
 """APIs whose requests and responses follow kio's schemas: nearly all of them.
 
-A new one needs a request class, a response class and a line in the registry. Functions adapt messages where versions
-differ in more than their fields, or where a message has another shape than its schema.
+Functions adapt messages where versions differ in more than their fields, or where a message has another shape than its
+schema.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def by_schema(
 
     Args:
         key: its API key.
-        request, response: the message classes. The request's name is Kafka's. A request may have ``client_id`` and
-            ``client_host``.
+        request, response: the message classes. The request's name is Kafka's; its ``client_id`` and ``client_host`` are
+            those of the connection.
         versions: the lowest and the highest served version.
         flexible_from: as in :class:`Api`, like ``has_flexible_response_header`` and ``is_listed``.
-        request_names, response_names: names of fields that have another name in kio.
-        true_from: attributes of the request for abilities of its version, by the first version with them.
+        request_names, response_names: names of the messages' fields by their names in kio.
+        true_from: attributes of the request that are true from a version on.
         adapt_request: returns the request that a request of a version stands for.
         adapt_response: returns the response in the form of a version.
         to_request, to_values: convert between messages and dicts where schemas have another shape.
@@ -125,7 +125,6 @@ def by_schema(
 
 
 def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
-    """Return a decoder that reads a body as a dict, and makes the request of that."""
     read = struct_reader(schema)
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Any:
@@ -138,7 +137,9 @@ def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
 def message_decoder(
     schema: type, message: type, names: Names, given: Mapping[str, str], adapt: Adapt | None
 ) -> Decoder:
-    """Return a decoder that makes the request while it reads; ``given``: its attributes that are no fields."""
+    """Return a decoder that makes the request while it reads; ``given``: expressions of attributes
+    that are no fields.
+    """
     if hasattr(message, "client_host"):
         given = {**given, **_OF_CONNECTION}
     fields = structure_of(schema, message, names)
@@ -161,7 +162,7 @@ def _adapting_encoder(write: Writer, adapt: Adapt) -> Encoder:
 
 
 def _error_encoder(encode: Encoder) -> Encoder:
-    """Return an encoder of responses that hold an error code alone, each of which is encoded once."""
+    """Return an encoder of responses that hold an error code alone; each code is encoded once."""
     bodies: dict[int, bytes] = {}
 
     def encode_once(response: Any, header: RequestHeader) -> bytes:

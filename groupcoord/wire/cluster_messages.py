@@ -80,7 +80,7 @@ class DescribeTopicPartitions(Request["DescribeTopicPartitionsResponse"]):
 
 
 class TopicPartitionDescription(NamedTuple):
-    """One partition and its replicas. All are in sync here, so there are no eligible leaders."""
+    """One partition and its replicas."""
 
     partition_index: int
     leader_id: int
@@ -106,7 +106,7 @@ class TopicPartitionsDescription(NamedTuple):
 
 @frozen
 class DescribeTopicPartitionsResponse:
-    """The topics, and where to continue, or None at the end."""
+    """The topics, and the cursor to continue at; None at the end."""
 
     topics: tuple[TopicPartitionsDescription, ...]
     next_cursor: PartitionCursor | None = None
@@ -130,7 +130,7 @@ class LogDirPartition(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A log directory. The sizes are those of its volume in bytes, or -1."""
+    """A log directory, with the sizes of its volume in bytes, or -1."""
 
     log_dir: str
     topics: tuple[TopicEntry[LogDirPartition], ...]
@@ -241,7 +241,7 @@ class ListPartitionReassignments(Request["ListPartitionReassignmentsResponse"]):
 
 
 class OngoingReassignment(NamedTuple):
-    """A partition that is being reassigned; never occurs here."""
+    """A partition that is being reassigned, or one of an echoed request."""
 
     partition_index: int
     replicas: tuple[int, ...] = ()
@@ -249,10 +249,7 @@ class OngoingReassignment(NamedTuple):
 
 @frozen
 class ListPartitionReassignmentsResponse:
-    """Reassignments in progress; here always none.
-
-    ``topics``: with an error Kafka echoes the request.
-    """
+    """Reassignments in progress, always none; with an error Kafka echoes the topics of the request."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -365,14 +362,14 @@ class UnregisterController(Request["MembershipResponse"]):
 
 @define
 class AddRaftVoter(Request["MembershipResponse"]):
-    """Add a voter to the quorum of controllers (API key 80, KIP-853); ``cluster_id`` None matches any."""
+    """Add a voter to the quorum of controllers (API key 80, KIP-853); ``cluster_id`` None is not checked."""
 
     cluster_id: str | None
 
 
 @define
 class RemoveRaftVoter(Request["MembershipResponse"]):
-    """Remove a voter from the quorum of controllers (API key 81, KIP-853); ``cluster_id`` None matches any."""
+    """Remove a voter from the quorum of controllers (API key 81, KIP-853); ``cluster_id`` None is not checked."""
 
     cluster_id: str | None
 
@@ -394,8 +391,9 @@ class ApiVersions:
 
     Attributes:
         cluster_id, node_id: the node that the client expects (KIP-1242, version 5), both or neither. Any other node
-            answers REBOOTSTRAP_REQUIRED. unsupported_version: whether the version of the request is not served. Then
-            answer UNSUPPORTED_VERSION with the range of ApiVersions alone, in version 0 (KIP-511).
+            fails with REBOOTSTRAP_REQUIRED.
+        unsupported_version: whether the version is not served. Then the response is UNSUPPORTED_VERSION with the range
+            of ApiVersions alone, in version 0 (KIP-511).
     """
 
     client_software_name: str = ""
@@ -431,7 +429,7 @@ class FinalizedFeature(NamedTuple):
 
 @frozen
 class ApiVersionsResponse:
-    """Served APIs and features; epoch -1: there are no finalized features."""
+    """Served APIs and features; epoch -1: no features are finalized."""
 
     error_code: ErrorCode
     api_keys: tuple[ServedApi, ...]
@@ -475,7 +473,7 @@ class UpdatedFeature(NamedTuple):
 
 @frozen
 class UpdateFeaturesResponse:
-    """Result: all were updated, or none."""
+    """Result: all features were updated, or none."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

@@ -79,7 +79,7 @@ class DescribeConfigs(Request["DescribeConfigsResponse"]):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a value; the first one counts."""
+    """One source of a value; the first one takes effect."""
 
     name: str
     value: str
@@ -100,9 +100,7 @@ class DescribedConfig(NamedTuple):
 
 
 class DescribedConfigs(NamedTuple):
-    """Settings of one resource, or an error without settings. The message without an error is "",
-    as a broker sends it.
-    """
+    """Settings of one resource, or an error without settings. Without an error a broker sends the message ""."""
 
     error_code: ErrorCode
     error_message: str | None

@@ -6,8 +6,7 @@ replica (KIP-392). 12: last fetched epoch, cluster id, diverging epoch (KIP-595)
 
 Gaps: fields for followers and controllers (snapshots, directory ids, high watermarks) are ignored.
 
-Written by hand for speed: consumers send one for every batch, and records are sent in the pieces in which they are
-stored.
+Written by hand for speed: consumers fetch continuously, and records are sent in the pieces in which they are stored.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _SETTINGS: dict[int, _Numbers] = {
     7: (struct.Struct(">4ib2i"), lambda replica, *others: (*others, replica)),
     15: (struct.Struct(">3ib2i"), lambda *others: (*others, -1)),
 }
-"""Fields before the topics by first version: ``max_wait_ms`` to ``session_epoch``, and ``replica_id``."""
+"""Fields before the topics by first version: those from ``max_wait_ms`` to ``session_epoch``, and ``replica_id``."""
 
 _PARTITIONS: dict[int, _Numbers] = {
     4: (struct.Struct(">iqi"), lambda index, offset, most: (index, offset, most, -1, -1, -1)),
@@ -78,7 +77,7 @@ COPIED_BYTES = 16_384
 """Records below this size are copied into the response; larger ones are sent from where they are stored."""
 
 COPIED_PARTS = 64
-"""Number of small parts of a response that are joined."""
+"""Number of small parts of a response that are joined into one."""
 
 _make_partition, _make_topic = maker(FetchPartition), maker(TopicNameOrIdEntry)
 
@@ -244,9 +243,6 @@ class _Layout:
         return b"".join(self.parts(response, header))
 
     def _tagged(self, partition: FetchedPartitionData) -> bytes:
-        """Encode the tagged fields of a partition. Kafka sends a current leader with an address from version 16 on
-        (KIP-951).
-        """
         if partition.diverging_epoch is not None:
             return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))
         if not self._has_endpoints:
@@ -254,7 +250,7 @@ class _Layout:
         return write_leader(_LEADER_TAG, partition.current_leader)
 
     def _partition(self, partition: FetchedPartitionData) -> bytes:
-        """Encode the fields before the records of a partition."""
+        """Encode the fields of a partition before its records."""
         written = _PARTITION(
             partition.partition_index, partition.error_code, partition.high_watermark, partition.last_stable_offset
         )

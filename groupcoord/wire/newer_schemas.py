@@ -39,7 +39,7 @@ class DeleteGroupsResponseV3:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterControllerRequestV0:
-    """UnregisterController request."""
+    """Request of an API that kio lacks."""
 
     __flexible__: ClassVar[bool] = True
     controller_id: int = field(metadata={"kafka_type": "int32"})
@@ -47,7 +47,7 @@ class UnregisterControllerRequestV0:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterControllerResponseV0:
-    """UnregisterController response."""
+    """Response of an API that kio lacks."""
 
     __flexible__: ClassVar[bool] = True
     throttle_time: int = field(metadata={"kafka_type": "timedelta_i32"})
@@ -71,7 +71,6 @@ _NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2}
 
 
 def request_schema(api_key: int, version: int) -> type:
-    """Return the schema of a request."""
     if (api_key, version) in _OF_STREAMS_GROUPS:
         from groupcoord.wire.streams_group_entities import REQUESTS
 
@@ -83,7 +82,6 @@ def request_schema(api_key: int, version: int) -> type:
 
 
 def response_schema(api_key: int, version: int) -> type:
-    """Return the schema of a response."""
     if (api_key, version) in _OF_STREAMS_GROUPS:
         from groupcoord.wire.streams_group_entities import RESPONSES
 

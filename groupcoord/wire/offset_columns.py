@@ -1,7 +1,6 @@
 """Column-wise codec of partitions in OffsetCommit and OffsetFetch: offsets, leader epochs, metadata, results.
 
-With heartbeats these are most of a coordinator's work. What the partitions of a topic have in common, usually the
-length of their metadata, is handled once.
+Parts that the partitions of a topic have in common, usually the length of their metadata, are handled once.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ COLUMNS_MAX = 256
 _LAYOUTS_MAX = 128
 _CACHED_RESULTS_MAX, _CACHED_NAME_LENGTH_MAX = 64, 256
 _ALIKE_MAX = 0x7F
-"""Largest number of partitions or bytes of metadata whose varint has one byte."""
+"""Bound of the numbers of partitions and of bytes of metadata whose varint has one byte."""
 
 OffsetsReader = Callable[[bytes, int], tuple[OffsetColumns, int]]
 """Returns the offsets at a position of a frame, and the position after them."""
@@ -114,7 +113,6 @@ def _read_one_by_one(
 
 
 def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
-    """Decode texts of equal length."""
     if b"".join(encoded).isascii():
         return AsciiTexts(encoded)
     return tuple([str(text, "utf-8", UTF8_AS_JAVA) for text in encoded])
@@ -124,12 +122,7 @@ def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
 
 
 class OffsetsWriter:
-    """Encodes the partitions of a topic in an OffsetFetch response.
-
-    Args:
-        has_leader_epoch: whether offsets have a leader epoch.
-        is_flexible: whether lengths are varints and tagged fields follow.
-    """
+    """Encodes the partitions of a topic in an OffsetFetch response, with the arguments of :func:`offsets_reader`."""
 
     def __init__(self, *, has_leader_epoch: bool, is_flexible: bool) -> None:
         self._numbers = "iqi" if has_leader_epoch else "iq"
@@ -154,9 +147,7 @@ class OffsetsWriter:
         return b"".join(written)
 
     def _pack(self, widths: Widths | None, count: int, rest: str) -> Callable[..., bytes]:
-        """Return a ``Struct.pack`` for ``count`` rows; ``widths`` holds the metadata lengths, common or by row, or
-        None.
-        """
+        """Return ``Struct.pack`` of ``count`` rows; ``widths``: lengths of the metadata, common or by row, or None."""
         if widths is None:
             texts = [f"{len(self._nothing)}s"] * count
         else:
@@ -187,12 +178,12 @@ class OffsetsWriter:
 
 
 class ResultsWriter:
-    """Encodes the topics of an OffsetCommit response, by name.
+    """Encodes the topics of OffsetCommit and TxnOffsetCommit responses.
 
     Args:
         errors: replacements of error codes that a version does not know.
         is_flexible: whether lengths are varints and tagged fields follow.
-        uses_topic_ids: whether topics have ids.
+        uses_topic_ids: whether topics are named by id.
     """
 
     def __init__(
@@ -240,7 +231,6 @@ class ResultsWriter:
         return primitives.write_uvarint(count + 1) if self._is_flexible else INT32.pack(count)
 
     def _pack(self, count: int) -> Callable[..., bytes]:
-        """Return a ``Struct.pack`` for ``count`` rows."""
         return struct.Struct(">" + self._row * count).pack
 
     def _write_accepted(self, topic: str | bytes, indexes: tuple[int, ...]) -> bytes:

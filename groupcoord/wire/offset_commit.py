@@ -1,13 +1,11 @@
 """Codecs of OffsetCommit and TxnOffsetCommit, written by hand for speed (:mod:`.offset_columns`).
 
-With heartbeats these are most of a coordinator's work.
-
 OffsetCommit: key 8, versions 2-10, flexible from 8. 2-4: the client may send a retention time. 3: throttle time in the
-response. 6: leader epochs (KIP-320). 7: instance id (KIP-345). 9: member epoch in place of the generation, and
-GROUP_ID_NOT_FOUND in responses (KIP-848), which is ILLEGAL_GENERATION before. 10: topics by id.
+response. 6: leader epochs (KIP-320). 7: instance id (KIP-345). 9: member epoch in place of the generation (KIP-848).
+10: topics by id.
 
-TxnOffsetCommit: key 28, versions 0-6, flexible from 3. 2: leader epochs. 3: member id and generation (KIP-447).
-5: the group is added to the transaction if necessary (KIP-890). 6: topics by id (KIP-1319).
+TxnOffsetCommit: key 28, versions 0-6, flexible from 3. 2: leader epochs. 3: member id and generation (KIP-447). 5: the
+group is added to the transaction if necessary (KIP-890). 6: topics by id (KIP-1319).
 """
 
 from collections.abc import Mapping
@@ -58,7 +56,7 @@ class _Heads:
     """Cache of the fields before the offsets, which a member repeats in each commit.
 
     Attributes:
-        end_of: returns the end of these fields in the last request of equal length.
+        end_of: returns the end of these fields in the last remembered request of equal length.
         find: returns the fields for these bytes, or None.
     """
 
@@ -155,10 +153,7 @@ API = Api(8, "OffsetCommit", VersionRange(2, 10), 8, _decoder, _encoder)
 
 
 def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
-    """Return replacements of error codes that a version does not know (KIP-890, KIP-1319).
-
-    Clients of versions 0 and 1 do not retry after COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
-    """
+    """Return replacements of error codes that a version does not know (KIP-890, KIP-1319)."""
     errors = {}
     if version <= 5:
         errors[ErrorCode.STALE_MEMBER_EPOCH] = ErrorCode.ILLEGAL_GENERATION

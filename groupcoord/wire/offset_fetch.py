@@ -4,7 +4,7 @@
 all. 3: throttle time in the response. 5: leader epochs (KIP-320). 7: stable offsets on request (KIP-447). 8: several
 groups (KIP-709). 9: member id and epoch (KIP-848). 10: topics by id.
 
-The response is written by hand for speed, as that of OffsetCommit is.
+Requests are decoded by schema, responses encoded by hand for speed (:mod:`.offset_columns`).
 """
 
 from typing import NamedTuple
@@ -70,7 +70,7 @@ def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: boo
 
 
 def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> FetchedGroup:
-    """Copy the error of a group to all requested partitions, because version 1 has no other place."""
+    """Copy the error of a group to all requested partitions, for version 1."""
     topics = header.reply_context
     if not group.error_code or not isinstance(topics, tuple):
         return group

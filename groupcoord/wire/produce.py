@@ -1,13 +1,13 @@
-"""Produce: key 0, versions 3-13, flexible from 9. Listed from version 0 on.
+"""Produce: key 0, versions 3-13, flexible from 9.
 
 5: log start offsets in the response. 7: zstd (KIP-110). 8: errors of single records and a message in the response
 (KIP-467). 10: current leaders and their addresses (KIP-951). 11, 12: abortable transactions, and partitions that are
 added implicitly (KIP-890). 13: topics by id.
 
-ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka depends on them (KAFKA-18659); a
+ApiVersions lists versions 0 to 2, too, as a broker of 4.x does, because librdkafka depends on them (KAFKA-18659); a
 request of these versions closes the connection.
 
-Written by hand for speed: it comes for every batch, which is passed on as a view of the frame.
+Written by hand for speed: each batch is passed on as a view of the frame.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _KEY_BYTES = b"\x00\x00"
 _version_from = struct.Struct(">hih").unpack_from  # followed by the correlation id and the length of the client id
 
 FEW = 64
-"""A request with no more topics and partitions is decoded without yielding. The size of its records does not matter."""
+"""Largest number of topics and partitions in a request that is decoded at once; the size of its records does not
+matter.
+"""
 
 _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)
@@ -107,7 +109,7 @@ class _Layout:
         return _make_topic((name, topic_id, tuple(partitions))), skip_tagged_fields(frame, position)
 
     def names_few(self, frame: bytes, position: int) -> bool:
-        """Return whether there are few topics and partitions, and no unknown fields.
+        """Return whether there are few topics and partitions, and no tagged fields before the last ones.
 
         ``position``: that of the header's tagged fields, or of the body in versions without them.
         """
@@ -167,12 +169,9 @@ def _layout(version: int) -> _Layout:
 
 
 def names_few(frame: bytes | memoryview) -> bool:
-    """Return whether a request is a Produce with few topics and partitions, reading no more than needed.
+    """Return whether a frame is a Produce with few topics and partitions, reading no more than needed.
 
-    A malformed request counts as small.
-
-    Args:
-        frame: any request, without the four bytes of its length.
+    A malformed request counts as one with few.
     """
     if frame[:2] != _KEY_BYTES:
         return False

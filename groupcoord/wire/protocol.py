@@ -63,8 +63,8 @@ _REMEMBERED = frozenset(
     )
 )
 _REMEMBERED_BYTES_MAX = 256
-"""Largest request that is cached. A member's heartbeats, and fetches of a group's offsets, usually differ from the
-previous one in the correlation id only.
+"""Largest request that is cached. Heartbeats of a member, and fetches of a group's offsets, usually differ only in the
+correlation id.
 """
 
 _PRODUCE = produce.API.key.to_bytes(2, "big")
@@ -154,6 +154,7 @@ def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
         The whole frame, including the four bytes of its length.
 
     Raises:
+        UnknownApiError, UnsupportedVersionError: the header's API or version is not served.
         ProtocolError: a string is longer than 32,767 bytes, which only the echo of a malformed request can cause. The
             connection must be closed.
     """
@@ -194,8 +195,7 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
 def load_newest() -> Iterator[None]:
     """Prepare the newest version of each API, one API at a step.
 
-    Without it the first request of each version takes some milliseconds longer. The very first imports kio's schemas,
-    which takes a quarter of a second where Hypothesis is installed.
+    Otherwise the first request of a version takes milliseconds longer, and the very first one imports kio's schemas.
     """
     for api in APIS.values():
         header = RequestHeader(api.key, api.versions.max_version, 0)
@@ -252,7 +252,7 @@ def _served_api(header: RequestHeader) -> Api:
 
 
 def _name_of(api_key: int) -> str:
-    """Return a name for an unserved API: its key, and Kafka's name if there is one."""
+    """Return the key of an API that is not served, with Kafka's name if there is one."""
     from kio.schema.index import api_key_map
 
     known = api_key_map.get(api_key)
@@ -268,7 +268,7 @@ def _is_supported(api: Api, version: int) -> bool:
 def _decode_unsupported_api_versions(
     frame: bytes, position: int, header: RequestHeader, client_host: str
 ) -> ApiVersions:
-    """Return a request without reading the body, which has an unknown version."""
+    """Return a request without reading the body, whose schema is unknown."""
     return ApiVersions(unsupported_version=True)
 
 

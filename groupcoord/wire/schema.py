@@ -1,13 +1,12 @@
 """Schemas of API versions as kio declares them, turned into structures of the schema engine.
 
-kio holds every message of the protocol as a dataclass per version, generated from Kafka's definitions. Only these
-declarations are used. kio's native decoder is not: it allocates for any number of entries that an array claims (a frame
-of 20 bytes can end the process), and fails with unknown tagged fields, which the protocol ignores.
+kio holds every message of the protocol as a dataclass per version, generated from Kafka's definitions, and imported on
+first use. Its native decoder is not used: it allocates for any number of entries that an array claims (a frame of 20
+bytes can end the process), and fails on unknown tagged fields, which the protocol ignores.
 
 Values are messages, or dicts where a function converts these. A message's fields have kio's names; times are integers
 whose names end in ``_ms``. Fields that a message lacks are skipped, and written as their default. A structure of a
-single field is that field where the message declares so: ``tuple[str, ...]`` for ``[{name}]``. kio's module of a
-version is imported when the version is first used.
+single field is that field where the message declares so: ``tuple[str, ...]`` for ``[{name}]``.
 """
 
 from __future__ import annotations
@@ -81,13 +80,13 @@ def struct_reader(schema: type, message: type | None = None, names: Names = SAME
     Args:
         schema: kio's dataclass.
         message: the class of values; None: a dict, in which tagged fields are absent that are absent in the bytes.
-        names: names of fields of the message, and of those in it, that have another name in kio.
+        names: names of the message's fields, at any depth, by their names in kio.
     """
     return reader_of(structure_of(schema, message, names), 0, is_flexible(schema), form_of(message))
 
 
 def struct_writer(schema: type, message: type | None = None, names: Names = SAME_NAMES) -> Writer:
-    """Return the writer of a structure; arguments are as in :func:`struct_reader`.
+    """Return the writer of a structure, with the arguments of :func:`struct_reader`.
 
     A tagged field is omitted if it is absent from the dict, or has its default in the message.
     """
@@ -95,18 +94,16 @@ def struct_writer(schema: type, message: type | None = None, names: Names = SAME
 
 
 def is_flexible(schema: type) -> bool:
-    """Return whether a version has compact lengths and tagged fields (KIP-482)."""
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]
     return flexible
 
 
 def form_of(message: type | None) -> Form:
-    """Return the form of messages of a class, or of dicts."""
     return PROTOCOL_DICTS if message is None else PROTOCOL
 
 
 def structure_of(schema: type, message: type | None, names: Names) -> Structure:
-    """Return the structure of a dataclass of kio; arguments are as in :func:`struct_reader`."""
+    """Return the structure of a dataclass of kio, with the arguments of :func:`struct_reader`."""
     annotations = None if message is None else _types_of(message)
     made = typing.get_origin(message) or message
     return Structure(_fields_of(schema, annotations, names), made, by_name=message is not None)

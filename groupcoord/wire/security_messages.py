@@ -13,7 +13,7 @@ from groupcoord.errors import ErrorCode
 class SaslHandshake(NamedTuple):
     """Choose a SASL mechanism (API key 17).
 
-    ``uses_requests``: whether the tokens follow in SaslAuthenticate requests, not raw.
+    ``uses_requests``: whether the tokens follow in SaslAuthenticate requests; otherwise raw.
     """
 
     mechanism: str
@@ -36,7 +36,6 @@ class SaslAuthenticate(NamedTuple):
     auth_bytes: bytes
 
     def __repr__(self) -> str:
-        """Omit the token."""
         return f"SaslAuthenticate({len(self.auth_bytes)} bytes)"
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> SaslAuthenticateResponse:
@@ -44,7 +43,7 @@ class SaslAuthenticate(NamedTuple):
 
 
 class SaslAuthenticateResponse(NamedTuple):
-    """Token of the server. ``session_lifetime_ms``: when to re-authenticate, or 0."""
+    """Token of the server. ``session_lifetime_ms``: time until the client must re-authenticate, or 0."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = ""
@@ -79,7 +78,6 @@ class ScramUpsertion(NamedTuple):
     salted_password: bytes
 
     def __repr__(self) -> str:
-        """Omit the secrets."""
         return f"ScramUpsertion({self.name!r}, {self.mechanism}, {self.iterations})"
 
 

@@ -42,10 +42,8 @@ class ShareFetch(Request["ShareFetchResponse"]):
     """Fetch records of partitions and acknowledge others (API key 78).
 
     Attributes:
-        group_id, member_id: the client.
         share_session_epoch: 0 opens a session, -1 ends it, others count its requests.
         max_wait_ms: the time to wait for ``min_bytes``.
-        max_bytes: the largest number of bytes to read.
         max_records: the number of records to acquire.
         batch_size: the size of the batches into which they are divided.
         topics: additions to the session, or acknowledgements.
@@ -95,7 +93,7 @@ class SharePartitionData(NamedTuple):
 
 @frozen
 class ShareFetchResponse:
-    """Records, and the duration of their locks. ``node_endpoints``: addresses of the current leaders in it."""
+    """Records, and the duration of their locks. ``node_endpoints``: addresses of the current leaders."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0
@@ -126,7 +124,7 @@ class ShareAcknowledgedPartition(NamedTuple):
 
 @frozen
 class ShareAcknowledgeResponse:
-    """Results of acknowledgements. ``node_endpoints``: addresses of the current leaders in it."""
+    """Results of acknowledgements. ``node_endpoints``: addresses of the current leaders."""
 
     error_code: ErrorCode
     acquisition_lock_timeout_ms: int = 0

@@ -27,7 +27,7 @@ class InitProducerId(Request["InitProducerIdResponse"]):
     Attributes:
         transactional_id: None for a producer that is only idempotent.
         transaction_timeout_ms: the longest duration of its transactions.
-        producer_id, producer_epoch: those of the producer, if it continues after an error (KIP-360).
+        producer_id, producer_epoch: those of a producer that continues after an error (KIP-360).
     """
 
     transactional_id: str | None
@@ -60,8 +60,8 @@ class PartitionsToAdd:
 class AddPartitionsToTxn(Request["AddPartitionsToTxnResponse"]):
     """Add partitions to transactions, or verify that they were added (API key 24).
 
-    ``is_from_broker``: the request has a version for brokers (from 4), which may name internal topics. Requests of
-    clients name one transaction.
+    ``is_from_broker``: the version is one for brokers (from 4), which may name internal topics. Clients name one
+    transaction.
     """
 
     transactions: tuple[PartitionsToAdd, ...]

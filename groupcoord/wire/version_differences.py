@@ -132,7 +132,7 @@ def _coordinator(found: FoundCoordinator, header: RequestHeader) -> Values:
 
 
 def join_group(request: JoinGroup, header: RequestHeader) -> JoinGroup:
-    """Return the request; version 0 has no rebalance timeout, and the session timeout is used."""
+    """Return the request; in version 0 the session timeout is the rebalance timeout, too."""
     if header.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     return request
@@ -161,7 +161,7 @@ def leave_group(values: Values, header: RequestHeader, client_host: str) -> Leav
 
 
 def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGroupResponse:
-    """Return the answer; to version 2 the error of the one member is that of the whole."""
+    """Return the response; to version 2 the error of the one member is the top-level one."""
     if header.api_version <= 2 and not response.error_code and response.members:
         return LeaveGroupResponse(response.members[0].error_code)
     return response
@@ -170,7 +170,7 @@ def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGrou
 def streams_group_heartbeat(
     response: StreamsGroupHeartbeatResponse, header: RequestHeader
 ) -> StreamsGroupHeartbeatResponse:
-    """Return the answer; version 0 has no room for the lag, and does not know that tags may be missing."""
+    """Return the response; in version 0 the lag is 0, and the status MISSING_CLIENT_TAGS is omitted."""
     if header.api_version >= 1:
         return response
     known = [status for status in response.status or () if status.code is not StreamsStatusCode.MISSING_CLIENT_TAGS]
@@ -178,10 +178,10 @@ def streams_group_heartbeat(
 
 
 def described_group(group: DescribedGroup, header: RequestHeader) -> DescribedGroup:
-    """Return a group as it is described.
+    """Return a described group.
 
-    From version 6 on an absent one is GROUP_ID_NOT_FOUND with a message (KIP-1043), and has no authorized operations;
-    before, it is a group without error in state ``Dead`` that has them.
+    From version 6 on an absent one is GROUP_ID_NOT_FOUND with a message (KIP-1043), without authorized operations;
+    before, it is a group without error in state ``Dead``.
     """
     if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         return group
@@ -194,7 +194,7 @@ def described_group(group: DescribedGroup, header: RequestHeader) -> DescribedGr
 
 
 def metadata(request: Metadata, header: RequestHeader) -> Metadata | Answered:
-    """Return the request, or a broker's error for an invalid topic reference.
+    """Return the request, or the error for an invalid topic reference.
 
     An empty list of topics stands for all in version 0, null from 1 on. Topics have ids from version 12 on.
     """
@@ -210,7 +210,6 @@ def metadata(request: Metadata, header: RequestHeader) -> Metadata | Answered:
 
 
 def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorCode | None:
-    """Return the error of a list with references that this version does not allow, or None."""
     has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
     has_nulls = any(topic.name is None for topic in topics)
     if version < 12 and (has_ids or has_nulls):
@@ -224,7 +223,7 @@ _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
 
 
 def list_offsets(request: ListOffsets, header: RequestHeader) -> ListOffsets:
-    """Return the request with the special timestamps that its version knows."""
+    """Return the request with the lowest special timestamp of its version."""
     known = (stamp for version, stamp in _NEW_TIMESTAMPS.items() if version <= header.api_version)
     request.lowest_timestamp = min(known, default=-2)
     return request
@@ -240,7 +239,7 @@ def delete_topics(values: Values, header: RequestHeader, client_host: str) -> De
 
 
 def list_config_resources(request: ListConfigResources, header: RequestHeader) -> ListConfigResources:
-    """Return the request; version 0 is about client metrics only (KIP-714), types are named from 1 on (KIP-1142)."""
+    """Return the request; version 0 lists client metrics only (KIP-714), from 1 on it names types (KIP-1142)."""
     return ListConfigResources((ConfigResourceType.CLIENT_METRICS,)) if header.api_version == 0 else request
 
 
@@ -251,7 +250,11 @@ _UNKNOWN = 0
 
 
 def known_acls(request: Acls, header: RequestHeader) -> Acls:
-    """Return the request, which is malformed, as in Kafka, if it has a number that stands for "unknown"."""
+    """Return the request.
+
+    Raises:
+        ProtocolError: a number stands for "unknown", which Kafka does not parse.
+    """
     acls: tuple[Acl | AclFilter, ...] = (request,) if isinstance(request, DescribeAcls) else request[0]
     for acl in acls:
         if _UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type):
@@ -263,20 +266,14 @@ def known_acls(request: Acls, header: RequestHeader) -> Acls:
 
 
 def _fenced(error_code: ErrorCode, version: int, since: int) -> ErrorCode:
-    """Return the error code as a version can carry it: PRODUCER_FENCED is newer than the transaction APIs (KIP-588).
-
-    Args:
-        error_code: which it is.
-        version: of the request.
-        since: the first that knows PRODUCER_FENCED.
-    """
+    """Return the error code in a version; PRODUCER_FENCED is newer than the transaction APIs (KIP-588)."""
     if error_code == ErrorCode.PRODUCER_FENCED and version < since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error_code
 
 
 def fenced_from(since: int) -> Callable[[Fenced, RequestHeader], Fenced]:
-    """Return a function that adapts a response; ``since``: the first version that has PRODUCER_FENCED."""
+    """Return a function that adapts a response; ``since``: the first version with PRODUCER_FENCED."""
 
     def adapt(response: Fenced, header: RequestHeader) -> Fenced:
         error_code = _fenced(response.error_code, header.api_version, since)
