@@ -5,7 +5,7 @@ everything from the attributes on. The header is big-endian; records consist of 
 ``docs/records.md``). Messages of formats v0 and v1 are read as batches (:mod:`.legacy`).
 
 Compaction leaves batches with fewer records than offset slots, and sets a delete horizon where records will be removed
-later. Remaining records keep their bytes. Sources: ``MemoryRecords.filterTo`` of Apache Kafka 4.4, KIP-534.
+later (KIP-534). Remaining records keep their bytes. Source: ``MemoryRecords.filterTo`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ Buffer = bytes | bytearray | memoryview | mmap
 
 BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 268_435_456
-"""Size above which a batch counts as corrupt."""
 DECOMPRESSED_BYTES_MAX = 104_857_600
 """Default limit of the decompressed records of a batch."""
 MAGIC_V2 = 2
@@ -78,9 +77,7 @@ class CorruptBatchError(InvalidBatchError):
 
 
 class TruncatedBatchError(InvalidBatchError):
-    """The bytes end in the middle of a batch. ``size_bytes`` is the size of the batch, or the least
-    size that is known.
-    """
+    """The bytes end in the middle of a batch. ``size_bytes``: its size, or the least size that is known."""
 
     def __init__(self, position: int, size_bytes: int, available_bytes: int) -> None:
         super().__init__(position, f"it needs {size_bytes} bytes and only {available_bytes} are left")
@@ -91,14 +88,12 @@ class TruncatedBatchError(InvalidBatchError):
 
 
 VARINTS = tuple(write_varint(value) for value in range(8_192))
-"""Varints of small numbers, created once."""
-
 _SMALL = len(VARINTS)
 _NULL = write_varint(-1)
 
 
 def sized(content: bytes | None) -> bytes:
-    """Return bytes after their length, as keys, values and headers are encoded in a record; None is null."""
+    """Return bytes after their length, as a record holds them; None is null."""
     return _NULL if content is None else write_varint(len(content)) + content
 
 
@@ -107,7 +102,6 @@ RECORD_STARTS = tuple(b"\x00\x00" + encoded for encoded in VARINTS)
 
 
 def record_starts(first: int, count: int) -> Sequence[bytes]:
-    """Return the first bytes of ``count`` records from the offset delta ``first`` on."""
     if first + count <= _SMALL:
         return RECORD_STARTS[first : first + count]
     return [b"\x00\x00" + write_varint(place) for place in range(first, first + count)]
@@ -190,15 +184,11 @@ def frame_records(
     max_timestamp_ms: int | None = None,
     base_sequence: int = 0,
 ) -> bytes:
-    """Return the batch of encoded records.
+    """Return the batch of encoded records; arguments are as for :func:`encode_batch`.
 
     Args:
-        base_offset: offset of the first record.
         parts: the records, each after its length, in any pieces.
-        record_count: the number of records.
         timestamp_ms: the base timestamp.
-        leader_epoch: epoch of the log partition's leader.
-        producer_id, producer_epoch: those of a transactional batch, or -1.
         max_timestamp_ms: the largest timestamp; None: all are ``timestamp_ms``.
         base_sequence: sequence number of the first record; Kafka's coordinator writes 0.
     """
@@ -211,7 +201,7 @@ def frame_records(
 
 
 def seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
-    """Return a batch of the bytes that the CRC covers: add base offset, length, leader epoch, magic and CRC."""
+    """Return a batch of the bytes that the CRC covers, after base offset, length, leader epoch, magic and CRC."""
     length = len(covered) + _CRC_START - LOG_OVERHEAD_BYTES
     return _pack_uncovered(base_offset, length, leader_epoch, MAGIC_V2, crc32c(covered)) + covered
 
@@ -223,10 +213,14 @@ class Batch:
     """One batch of a buffer; its records are decoded on demand.
 
     Attributes:
-        position: its position in the buffer or file; ``size_bytes`` is its whole size.
-        base_offset: offset of its first slot; ``next_offset`` is the one after its last.
-        base_timestamp_ms: base of the timestamps of its records; the delete horizon if bit 6 is set.
+        position: its position in the buffer or file.
+        size_bytes: its size, header included.
+        base_offset: offset of its first slot.
+        next_offset: the offset after its last slot.
+        base_timestamp_ms: base of the timestamps of its records; the delete horizon if bit 6 of the attributes is set.
         record_count: the number of records; after compaction less than the slots, 0 in an emptied batch.
+        is_transactional: whether the records belong to a transaction.
+        is_control: whether the records are control records (transaction markers).
     """
 
     __slots__ = (
@@ -289,17 +283,14 @@ class Batch:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch's last slot."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def is_transactional(self) -> bool:
-        """True if the records belong to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """True if the records are control records (transaction markers)."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -353,15 +344,9 @@ class Batch:
             raise CorruptBatchError(self.position, str(error)) from None
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the batch."""
         return bytes(self._buffer[self._start : self._start + self.size_bytes])
 
     def check_crc(self) -> None:
-        """Compare the CRC.
-
-        Raises:
-            CorruptBatchError: the CRC is wrong.
-        """
         # A copy takes less time than a view for batches of the usual size.
         actual = crc32c(self._buffer[self._start + _CRC_START : self._start + self.size_bytes])
         if actual != self.crc:
@@ -377,7 +362,8 @@ class Batch:
 class LegacyBatch(Batch):
     """A message of format v0 or v1 as a batch; a compressed one holds several records.
 
-    Producer and leader epoch are -1, and no message is transactional.
+    Producer and leader epoch are -1, and no message is transactional. Timestamps are -1 in format v0. Wrapped messages
+    are decompressed at once, because the offset of the first one is inside.
     """
 
     __slots__ = ("_actual_crc", "_records")
@@ -408,11 +394,6 @@ class LegacyBatch(Batch):
         self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = -1
 
     def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[BatchRecord]:
-        """Return ``(offset, timestamp_ms, key, value)`` of each record; the timestamp is -1 in format v0.
-
-        Args:
-            decompressed_bytes_max: ignored: the records were decompressed to find the first offset.
-        """
         return iter(self._records)
 
     def check_crc(self) -> None:
@@ -525,7 +506,7 @@ def _decode_records(
 
 
 def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
-    """Return bytes after their length, or None, and the position after them, which the caller checks."""
+    """Return bytes after their length, or None, and the position after them, which may lie beyond the end."""
     raw = payload[position]
     position += 1
     if raw > 0x7F:
@@ -557,7 +538,6 @@ class RawRecord(NamedTuple):
     Attributes:
         offset_delta: its offset relative to the batch's base offset.
         timestamp_delta_ms: its timestamp relative to the batch's base timestamp.
-        key: the key or None.
         has_value: False for a tombstone.
         body: key, value and headers.
     """
@@ -570,11 +550,7 @@ class RawRecord(NamedTuple):
 
 
 def raw_records(batch: Batch, payload: bytes) -> Iterator[RawRecord]:
-    """Yield the records of a batch.
-
-    Args:
-        batch: the batch.
-        payload: the decompressed bytes of its records; unused for message formats v0 and v1.
+    """Yield the records of a batch; ``payload``: their decompressed bytes, unused for message formats v0 and v1.
 
     Raises:
         CorruptBatchError: the records do not fit the header or their lengths.
@@ -617,8 +593,8 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
 
 
 def delete_horizon_ms(batch: Batch) -> int | None:
-    """Return the time from which tombstones and markers of a batch may be removed; None if compaction has not set it
-    yet.
+    """Return the time from which tombstones and markers of a batch may be removed; None if
+    compaction has not set it.
     """
     return batch.base_timestamp_ms if _attributes(batch) & DELETE_HORIZON else None
 
@@ -626,9 +602,11 @@ def delete_horizon_ms(batch: Batch) -> int | None:
 def rewritten(batch: Batch, kept: Sequence[RawRecord], new_horizon_ms: int | None = None) -> bytes:
     """Return a batch with some of its records, at their offsets, in the same offset slots.
 
+    Offsets, leader epoch, producer, type and codec are kept; message formats v0 and v1 become an uncompressed batch of
+    v2.
+
     Args:
-        batch: the batch. Its offsets, leader epoch, producer, type and codec are kept; message formats v0 and v1 become
-            an uncompressed batch of v2.
+        batch: the batch.
         kept: the remaining records, in order; at least one.
         new_horizon_ms: the delete horizon to set; None keeps the current one.
     """
@@ -660,7 +638,6 @@ def emptied(batch: Batch) -> bytes:
 
 
 def _attributes(batch: Batch) -> int:
-    """Return the attributes of a batch in message format v2."""
     return batch.attributes if batch.magic == MAGIC_V2 else batch.attributes & LOG_APPEND_TIME
 
 

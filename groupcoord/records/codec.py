@@ -89,18 +89,18 @@ _marker_value = Struct(">hi")
 
 
 class RecordEncodingError(GroupcoordError, ValueError):
-    """A record does not fit its schema: a string is longer than 32,767 bytes, a number too large, a version unknown."""
+    """A record does not fit its schema: a string is too long, a number too large, a version unknown."""
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """Return the key and the value that Kafka 4.4 writes for a record; the value is None for a tombstone.
 
-    Fields that the version lacks are dropped, as in Kafka: a value with an expiry (version 1) has neither leader epoch
+    As in Kafka, fields that the version lacks are dropped: a value with an expiry (version 1) has neither leader epoch
     nor topic id.
 
     Args:
-        record: the record. Its ``value_version``, if set, is the version to write; its ``raw_value``, if set, is the
-            value.
+        record: the record. Its ``raw_value``, if set, is the value; its ``value_version``, if set, the version to
+            write.
 
     Raises:
         RecordEncodingError: a string is longer than 32,767 bytes, a number does not fit its field, or ``value_version``
@@ -121,8 +121,8 @@ def decode_record(
 ) -> Record:
     """Return the record of a key and a value; an :class:`OpaqueRecord` if they are unknown or malformed.
 
-    ``encode_record`` returns the same bytes: ``value_version`` is set if the version is not the one that is written by
-    default, ``raw_value`` if the fields do not determine the bytes.
+    ``encode_record`` returns the same bytes: ``value_version`` is set if it is not the default one, ``raw_value`` if
+    the fields do not determine the bytes.
 
     Args:
         key: the bytes of the key.
@@ -145,8 +145,7 @@ def decode_record(
 def decode_control(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
     """Return the marker of a control record; an :class:`OpaqueRecord` for control records of other types.
 
-    Newer versions of key and value are read as version 0, as in Kafka (KIP-98). Encoding a marker writes version 0, so
-    its bytes may differ from those that were decoded.
+    As in Kafka, newer versions are read as version 0 (KIP-98), the only one that is written; so bytes may differ.
     """
     if len(key) >= 4 and value is not None and len(value) >= 6:
         key_version, marker_type = _marker_key.unpack_from(key)
@@ -196,7 +195,6 @@ def offset_key_names(group_id: str, topic: str) -> bytes:
 
     Raises:
         MalformedError: a name is longer than 32,767 bytes.
-        UnicodeEncodeError: a name can't be encoded.
     """
     if len(group_id) > _CACHED_NAME_LENGTH_MAX or len(topic) > _CACHED_NAME_LENGTH_MAX:
         return _offset_key_names(group_id, topic)
@@ -278,11 +276,7 @@ def _read_offset_commit(
 
 
 def offset_key_strings(names: bytes) -> tuple[str, str]:
-    """Return group and topic of an offset key without its last four bytes, the inverse of :func:`offset_key_names`.
-
-    Raises:
-        MalformedError, struct.error, UnicodeDecodeError: the bytes are malformed.
-    """
+    """Return group and topic of an offset key without its last four bytes, the inverse of :func:`offset_key_names`."""
     return _cached_names(names) if len(names) <= 2 * _CACHED_NAME_LENGTH_MAX else _names(names)
 
 
@@ -315,9 +309,6 @@ def _group_key(group_id: str) -> bytes:
 
 
 def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
-    """Decode a classic group. Members of version 0 have the rebalance timeout -1, which stands for their session
-    timeout.
-    """
     (group_id,) = read_whole(_key_form(RecordType.GROUP_METADATA).read, key, 2)
     if value is None:
         return GroupTombstone(group_id)
@@ -392,11 +383,6 @@ def read_value(record_type: RecordType, value: bytes) -> ReadValue:
 
 @cache
 def value_writer(record_type: RecordType, version: int) -> Writer:
-    """Return the writer of values of a record type in a version.
-
-    Raises:
-        MalformedError: the version is unknown.
-    """
     is_flexible = _is_flexible(record_type, version)
     key, value = SCHEMAS[record_type][:2]
     record_class = RECORD_CLASSES[record_type]
@@ -424,8 +410,6 @@ TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > Rec
 """Record types except offsets and classic groups."""
 
 KEY_STARTS = frozenset(record_type.to_bytes(2, "big") for record_type in TYPES)
-"""Record types as the first two bytes of a key."""
-
 VALUE_VERSION = 0
 
 _KEYS_MAX = 1_024
@@ -451,11 +435,6 @@ def _key_form(record_type: int) -> _KeyForm:
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
-    """Return key and value of a record that is not a tombstone.
-
-    Raises:
-        MalformedError, struct.error, UnicodeEncodeError: a field does not fit.
-    """
     key, value = record.key, record.raw_value
     if value is None:
         value = value_writer(RecordType(key[0]), VALUE_VERSION)(record)
@@ -463,12 +442,6 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
 
 
 def group_record_key(group_id: str, record_key: RecordKey) -> bytes:
-    """Return the bytes of a key.
-
-    Raises:
-        MalformedError: the record type is unknown, or a name is too long.
-        UnicodeEncodeError: a name can't be encoded.
-    """
     if len(group_id) + len(record_key[1]) > _CACHED_NAMES_LENGTH_MAX:
         return _group_record_key(group_id, record_key)
     return _cached_group_record_key(group_id, record_key)
@@ -486,11 +459,7 @@ _cached_group_record_key = lru_cache(_CACHED_KEYS_MAX)(_group_record_key)
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupTombstone:
-    """Return the record of a key and a value of one of :data:`TYPES`.
-
-    Raises:
-        MalformedError, IndexError, struct.error, UnicodeDecodeError: the bytes are malformed.
-    """
+    """Return the record of a key and a value of one of :data:`TYPES`; it raises as :func:`read_value` does."""
     record_type, names = _read_key(key)
     if value is None:
         return GroupTombstone(names[0], (record_type, "".join(names[1:])))
@@ -501,7 +470,7 @@ def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupT
 
 @lru_cache(_KEYS_MAX)
 def _read_key(key: bytes) -> tuple[RecordType, tuple[str, ...]]:
-    """Return the record type and the names in a key, the group first. Cached, since most keys of a log repeat."""
+    """Return the record type and the names in a key, the group first. Cached, because most keys of a log repeat."""
     number = int.from_bytes(key[:2], "big")
     form = _key_form(number)
     return RecordType(number), read_whole(form.read, key, 2)

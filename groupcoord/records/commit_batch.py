@@ -1,5 +1,4 @@
-"""Batches of commits and of offset tombstones, written and read by columns: most of what a coordinator writes and
-loads.
+"""Batches of commits and of offset tombstones, written and read by columns.
 
 The bytes are those of :func:`~groupcoord.records.codec.encode_record` and
 :func:`~groupcoord.records.batches.encode_batch`, joined from parts that the records of a commit share. When a log is
@@ -69,13 +68,7 @@ _CACHED_STARTS_MAX, _CACHED_NAMES_LENGTH_MAX = 64, 256
 
 
 def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: int, leader_epoch: int) -> bytes | None:
-    """Return the batch of a plain or transactional commit.
-
-    Args:
-        base_offset: offset of the first record.
-        commit: the records of the batch.
-        timestamp_ms: timestamp of all records.
-        leader_epoch: epoch of the log partition's leader.
+    """Return the batch of a plain or transactional commit; arguments are as for ``encode_batch``.
 
     Returns:
         None if a value has another version or an expiry, or a name can't be encoded: then use ``encode_batch``.
@@ -102,9 +95,7 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
 
 @lru_cache(maxsize=256)
 def _tail(timestamp_ms: int, topic_id: int) -> bytes:
-    """Return a value after its metadata, and the number of headers, 0. Cached, since many commits share their
-    millisecond.
-    """
+    """Return the end of a record, after its metadata. Cached, because many commits share their millisecond."""
     if topic_id:
         return _pack_tail_with_id(timestamp_ms, _TOPIC_ID_TAG, topic_id.to_bytes(16, "big"))
     return _pack_tail(timestamp_ms)
@@ -145,8 +136,7 @@ def _metadata_length(length: int) -> bytes:
 def _frame(
     group_id: str, topic: str, tail_bytes: int, position: int, indexes: tuple[int, ...], widths: Widths | None
 ) -> tuple[list[bytes], Callable[..., bytes]]:
-    """Return each record up to its offset, and a ``Struct.pack`` of these parts, offset, leader epoch, metadata and
-    tail.
+    """Return each record up to its offset, and ``Struct.pack`` of these parts, offset, leader epoch, metadata and tail.
 
     The part before the offset holds the length, the key, and the value's length and version. ``widths`` None: the
     metadata are empty, and part of the tail.
@@ -171,7 +161,6 @@ def _frame(
 
 
 def _packer(layout: str) -> Callable[..., bytes]:
-    """Return ``Struct.pack`` of a layout."""
     return Struct(layout).pack
 
 
@@ -226,10 +215,8 @@ class FoundCommit(NamedTuple):
     Attributes:
         log_offset: offset of the first one in the log.
         names: group and topic.
-        partition_indexes, offsets, leader_epochs: one for each commit.
         metadata: one for each commit, ASCII of equal length.
         rest: the value after the metadata.
-        form: the layout of the value.
     """
 
     log_offset: int
@@ -242,7 +229,6 @@ class FoundCommit(NamedTuple):
     form: _Form
 
     def to_topic(self) -> CommittedTopic:
-        """Return the decoded commits."""
         _, (group_id, topic), indexes, offsets, leader_epochs, texts, rest, form = self
         timestamp_ms, *topic_ids = form.read_rest(rest)
         topic_id = topic_id_of(topic_ids[0]) if topic_ids else ZERO_UUID
@@ -269,17 +255,13 @@ class _Layout:
     """Layout of records with parts of equal lengths.
 
     Args:
-        size: bytes of a record without its length.
-        slot_bytes: bytes of the offset delta.
-        key_bytes: bytes of the key.
-        text_length: bytes of the metadata.
+        size, slot_bytes, key_bytes, text_length: lengths of a record, its offset delta, key and metadata.
         form: layout of the value.
 
     Attributes:
         size_bytes: bytes of a record with its length.
         match: matches such a record and the following ones with the same group, topic and rest of the value; the groups
             of the match are group and topic with their lengths, and the rest.
-        columns: returns an unpacker of several records.
     """
 
     __slots__ = ("_record", "form", "match", "size_bytes")
@@ -345,11 +327,6 @@ def read_commits(batch: Batch) -> list[FoundCommit] | None:
 
 
 def _find_layout(data: bytes, position: int) -> _Layout:
-    """Return the layout of a record.
-
-    Raises:
-        MalformedError, IndexError: it is not a commit of a known form.
-    """
     size, start = _small_varint(data, position)
     slot = start + 2  # after attributes and a timestamp delta of one byte
     _, key_length = _small_varint(data, slot)
@@ -380,11 +357,7 @@ def _small_varint(data: bytes, position: int) -> tuple[int, int]:
 def _collect(
     base_offset: int, layout: _Layout, match: re.Match[bytes], fields: tuple[Any, ...], found: list[FoundCommit]
 ) -> None:
-    """Add commits of one layout: at once if they are adjacent, as in logs that were not compacted.
-
-    Raises:
-        MalformedError, KeyError, UnicodeDecodeError: they are not commits.
-    """
+    """Add commits of one layout: at once if they are adjacent, as in logs that were not compacted."""
     slots, indexes, offsets, leader_epochs, texts = fields[0::5], fields[1::5], fields[2::5], fields[3::5], fields[4::5]
     names, rest = match.groups()
     strings, form, count = offset_key_strings(_KEY_VERSION + names), layout.form, len(slots)
@@ -408,15 +381,9 @@ _END = write_varint(-1) + b"\x00"
 def encode_tombstone_batch(
     base_offset: int, records: Sequence[Record], timestamp_ms: int, leader_epoch: int
 ) -> bytes | None:
-    """Return the batch of tombstones of offsets and groups.
+    """Return the batch of tombstones of offsets and groups; arguments are as for ``encode_batch``.
 
     A deletion may write 30,000 of them, so the parts that a topic's tombstones share are encoded once.
-
-    Args:
-        base_offset: offset of the first record.
-        records: the records of the batch.
-        timestamp_ms: timestamp of all records.
-        leader_epoch: epoch of the log partition's leader.
 
     Returns:
         None if there are other records, or a name can't be encoded: then use ``encode_batch``.

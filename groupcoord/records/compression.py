@@ -71,13 +71,10 @@ def decompress(codec: Compression, data: bytes, bytes_max: int) -> bytes:
 
 
 def decompressed_parts(codec: Compression, data: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yield the decompressed data in parts, so that the caller can do other work between them.
+    """Yield the decompressed data of a codec but NONE in parts, so that the caller can do other work between them.
 
     A part, which may be empty, is at most ``PART_BYTES_MAX`` of gzip or a block of snappy; lz4 and zstd, which are
-    fast, yield one part.
-
-    Raises:
-        DecompressionError: as :func:`decompress`.
+    fast, yield one part. Raises as :func:`decompress` does.
     """
     return _DECOMPRESSORS[codec](data, bytes_max)
 
@@ -233,10 +230,8 @@ def _snappy(data: bytes) -> bytes:
 def lz4_frame(data: bytes, *, checksum_from: int = 4) -> bytes:
     """Return an LZ4 frame of independent blocks, the only ones that Kafka reads and writes.
 
-    Args:
-        data: the content.
-        checksum_from: start of the bytes that the header's checksum covers: after the magic number, or, as writers of
-            message format v0 had it, 0 (KAFKA-3160).
+    ``checksum_from``: start of the bytes that the header's checksum covers: after the magic number, or 0, as writers of
+    message format v0 had it (KAFKA-3160).
     """
     header = _LZ4_MAGIC + _LZ4_DESCRIPTOR
     parts = [header, bytes((xxh32_short(header[checksum_from:]) >> 8 & 0xFF,))]

@@ -3,8 +3,8 @@
 A key is ``{"type": 1, "data": {…}}``, a value ``{"version": 4, "data": {…}}`` or None for a tombstone, with the field
 names of Kafka's schemas. An unreadable key or value is ``{"type": 77, "hex": "…"}`` with all its bytes.
 
-Kafka prints bytes in base 64. Here subscriptions and assignments of groups of type ``consumer`` are decoded, as
-``{"version": 3, "data": {…}}``, and other bytes are hexadecimal, unless ``raw`` is set.
+Kafka prints bytes in base 64, as here if ``raw`` is set. Otherwise subscriptions and assignments of the consumer
+protocol are decoded, as ``{"version": 3, "data": {…}}``, and other bytes are hexadecimal.
 """
 
 from __future__ import annotations
@@ -59,13 +59,7 @@ _SHARE_FIELDS = {
 
 
 def describe_record(key: bytes | None, value: bytes | None, *, raw: bool = False) -> dict[str, Any]:
-    """Return ``{"key": …, "value": …}`` for a record of any type.
-
-    Args:
-        key: the bytes of the key, or None.
-        value: the bytes of the value, None for a tombstone.
-        raw: print bytes in base 64, as Kafka's formatter does.
-    """
+    """Return ``{"key": …, "value": …}`` for a record of any type; ``raw``: print bytes as Kafka does."""
     parsed = None if key is None else parse_key(key)
     if parsed is None:
         return {"key": _undescribed("type", key), "value": _undescribed("version", value)}
@@ -126,25 +120,18 @@ def describe_share_state(key: bytes, value: bytes | None) -> dict[str, Any]:
 
 
 def describe_subscription(data: bytes) -> dict[str, Any] | str:
-    """Return a member's subscription in the consumer protocol, or its bytes in hexadecimal if they are malformed."""
     return _describe_protocol(read_subscription, data)
 
 
 def describe_assignment(data: bytes) -> dict[str, Any] | str:
-    """Return a member's assignment in the consumer protocol, or its bytes in hexadecimal if they are malformed.
-
-    The empty assignment of a member that the leader left out is the empty string.
-    """
     return _describe_protocol(read_assignment, data)
 
 
 def record_name(key: bytes | None) -> str:
-    """Return the name of a record's type; ``UNKNOWN`` if the type is unknown."""
     return _NAMES.get(b"" if key is None else key[:2], UNKNOWN)
 
 
 def control_name(key: bytes | None) -> str:
-    """Return the name of a control record's type; ``UNKNOWN`` if the type is unknown."""
     return UNKNOWN if key is None or len(key) < 4 else CONTROL_NAMES.get(int.from_bytes(key[2:4], "big"), UNKNOWN)
 
 
@@ -169,9 +156,7 @@ def _base64(data: bytes) -> str:
 
 
 def _describe_members(values: Values, raw: bool) -> None:
-    """Replace the bytes in a classic group, which belong to the consumer protocol if the protocol
-    type is ``consumer``.
-    """
+    """Replace the bytes in a classic group."""
     subscription: Callable[[bytes], Any] = bytes.hex
     assignment: Callable[[bytes], Any] = bytes.hex
     if raw:

@@ -66,10 +66,6 @@ def message_crcs(entry: bytes) -> tuple[int, int]:
 def read_wrapped(wrapper: Message, bytes_max: int) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """Return ``(absolute offset, timestamp_ms, key, value)`` of the records in a compressed message; at least one.
 
-    Args:
-        wrapper: the message.
-        bytes_max: the largest size of the decompressed records.
-
     Raises:
         MalformedError: the value is not a set of sound messages of the wrapper's format.
         DecompressionError: the value can't be decompressed, or exceeds ``bytes_max``.

@@ -60,8 +60,7 @@ class Damage(NamedTuple):
     Attributes:
         position, size_bytes: their position and number.
         reason: the problem at their start.
-        first_offset: the offset after the previous batch, of the first record that may be lost; None without such a
-            batch.
+        first_offset: the offset after the previous batch, which may be lost; None without such a batch.
         end_offset: the first offset of the next batch; None without one.
     """
 
@@ -141,13 +140,7 @@ def _sound_batches(chunk: bytes, position: int) -> tuple[list[SoundBatch], int, 
 
 
 def find_batch(read_at: ReadAt, position: int, size_bytes: int) -> int:
-    """Return the position of the next whole batch with a right CRC.
-
-    Args:
-        read_at: reads bytes of the log.
-        position: where to start.
-        size_bytes: size of the log, returned if there is no such batch.
-    """
+    """Return the position of the next whole batch with a right CRC from ``position`` on; ``size_bytes`` without one."""
     return _Search(_Log(read_at, size_bytes), position).find(position)
 
 
@@ -159,7 +152,6 @@ class _Log:
         self.size_bytes = size_bytes
 
     def read(self, position: int, size: int) -> bytes:
-        """Return ``size`` bytes, or those that are left."""
         size = min(size, self.size_bytes - position)
         if size <= 0:
             return b""
@@ -178,7 +170,6 @@ class _Search:
         self._legacy_checksums = RangeChecksums(log.read, start, is_legacy=True)
 
     def find(self, position: int) -> int:
-        """Return the position of the next batch; the size of the log if there is none."""
         wanted = CHUNK_BYTES_MIN
         log = self._log
         while position + _ENTRY_BYTES_MIN <= log.size_bytes:
@@ -228,7 +219,6 @@ class _Search:
 
 
 def _size(header: bytes) -> int:
-    """Return the whole size of a batch by its header."""
     length: int = _int32.unpack_from(header, _LENGTH_POSITION)[0]
     return LOG_OVERHEAD_BYTES + length
 
@@ -264,10 +254,7 @@ class RangeChecksums:
     A CRC is linear: crc(AB) is crc(A) times x to the power of B's bits, plus crc(B), as polynomials modulo that of the
     CRC. So the CRC of a range follows from those of two prefixes, as in zlib's ``crc32_combine``.
 
-    Args:
-        read_at: reads bytes of the log.
-        start: the lowest start of a range.
-        is_legacy: CRC-32 instead of CRC-32C.
+    ``start``: the lowest start of a range. ``is_legacy``: CRC-32 instead of CRC-32C.
     """
 
     def __init__(self, read_at: ReadAt, start: int, *, is_legacy: bool) -> None:
@@ -278,7 +265,6 @@ class RangeChecksums:
         self._prefixes = array("I", [0])  # of start, start + a stride, …
 
     def of(self, start: int, end: int) -> int:
-        """Return the CRC of the bytes from ``start`` to ``end``, or to the end of the log."""
         if end - start <= DIRECT_BYTES_MAX:
             return self._update(self._read_at(start, end - start), 0)
         shifted = _product(_power_of_x(8 * (end - start), self._polynomial), self._prefix(start), self._polynomial)

@@ -77,8 +77,7 @@ class RecordSchema(NamedTuple):
 
     Attributes:
         key: the fields after the type; keys are never flexible.
-        value: the fields after the version, for all versions.
-        newest_version: the newest known version; the first is 0.
+        value: the fields after the version, for all versions from 0 to ``newest_version``.
         first_flexible: the first version with compact lengths and tags.
     """
 

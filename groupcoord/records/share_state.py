@@ -41,7 +41,7 @@ def encode_share_state(record: ShareStateRecord) -> tuple[bytes, bytes | None]:
     """Return key and value of a record; the value of a tombstone is None.
 
     Raises:
-        struct.error: a number does not fit its field, or the group id is too long.
+        struct.error: a number does not fit its field, or the group id has more than 65,535 bytes.
     """
     match record:
         case ShareSnapshot():
@@ -101,7 +101,7 @@ def _decode(key: bytes, value: bytes | None) -> ShareStateRecord:
 
 
 def _read_tail(value: bytes, position: int, version: int) -> tuple[int, tuple[StateBatch, ...]]:
-    """Return delivery complete count and batches; fields of other versions are malformed."""
+    """Return delivery complete count and batches."""
     length, position = read_minimal_uvarint(value, position)
     end = position + (length - 1) * _BATCH.size
     if version != _VERSION or length < 1 or end >= len(value):

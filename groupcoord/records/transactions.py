@@ -56,7 +56,7 @@ def encode_transaction_key(transactional_id: str) -> bytes:
 
 
 def encode_transaction_value(values: Values) -> bytes:
-    """Return the bytes of a value; a tagged field that is missing has the schema's default.
+    """Return the bytes of a value; tagged fields that are missing are omitted.
 
     Raises:
         MalformedError: a name is longer than 32,767 bytes.
@@ -90,7 +90,6 @@ def decode_transaction_value(value: bytes) -> Values:
 
 
 def _read(read: Reader[Any], data: bytes) -> Values:
-    """Read everything after the version."""
     try:
         values: Values = read_whole(read, data, 2)
     except (IndexError, StructError, UnicodeDecodeError) as error:

@@ -29,6 +29,7 @@ class TypedRecord:
         key: the fields of the key, by name (:data:`groupcoord.schema.engine.TOOLS`).
         version: the version of the value; None for a tombstone.
         value: the fields of the value; None for a tombstone.
+        group_id: the group id in the key.
     """
 
     type: RecordType
@@ -38,7 +39,6 @@ class TypedRecord:
 
     @property
     def group_id(self) -> str:
-        """Group id of the record."""
         return group_id_of(self.key)
 
 
@@ -67,7 +67,6 @@ def parse_record(key: bytes, value: bytes | None) -> TypedRecord | None:
 
 
 def parse_key(key: bytes) -> tuple[RecordType, Values] | None:
-    """Return type and fields of a key; None if the type is unknown or the bytes are malformed."""
     known = _key_reader(key[:2])
     if known is None:
         return None
@@ -77,7 +76,6 @@ def parse_key(key: bytes) -> tuple[RecordType, Values] | None:
 
 
 def parse_value(record_type: RecordType, value: bytes) -> Values | None:
-    """Return the fields of a value; None if its version is unknown or the bytes are malformed."""
     read = _value_reader(record_type, value[:2])
     return None if read is None else _read_whole(read, value)
 

@@ -127,7 +127,6 @@ STRING, BYTES, UUID, RECORDS = (Text(kind) for kind in ("string", "bytes", "uuid
 
 
 def structure(*fields: Field, made: type[Any] | None = None) -> Structure:
-    """Return the structure of these fields."""
     return Structure(fields, made)
 
 
@@ -137,7 +136,8 @@ class Form(NamedTuple):
     Attributes:
         is_dict: structures are dicts; otherwise they are ``Structure.made``.
         is_strict: only what a broker writes is accepted: minimal varints, tags in order, each as long as it states.
-        is_protocol: the leniency of Kafka's protocol: UTF-8 as Java reads it, null where a string may not be null.
+        is_protocol: the leniency of Kafka's protocol: UTF-8 as Java reads it; None is written as an empty string where
+            null is not allowed.
         is_of_tools: UUIDs are text, arrays are lists, unknown tags are kept.
     """
 
@@ -147,7 +147,6 @@ class Form(NamedTuple):
     is_of_tools: bool = False
 
     def dialect(self, flexible: bool) -> Dialect:
-        """Return the primitives of flexible or earlier versions."""
         if self.is_protocol:
             return FLEXIBLE if flexible else PLAIN
         if self.is_strict or not flexible:
@@ -157,7 +156,7 @@ class Form(NamedTuple):
 
 TOOLS = Form(is_dict=True, is_of_tools=True)
 MADE, LENIENT = Form(is_dict=False), Form(is_dict=False, is_strict=False)
-"""Of records for the coordinator, and the same for records that a broker reads although no broker writes them."""
+"""Records for the coordinator: as brokers write them, and also as brokers only read them."""
 PROTOCOL, PROTOCOL_DICTS = (Form(is_dict, is_strict=False, is_protocol=True) for is_dict in (False, True))
 
 
@@ -168,11 +167,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of a UUID in Kafka's text form.
-
-    Raises:
-        MalformedError: the text is not a UUID.
-    """
+    """Return the 16 bytes of a UUID in Kafka's text form; raise MalformedError for other texts."""
     try:
         raw = urlsafe_b64decode(text + "==")
     except ValueError:
@@ -194,28 +189,25 @@ class Source:
         self._objects: Values = {}
 
     def add(self, line: str) -> None:
-        """Append a line to the body."""
         self._lines.append(f"    {line}")
 
     def use(self, name: str, value: object) -> str:
-        """Make an object available under a name, and return the name."""
+        """Make an object available to the function, and return its name there."""
         self._objects[name] = value
         return name
 
     @property
     def text(self) -> str:
-        """The source."""
         return "\n".join(self._lines)
 
     def compile(self) -> Callable[..., Any]:
-        """Return the function."""
         exec(compile(self.text, f"<schema {self._name}>", "exec"), self._objects)
         function: Callable[..., Any] = self._objects[self._name]
         return function
 
 
 class _Present(NamedTuple):
-    """A field that a version has: its number among all fields, and the attribute that it is in a value."""
+    """A field that a version has: its number among all fields, and the attribute that holds it."""
 
     number: int
     field: Field
@@ -227,7 +219,7 @@ class _Present(NamedTuple):
 
 
 def _present_fields(fields: Structure, version: int, form: Form) -> tuple[list[_Present], list[_Present]]:
-    """Return the fields of a version that have no tag, and those that have one."""
+    """Return the fields of a version without a tag, and those with one."""
     names = [field.name for field in fields.fields]
     if not form.is_dict and fields.made is not None and fields.made is not ALONE and not fields.by_name:
         names = _attribute_names(fields.made)[: len(names)]
@@ -244,7 +236,7 @@ def _attribute_names(made: type[Any]) -> list[str]:
 
 
 def _runs(fields: Sequence[_Present]) -> list[tuple[str | None, list[_Present]]]:
-    """Return the fields with numbers side by side put together: the layout of each run, or None for another field."""
+    """Return the layout of each run of adjacent numbers with its fields, and None with each other field."""
     runs: list[tuple[str | None, list[_Present]]] = []
     for is_number, group in groupby(fields, lambda present: present.code is not None):
         run = list(group)
@@ -259,11 +251,7 @@ def _runs(fields: Sequence[_Present]) -> list[tuple[str | None, list[_Present]]]
 
 
 def read_whole(read: Reader[Any], data: bytes, position: int) -> Any:
-    """Return the value from a position to the end.
-
-    Raises:
-        MalformedError: bytes are left over; or what the reader raises.
-    """
+    """Return the value from a position to the end; raise MalformedError if bytes are left over."""
     values, end = read(data, position)
     if end != len(data):
         raise MalformedError(f"{len(data) - end} bytes are left over")
@@ -290,11 +278,8 @@ def reader_source(
     """Return the source of a reader.
 
     Args:
-        fields: the structure.
-        version, flexible: the version, and whether it is flexible.
-        form: the form of values.
         parameters: those of the function.
-        given: attributes of the value that are no fields, as expressions; then the reader returns no position.
+        given: expressions of attributes that are no fields; with them the reader returns no position.
     """
     source = Source("read", parameters)
     plain, tagged = _present_fields(fields, version, form)
@@ -347,7 +332,6 @@ def _read_tagged_source(source: Source, tagged: list[_Present], version: int, fl
 
 
 def _make_source(source: Source, fields: Structure, present: list[_Present], given: Mapping[str, str]) -> str:
-    """Return the expression that makes a value of the variables."""
     made = fields.made
     if made is ALONE:
         return "v0"
@@ -379,7 +363,7 @@ def _make_source(source: Source, fields: Structure, present: list[_Present], giv
 def _read_tagged_fields(
     known: Mapping[int | None, tuple[str | int, Reader[Any], Any]], form: Form, data: bytes, position: int
 ) -> tuple[dict[Any, Any], int]:
-    """Return tagged fields by name or number. As in Kafka, the protocol ignores the size that a known one states."""
+    """Return tagged fields by name or number. As in Kafka, the protocol ignores the stated size of a known one."""
     is_strict = form.is_strict
     read_uvarint = primitives.read_minimal_uvarint if is_strict else primitives.read_uvarint
     found: dict[Any, Any] = {}
@@ -431,7 +415,7 @@ def _field_reader(field: Field, version: int, flexible: bool, form: Form) -> Rea
 
 
 def _read_records(read_bytes: Reader[Any], data: bytes, position: int) -> tuple[Any, int]:
-    """Read batches of records as a view, since they may be large and are passed on."""
+    """Read batches of records as a view, because they may be large and are passed on."""
     return read_bytes(memoryview(data), position)  # type: ignore[arg-type]
 
 
@@ -507,7 +491,6 @@ def writer_of(fields: Structure, version: int, flexible: bool, form: Form = TOOL
 def writer_source(
     fields: Structure, version: int, flexible: bool, form: Form, parameters: str = "value", *, has_end: bool = True
 ) -> Source:
-    """Return the source of a writer with these parameters."""
     source = Source("write", parameters)
     plain, tagged = _present_fields(fields, version, form)
     parts = []
@@ -532,7 +515,7 @@ def writer_source(
 
 
 def _part_source(source: Source, present: _Present, value: str, version: int, flexible: bool, form: Form) -> str:
-    """Return the expression of the bytes of a field that is no number; short ones save a call."""
+    """Return the expression of the bytes of a field that is no number; common ones save a call."""
     number, field, _ = present
     if field.type is UUID and not form.is_dict:
         return f"{value}.bytes"
@@ -546,7 +529,6 @@ def _part_source(source: Source, present: _Present, value: str, version: int, fl
 
 
 def _get_source(source: Source, fields: Structure, present: _Present, form: Form) -> str:
-    """Return the expression of a field's value."""
     if form.is_dict:
         return f"value[{present.attribute!r}]" if present.attribute else "None"
     if fields.made is ALONE:
@@ -636,6 +618,5 @@ def _array_writer(field: Field, kind: Array, version: int, flexible: bool, form:
 
 
 def element_writer(kind: FieldType, version: int, flexible: bool, form: Form) -> Writer:
-    """Return the writer of one element of an array."""
     assert isinstance(kind, Array)
     return _field_writer(Field("element", kind.element), version, flexible, form)

@@ -1,5 +1,4 @@
-"""Kafka's primitive types: integers, varints, strings, byte strings, UUIDs and tagged fields, read and written one by
-one.
+"""Kafka's primitive types: integers, varints, strings, byte strings, UUIDs and tagged fields.
 
 A reader takes the bytes and a position, and returns the value and the position after it. Lengths are compared with the
 bytes that are left before anything is allocated. Readers raise MalformedError; a fixed-size value beyond the end raises
@@ -74,7 +73,6 @@ def read_uvarint(frame: bytes, position: int) -> tuple[int, int]:
 
 
 def read_uvarlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most ten bytes."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[position]
@@ -101,7 +99,6 @@ def read_compact_length(frame: bytes, position: int) -> tuple[int, int]:
 
 
 def read_int32_length(frame: bytes, position: int) -> tuple[int, int]:
-    """Read the length of a byte string or an array; negative: null."""
     return INT32_FROM(frame, position)[0], position + 4
 
 
@@ -160,9 +157,9 @@ def _bad_string(length: int, bytes_left: int) -> MalformedError:
 
 @lru_cache(maxsize=1_024)
 def topic_id_of(content: bytes) -> UUID:
-    """Return the UUID of 16 bytes: the same object for equal ones, and ZERO_UUID for "no id".
+    """Return the UUID of 16 bytes; the zero UUID is always ``ZERO_UUID`` itself.
 
-    UUIDs are made and compared by functions written in Python.
+    Cached, because UUIDs are made and compared by functions written in Python.
     """
     made = UUID(bytes=content)
     return ZERO_UUID if made == ZERO_UUID else made
@@ -176,7 +173,7 @@ def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
 
 
 def check_array_length(frame: bytes, position: int, length: int) -> int:
-    """Return the length of an array if it is neither null nor larger than Kafka's limit or the number of bytes left."""
+    """Return a length that is neither null nor larger than Kafka's limit or the number of bytes left."""
     if length < 0:
         raise MalformedError("an array is null that may not be")
     if length > MAX_ARRAY_LENGTH:
@@ -222,7 +219,6 @@ def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...
 
 
 def skip_tagged_fields(frame: bytes, position: int) -> int:
-    """Return the position after tagged fields, all of which are unknown."""
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
@@ -258,7 +254,6 @@ def write_varint(value: int) -> bytes:
 
 
 def write_compact_length(length: int) -> bytes:
-    """Encode the length of a compact byte string or array; -1 is null."""
     return _SHORT_UVARINTS[length + 1] if length < 0x7F else write_uvarint(length + 1)
 
 
@@ -329,8 +324,6 @@ def _skip_nothing(frame: bytes, position: int) -> int:
 
 
 def bytes_reader(read_length: Reader[int]) -> Reader[bytes]:
-    """Return a reader of byte strings that are not null."""
-
     def read(frame: bytes, position: int) -> tuple[bytes, int]:
         length, position = read_length(frame, position)
         if length < 0:

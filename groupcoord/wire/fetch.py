@@ -87,8 +87,6 @@ def _of_version(version: int, numbers: dict[int, _Numbers]) -> _Numbers:
 
 
 class _RequestLayout:
-    """Layout of the request in a version."""
-
     def __init__(self, version: int) -> None:
         self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
         self._has_session = version >= 7
@@ -196,8 +194,6 @@ _EPOCH_END = struct.Struct(">iq").pack
 
 
 class _Layout:
-    """Layout of the response in a version."""
-
     def __init__(self, version: int) -> None:
         self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
         self._has_start = version >= 5

@@ -38,7 +38,6 @@ _ALIKE_MAX = 0x7F
 """Bound of the numbers of partitions and of bytes of metadata whose varint has one byte."""
 
 OffsetsReader = Callable[[bytes, int], tuple[OffsetColumns, int]]
-"""Returns the offsets at a position of a frame, and the position after them."""
 
 
 def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReader:
@@ -133,7 +132,6 @@ class OffsetsWriter:
         self._pack_of = lru_cache(maxsize=_LAYOUTS_MAX)(self._pack)
 
     def write(self, partitions: Sequence[FetchedOffset]) -> bytes:
-        """Return the bytes of the partitions, without their number."""
         fetched = fetched_offsets(partitions)
         columns, error_codes = fetched.columns, fetched.error_codes
         count = len(columns[0])
@@ -199,7 +197,6 @@ class ResultsWriter:
         self._write_few_accepted = lru_cache(maxsize=1_024)(self._write_accepted)
 
     def write(self, topics: Sequence[TopicResult]) -> bytes:
-        """Return the bytes of the topics, after their number."""
         if len(topics) == 1:  # nearly always
             return self._one + self._write_result(topics[0])
         parts = [self._write_count(len(topics))]

@@ -198,12 +198,11 @@ _ENDPOINTS_TAG = b"\x00"
 
 
 def write_leader(tag: int, leader: CurrentLeader) -> bytes:
-    """Encode the tagged fields of a partition: its current leader."""
+    """Encode the tagged fields of a partition: its current leader (KIP-951)."""
     return write_tagged(tag, INT32.pack(leader.leader_id) + INT32.pack(leader.leader_epoch))
 
 
 def write_tagged(tag: int, numbers: bytes) -> bytes:
-    """Encode tagged fields of which only one is present, a structure of numbers."""
     value = numbers + _NOTHING_TAGGED
     return b"\x01" + write_uvarint(tag) + write_uvarint(len(value)) + value
 

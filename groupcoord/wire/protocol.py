@@ -172,7 +172,7 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     A response that repeats an entry takes no more memory than one that holds it once.
 
     Raises:
-        ProtocolError: as for :func:`encode_response`, or the response is too large (:mod:`groupcoord.wire.api`).
+        ProtocolError: as for :func:`encode_response`, or the response is too large.
     """
     entry = _parts_encoders.get((header.api_key << 16) + header.api_version) or _load_parts_encoder(header)
     if entry is None:

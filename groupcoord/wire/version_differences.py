@@ -97,7 +97,7 @@ _MESSAGES = {
 
 
 def find_coordinator(values: Values, header: RequestHeader, client_host: str) -> FindCoordinator:
-    """Return the request; version 0 has group keys only, from version 4 on there are several keys."""
+    """Return the request; version 0 has group keys only, from 4 on there are several keys."""
     keys = values["coordinator_keys"] if header.api_version >= 4 else (values["key"],)
     key_type = values.get("key_type", CoordinatorType.GROUP)
     header.reply_context = key_type
@@ -105,7 +105,7 @@ def find_coordinator(values: Values, header: RequestHeader, client_host: str) ->
 
 
 def found_coordinators(response: FindCoordinatorResponse, header: RequestHeader) -> Values:
-    """Return the fields of the response; to version 3 those of the one coordinator."""
+    """Return the fields of the response; to version 3 those of the only coordinator."""
     if header.api_version >= 4:
         coordinators = [_coordinator(found, header) for found in response.coordinators]
         return {"throttle_time_ms": 0, "coordinators": coordinators}
