@@ -48,8 +48,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-#: Offset, timestamp in milliseconds, key, value of one record. Record headers are skipped: coordinators write none.
 BatchRecord = tuple[int, int, bytes | None, bytes | None]
+"""Offset, timestamp in milliseconds, key and value of a record, without its headers: coordinators write none."""
 
 # The header, and its two parts: only the second is covered by the CRC.
 _header = Struct(">qiibIhiqqqhii")

@@ -236,8 +236,8 @@ def _may_be_batch(header: bytes, size: int) -> bool:
     return bool(attributes & CODEC_MASK) or record_count * RECORD_BYTES_MIN <= size - BATCH_HEADER_BYTES
 
 
-# : Reads ``size`` bytes at ``position``; fewer only at the end.
 ReadAt = Callable[[int, int], bytes]
+"""Reads bytes at a position: fewer than the given size only at the end."""
 
 DIRECT_BYTES_MAX = 16_384
 STRIDE_BYTES = 16_384
