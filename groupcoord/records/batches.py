@@ -347,6 +347,11 @@ class Batch:
         return bytes(self._buffer[self._start : self._start + self.size_bytes])
 
     def check_crc(self) -> None:
+        """Compare the CRC.
+
+        Raises:
+            CorruptBatchError: the CRC is wrong.
+        """
         # A copy takes less time than a view for batches of the usual size.
         actual = crc32c(self._buffer[self._start + _CRC_START : self._start + self.size_bytes])
         if actual != self.crc:
@@ -362,7 +367,7 @@ class Batch:
 class LegacyBatch(Batch):
     """A message of format v0 or v1 as a batch; a compressed one holds several records.
 
-    Producer and leader epoch are -1, and no message is transactional. Timestamps are -1 in format v0. Wrapped messages
+    Producer and leader epoch are -1, and no message is transactional. Wrapped messages
     are decompressed at once, because the offset of the first one is inside.
     """
 
@@ -394,6 +399,7 @@ class LegacyBatch(Batch):
         self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = -1
 
     def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[BatchRecord]:
+        """Return ``(offset, timestamp_ms, key, value)`` of each record; the timestamp is -1 in format v0."""
         return iter(self._records)
 
     def check_crc(self) -> None:

@@ -195,6 +195,7 @@ def offset_key_names(group_id: str, topic: str) -> bytes:
 
     Raises:
         MalformedError: a name is longer than 32,767 bytes.
+        UnicodeEncodeError: a name can't be encoded.
     """
     if len(group_id) > _CACHED_NAME_LENGTH_MAX or len(topic) > _CACHED_NAME_LENGTH_MAX:
         return _offset_key_names(group_id, topic)
@@ -383,6 +384,11 @@ def read_value(record_type: RecordType, value: bytes) -> ReadValue:
 
 @cache
 def value_writer(record_type: RecordType, version: int) -> Writer:
+    """Return the writer of values of a record type in a version.
+
+    Raises:
+        MalformedError: the version is unknown.
+    """
     is_flexible = _is_flexible(record_type, version)
     key, value = SCHEMAS[record_type][:2]
     record_class = RECORD_CLASSES[record_type]
@@ -442,6 +448,12 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes]:
 
 
 def group_record_key(group_id: str, record_key: RecordKey) -> bytes:
+    """Return the bytes of a key.
+
+    Raises:
+        MalformedError: the record type is unknown, or a name is too long.
+        UnicodeEncodeError: a name can't be encoded.
+    """
     if len(group_id) + len(record_key[1]) > _CACHED_NAMES_LENGTH_MAX:
         return _group_record_key(group_id, record_key)
     return _cached_group_record_key(group_id, record_key)
