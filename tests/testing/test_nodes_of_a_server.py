@@ -70,8 +70,12 @@ class Asker:
     is_trusted = False
     nodes = None
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
         self.answers: list[Any] = []
+
+    def submit(self, request: Any, token: Any = None) -> None:
+        self.broker.submit(request, token or self, self.principal)
 
     def answer(self, response: Any) -> None:
         if response is not None:
@@ -86,7 +90,7 @@ def ask(server: ServerThread, node: int, request: Any) -> Any:
 
     def asked(control: Any) -> Any:
         broker: Broker = control._servers.running[node].broker
-        asker = Asker()
+        asker = Asker(broker)
         broker.handle(asker, request)  # type: ignore[arg-type]
         broker.deliver_replies()
         return asker.answers[0]
