@@ -23,12 +23,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 class Frames:
-    """Frames of one connection.
-
-    Args:
-        stream: the connection.
-        now_ms: returns its time in milliseconds.
-    """
+    """Frames of one connection."""
 
     def __init__(self, stream: Stream, now_ms: Callable[[], float]) -> None:
         self._stream = stream
@@ -43,12 +38,7 @@ class Frames:
         self._stream.send(_LENGTH.pack(len(frame)) + frame)
 
     def receive(self, timeout_ms: float) -> bytes | None:
-        """Return the next frame; None after ``timeout_ms``.
-
-        Raises:
-            ConnectionClosedError: the connection is closed.
-            ResponseError: the size of the frame is invalid.
-        """
+        """Return the next frame; None after ``timeout_ms``."""
         deadline_ms = self._now_ms() + timeout_ms
         while (size := self._size()) is None or len(self._buffer) < size:
             data = self._stream.receive(max(deadline_ms - self._now_ms(), 0))
@@ -77,12 +67,7 @@ class LoginFailedError(ConnectionClosedError):
 
 
 def log_in(stream: Stream, properties: ClientProperties) -> None:
-    """Log in on a new connection.
-
-    Raises:
-        LoginFailedError: the server refused the mechanism or credentials, or could not be verified.
-        ConnectionClosedError: the connection is closed, or a response was late.
-    """
+    """Log in on a new connection; LoginFailedError if the server refused or could not be verified."""
     mechanism = properties.sasl_mechanism
     frames = Frames(stream, lambda: time.monotonic() * 1000)
     try:
@@ -131,13 +116,7 @@ class Request:
 
 
 class Client:
-    """Client on one connection, which may send requests before earlier responses.
-
-    Args:
-        server: the server.
-        client_id: client id of its requests.
-        node: the node to connect to; None for the bootstrap address.
-    """
+    """Client on one connection, which may send requests before earlier responses."""
 
     def __init__(self, server: Server, client_id: str, node: Node | None = None) -> None:
         self._stream = server.connect() if node is None else server.connect(node)
@@ -148,12 +127,7 @@ class Client:
         self._unanswered: deque[Request] = deque()
 
     def send(self, api: str, version: int, body: dict[str, Plain]) -> None:
-        """Send a request.
-
-        Raises:
-            BodyError: the body does not fit the API and version.
-            ConnectionClosedError: the connection is closed.
-        """
+        """Send a request."""
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, body)
         self._unanswered.append(Request(self._correlation_id, api, version, self._now_ms(), body))
@@ -161,20 +135,10 @@ class Client:
 
     @property
     def oldest_unanswered(self) -> Request:
-        """The request of the next response."""
         return self._unanswered[0]
 
     def receive(self, timeout_ms: float) -> Plain:
-        """Return the body of the next response.
-
-        Args:
-            timeout_ms: milliseconds to wait.
-
-        Raises:
-            NoResponseError: it did not arrive in time.
-            ResponseError: it is not the response to the oldest request.
-            ConnectionClosedError: the connection is closed.
-        """
+        """Return the body of the next response; NoResponseError after ``timeout_ms``."""
         frame = self._frames.receive(timeout_ms)
         if frame is None:
             raise NoResponseError(f"no response within {timeout_ms:.0f} ms")
@@ -187,17 +151,12 @@ class Client:
         return body
 
     def ask(self, api: str, version: int, body: dict[str, Plain]) -> Any:
-        """Send a request and return the body of its response, within 20 seconds; raises as both do."""
+        """Send a request and return the body of its response, within 20 seconds."""
         self.send(api, version, body)
         return self.receive(_TIMEOUT_MS)
 
     def unexpected(self, duration_ms: float) -> Plain | None:
-        """Return the body of a response that arrives within ``duration_ms``, or None.
-
-        Raises:
-            ResponseError: the frame is invalid.
-            ConnectionClosedError: the connection is closed.
-        """
+        """Return the body of a response that arrives within ``duration_ms``, or None."""
         frame = self._frames.receive(duration_ms)
         if frame is None:
             if self._frames.begun_bytes:
@@ -215,11 +174,7 @@ class Client:
 
 @contextmanager
 def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
-    """Connect to a server, or to one of its nodes, to query it.
-
-    Raises:
-        ConnectionClosedError: the server is unreachable.
-    """
+    """Connect to a server, or to one of its nodes, to query it."""
     client = Client(server, _CLIENT_ID, node)
     try:
         yield client
@@ -239,7 +194,6 @@ class ServerFacts:
 
     Attributes:
         apis: lowest and highest version by API.
-        settings: known settings by Kafka's keys.
         why_unknown: why the settings are unknown, or empty.
     """
 
@@ -254,11 +208,7 @@ class ServerFacts:
 
 
 def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
-    """Return lowest and highest version by API.
-
-    Raises:
-        ConnectionClosedError, NoResponseError, ResponseError: the query failed.
-    """
+    """Return lowest and highest version by API."""
     answered = client.ask("ApiVersions", 3, _SOFTWARE)["api_keys"]
     return {
         _NAMES.get(api["api_key"], str(api["api_key"])): (api["min_version"], api["max_version"]) for api in answered
@@ -266,16 +216,7 @@ def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
 
 
 def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) -> ServerFacts:
-    """Query the APIs and some settings of a server.
-
-    Args:
-        server: the server.
-        keys: Kafka's keys of the settings.
-        told: known settings, which override the server's.
-
-    Raises:
-        ConnectionClosedError, NoResponseError, ResponseError: the query of APIs failed.
-    """
+    """Query the APIs of a server, and the settings ``keys``; ``told`` are known ones, which override the server's."""
     with open_client(server) as client:
         apis = listed_apis(client)
     if not keys:

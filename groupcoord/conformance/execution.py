@@ -63,8 +63,6 @@ def replay(transcript: Transcript, server: Server, group_id: str, tolerance: Tol
 
 
 class _Replayer:
-    """State of a replay: connections and variables."""
-
     def __init__(self, transcript: Transcript, server: Server, group_id: str, tolerance: Tolerance) -> None:
         self._transcript = transcript
         self._server = server
@@ -157,7 +155,6 @@ class _Replayer:
         self._bindings = bindings
 
     def _wait_for_new_topics(self, request: Request, got: Plain) -> None:
-        """Wait for leaders of new topics, as clients do."""
         made = [topic["name"] for topic in got["topics"] if topic["error_code"] == "NONE"]
         if made and not request.body.get("validate_only"):
             wait_for_topics(self._server, made)
@@ -168,7 +165,7 @@ class _Replayer:
             raise self._failed("unexpected response", got=got)
 
     def _of_this_run(self, request: Request, got: Plain, expected: Plain) -> Plain:
-        """Return a response without groups of other runs, and with decoded records unless bytes are expected."""
+        """Return a response without groups of other runs, with decoded records unless bytes are expected."""
         if request.api in ("Fetch", "ShareFetch") and not has_bytes(expected):
             return with_batches(got)
         if request.api != "ListGroups":

@@ -169,7 +169,6 @@ class InProcessServer:
         self.run_until(self.now_ms() + round(duration_ms), lambda: False)
 
     def run_until(self, end_ms: int, done: Callable[[], bool]) -> None:
-        """Advance the clock until ``end_ms`` or until ``done``."""
         moment_ms, ticks = self.now_ms(), 0
         while not done():
             deadline_ms = guarded(self._broker.next_deadline_ms)

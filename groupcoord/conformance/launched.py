@@ -31,16 +31,10 @@ _TRIES = 200
 
 
 class FreePorts:
-    """Consecutive free ports, reserved until they are given back.
-
-    Args:
-        count: number of ports; they are reserved in pairs.
+    """Consecutive free ports, reserved in pairs until they are given back.
 
     Attributes:
         first: the lowest port.
-
-    Raises:
-        TargetError: not enough ports are free.
     """
 
     def __init__(self, count: int = 2) -> None:
@@ -55,7 +49,6 @@ class FreePorts:
         raise TargetError(f"no {count} free ports side by side")
 
     def _take(self, port: int) -> bool:
-        """Reserve a port and the next one, and return whether that succeeded."""
         path = Path(tempfile.gettempdir(), f"groupcoord-ports-{os.getuid()}", str(port))
         path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -118,11 +111,7 @@ class ServerDiedError(TargetError):
 
 
 def _placeholders(command: str, known: Collection[str]) -> set[str]:
-    """Return the placeholders in a command.
-
-    Raises:
-        ValueError: the command cannot be split, or has an unknown placeholder.
-    """
+    """Return the placeholders in a command."""
     names = {
         name for word in shlex.split(command) for _, name, _, _ in string.Formatter().parse(word) if name is not None
     }
@@ -291,11 +280,7 @@ class LaunchedServer(SocketServer):
 
 
 def last_words(path: Path) -> str:
-    """Return the end of a program's output file; empty if there is none.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return the end of a program's output file; empty if there is none."""
     if not path.exists():
         return ""
     with path.open("rb") as log:

@@ -53,11 +53,7 @@ VariableKind = Literal["any", "group", "member", "producer", "topic"]
 
 
 def variable_kind(text: str) -> VariableKind | None:
-    """Return the kind of a variable, or None for other text.
-
-    Raises:
-        ValueError: it starts with ``$`` but is no variable.
-    """
+    """Return the kind of a variable, or None for other text."""
     if not text.startswith("$"):
         return None
     if not _VARIABLE.fullmatch(text):
@@ -69,11 +65,7 @@ def variable_kind(text: str) -> VariableKind | None:
 
 
 def substitute(body: Plain, bindings: Bindings) -> Plain:
-    """Return a body with the values of its variables.
-
-    Raises:
-        KeyError: a variable has no value.
-    """
+    """Return a body with the values of its variables."""
     if isinstance(body, dict):
         return {key: substitute(value, bindings) for key, value in body.items()}
     if isinstance(body, list):
@@ -100,24 +92,12 @@ def with_messages(body: Plain) -> Plain:
 
 
 def match(expected: Plain, got: Plain, bindings: Bindings) -> Bindings | None:
-    """Return values of variables for which a response matches, or None.
-
-    Args:
-        expected: the recorded body.
-        got: the server's body.
-        bindings: present values of variables.
-
-    Raises:
-        TooAmbiguousError: the search was abandoned.
-    """
+    """Return the values of variables for which a response matches, or None."""
     return next(_Search().matches(expected, got, dict(bindings)), None)
 
 
 def first_difference(expected: Plain, got: Plain, bindings: Bindings) -> Difference | None:
-    """Return the first difference of two bodies, or None.
-
-    Matching elements of lists are paired first. Of the rest, the first expected one is compared with the most similar.
-    """
+    """Return the first difference of two bodies, or None."""
     if match(expected, got, bindings) is not None:
         return None
     return _explain(expected, got, dict(bindings), "")
@@ -180,7 +160,7 @@ class _Search:
     def _candidates(
         self, expected: Plain, got: list[Plain], is_used: list[bool], bindings: dict[str, Any]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield each free matching element with bindings; of equal elements only the first."""
+        """Yield each free matching element; of equal ones only the first."""
         literals = _literals(expected)
         tried: list[Plain] = []
         for index, candidate in enumerate(got):
@@ -196,7 +176,6 @@ class _Search:
 
 
 def _literals(expected: Plain) -> list[tuple[str, Plain]]:
-    """Return the compared scalar fields without variables."""
     if not isinstance(expected, dict):
         return []
     return [
@@ -209,12 +188,12 @@ def _literals(expected: Plain) -> list[tuple[str, Plain]]:
 
 
 def _contradicts(literals: list[tuple[str, Plain]], got: Plain) -> bool:
-    """Return whether a scalar field differs: a quick test that excludes most candidates."""
+    """Return whether a scalar field differs, which excludes most candidates quickly."""
     return isinstance(got, dict) and any(got.get(name, MISSING) != value for name, value in literals)
 
 
 def _by_cost(expected: dict[str, Plain]) -> list[tuple[str, Plain]]:
-    """Return the compared fields, scalars first, since they exclude most candidates."""
+    """Return the compared fields, scalars first."""
     fields = [(name, value) for name, value in expected.items() if name not in IGNORED_FIELDS]
     return sorted(fields, key=lambda field: isinstance(field[1], dict | list))
 
@@ -232,7 +211,6 @@ def _value_of(variable: str, bindings: Bindings) -> str | int:
 
 
 def _bind(variable: str, got: Plain, bindings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the bindings with a variable's value, or None if it cannot have it."""
     kind = variable_kind(variable)
     if kind == "any":
         return bindings
@@ -287,14 +265,12 @@ def _explain_list(expected: list[Plain], got: list[Plain], bindings: dict[str, A
 
 
 def _likeness(expected: Plain, got: Plain, bindings: dict[str, Any]) -> int:
-    """Return the number of matching fields."""
     if not (isinstance(expected, dict) and isinstance(got, dict)):
         return 0
     return sum(match(value, got.get(name), bindings) is not None for name, value in _by_cost(expected))
 
 
 def _shown(expected: Plain, bindings: dict[str, Any]) -> Plain:
-    """Return an expected value with variables and their values."""
     if isinstance(expected, dict):
         return {key: _shown(value, bindings) for key, value in expected.items()}
     if isinstance(expected, list):

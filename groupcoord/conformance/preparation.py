@@ -43,18 +43,7 @@ _NO_PRODUCER = {"transactional_id": None, "transaction_timeout": 60_000, "produc
 
 
 def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
-    """Create missing topics and wait for them.
-
-    Args:
-        server: the server.
-        topics: partition counts by name.
-
-    Returns:
-        Topic ids by name.
-
-    Raises:
-        TargetError: a topic is late, or exists with another number of partitions.
-    """
+    """Create missing topics, wait for them, and return their ids by name."""
     if not topics:
         return {}
     with open_client(server) as client:
@@ -75,11 +64,7 @@ def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
 
 
 def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, Any]]:
-    """Wait until new topics have responding leaders, and return their metadata.
-
-    Raises:
-        TargetError: a topic is late.
-    """
+    """Wait until new topics have responding leaders, and return their metadata."""
     query = {
         "topics": [{"topic_id": None, "name": name} for name in names],
         "allow_auto_topic_creation": False,
@@ -100,11 +85,7 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
 
 
 def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings) -> None:
-    """Wait until the coordinators of a transcript's groups and transactional ids have loaded.
-
-    Raises:
-        TargetError: they are late.
-    """
+    """Wait until the coordinators of a transcript's groups and transactional ids have loaded."""
     groups = group_ids(transcript, bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
     with open_client(server) as client:
@@ -119,11 +100,7 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
 
 
 def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> None:
-    """Replace all ACLs of a server and wait until it lists them.
-
-    Raises:
-        TargetError: the server refuses them or is late.
-    """
+    """Replace all ACLs of a server and wait until it lists them."""
     creations = [
         {
             "resource_type": int(entry.resource_type),
@@ -268,7 +245,7 @@ _LEAVES: Mapping[str, dict[str, Plain]] = {
         **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets")),
     },
 }
-"""Fields of a heartbeat that leaves, besides its ids, by type of group."""
+"""Fields of a heartbeat that leaves, by type of group."""
 
 
 @define
@@ -276,8 +253,6 @@ class Cleaner:
     """Removal of topics, groups and settings that a run created.
 
     Attributes:
-        server: the server.
-        facts: facts about the server.
         topics_before: names of other topics.
         topics: topics that the run may have created.
         group_ids: ids of replayed transcripts; the run also owns ids that begin with them. All are deleted, listed or

@@ -124,7 +124,6 @@ class Report:
     """Outcomes of a run in the order of the transcripts.
 
     Attributes:
-        outcomes: the outcomes.
         server: facts about the first server, or None.
         left_behind: descriptions of what the run could not remove.
     """
@@ -320,9 +319,6 @@ class Case:
     """Test case.
 
     Attributes:
-        suite: its suite.
-        name: its name in the suite.
-        seconds: duration.
         failure: one line, or empty.
         details: long form of the failure.
         skipped: reason for skipping, or empty.
@@ -343,7 +339,7 @@ def junit_xml(report: Report) -> str:
 
 
 def to_junit(title: str, cases: Iterable[Case]) -> str:
-    """Return cases as JUnit XML, with a test suite for each suite name."""
+    """Return cases as JUnit XML, one test suite per name."""
     by_suite: dict[str, list[Case]] = {}
     for case in cases:
         by_suite.setdefault(case.suite, []).append(case)
@@ -389,7 +385,6 @@ def _case(outcome: Outcome) -> Case:
 
 
 def _in_a_sentence(failure: Failure) -> str:
-    """Return a failure as one line with expected and actual value."""
     difference = failure.difference
     if difference is None:
         return failure.message
@@ -428,11 +423,7 @@ class Change:
 
 
 def load_run(path: Path) -> dict[str, Any]:
-    """Read output of ``groupcoord conformance --json``.
-
-    Raises:
-        RunFileError: the file is invalid.
-    """
+    """Read output of ``groupcoord conformance --json``."""
     try:
         found = parse_json(read_text(path))
         _by_name(found)

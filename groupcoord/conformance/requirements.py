@@ -32,7 +32,7 @@ _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterCo
 
 
 def missing_apis(transcript: Transcript, facts: ServerFacts) -> list[str]:
-    """Return the :data:`OPTIONAL_APIS` that a transcript sends and the server does not list."""
+    """Return the :data:`OPTIONAL_APIS` that a transcript sends and the server lacks."""
     return sorted({step.api for step in _sends(transcript)} & OPTIONAL_APIS - set(facts.apis))
 
 
@@ -132,10 +132,7 @@ def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain, tuple[Step
 
 
 def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
-    """Return whether a transcript sends requests during the initial rebalance delay.
-
-    Otherwise a longer delay only delays the responses, unless sessions of other members expire during it.
-    """
+    """Return whether a transcript sends requests during the initial rebalance delay."""
     delays, sessions_ms = 0, []
     for send, body, meanwhile in _exchanges(transcript):
         if send.api != "JoinGroup":
@@ -149,13 +146,12 @@ def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
             delays += 1
             if any(isinstance(step, Send) for step in meanwhile):
                 return True
-    # A member is silent during all delays but its own.
+    # A longer delay matters only if sessions expire in it: a member is silent during all delays but its own.
     is_long = found.isdecimal() and (delays - 1) * int(found) + _OTHERS_WAIT_MS >= min(sessions_ms, default=0)
     return delays > 1 and is_long
 
 
 def _joins_with_session_timeouts_between(transcript: Transcript, value: str, found: str) -> bool:
-    """Return whether a session timeout is valid for only one of two limits."""
     bounds = sorted(int(text) for text in (value, found) if text.lstrip("-").isdecimal())
     timeouts = [step.body.get("session_timeout", 0) for step in _sends(transcript) if step.api == "JoinGroup"]
     return len(bounds) == 2 and any(bounds[0] <= timeout < bounds[1] for timeout in timeouts)

@@ -55,10 +55,10 @@ def run(
 ) -> Report:
     """Replay transcripts and return a report.
 
-    A shared target has one server for each group of equal settings. Transcripts without a restart run concurrently, as
-    they mostly sleep; those with one follow in turn. A few failed ones are repeated alone, since a busy server may be
-    late and groups may share a log partition. Otherwise every transcript has its own server. If the settings belong to
-    the server's owner, they are queried, and transcripts that need others are skipped.
+    A shared target has one server for each group of equal settings; otherwise every transcript has its own. On a shared
+    server transcripts without a restart run concurrently, as they mostly sleep; those with one follow in turn. A few
+    failed ones are repeated alone, since a busy server may be late and groups may share a log partition. If the
+    settings belong to the server's owner, they are queried, and transcripts that need others are skipped.
 
     Args:
         transcripts: the transcripts.
@@ -89,14 +89,11 @@ def run(
 
 
 def settings_for(transcript: Transcript) -> Settings:
-    """Return every broker setting that a transcript needs."""
     return {**USUAL_SETTINGS, **transcript.settings}
 
 
 @frozen
 class _Stage:
-    """Server with facts, earlier contents and cleaner."""
-
     server: Server
     facts: ServerFacts
     topics: Mapping[str, int] = field(factory=dict)
@@ -105,8 +102,6 @@ class _Stage:
 
 
 class _Run:
-    """One call of :func:`run`."""
-
     def __init__(
         self, target: Target, jobs: int, prefix: str, cleans: bool, on_facts: OnFacts | None, keys: frozenset[str]
     ) -> None:
@@ -120,7 +115,6 @@ class _Run:
         self.left_behind: list[str] = []
 
     def alone(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
-        """Replay every transcript on its own server."""
         for transcript in transcripts:
             started = time.monotonic()
             try:
@@ -242,7 +236,6 @@ class _Run:
         return evolve(self._target.tolerance, initial_delay_ms=initial_delay_ms(transcript, facts.settings))
 
     def _why_skipped(self, transcript: Transcript, stage: _Stage) -> str:
-        """Return why a transcript does not apply to a server, or empty."""
         facts = stage.facts
         if missing := missing_apis(transcript, facts):
             return f"the server does not list {', '.join(missing)}"
@@ -268,7 +261,6 @@ class _Run:
         return f"needs a server without topic {', '.join(in_the_way)}" if in_the_way else ""
 
     def _hints(self, transcript: Transcript, facts: ServerFacts) -> tuple[str, ...]:
-        """Return possible causes of a failure."""
         hints = []
         if transcript.settings and (self._target.own_settings is None or facts.why_unknown):
             hints.append(f"it needs the settings {_written(transcript.settings)}")

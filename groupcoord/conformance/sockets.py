@@ -60,21 +60,11 @@ class SocketStream:
         self._socket.close()
 
     def _has_decrypted(self) -> bool:
-        """Return whether TLS has buffered bytes."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
 
 class SocketServer:
-    """Server at an address, which others start and stop.
-
-    Args:
-        host: host name or address.
-        port: TCP port.
-        properties: TLS and SASL settings, or None.
-
-    Raises:
-        ConfigError: certificates or keys cannot be read.
-    """
+    """Server at an address, which others start and stop; ``properties`` has its TLS and SASL settings."""
 
     def __init__(self, host: str, port: int, properties: ClientProperties | None = None) -> None:
         self._host = host

@@ -64,7 +64,7 @@ WALL_TIME = Tolerance(late_factor=1.5, late_ms=1500, early_factor=0.7, early_ms=
 """For real time on a busy machine."""
 
 VIRTUAL_TIME = Tolerance(late_factor=1, late_ms=50, early_factor=1, early_ms=200, only_joins=False)
-"""For virtual time with exact timers: only early, since Kafka took up to 200 ms to write to a new log partition."""
+"""For virtual time with exact timers: up to 200 ms early, the time in which Kafka wrote to a new log partition."""
 
 
 class TargetError(GroupcoordError):

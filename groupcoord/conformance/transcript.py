@@ -24,12 +24,7 @@ _CONTROL_TYPE = struct.Struct(">hh")
 
 
 def with_bytes(body: Plain, now_ms: int) -> Plain:
-    """Return the body of a request with its batches as bytes.
-
-    Args:
-        body: the body with values for its variables.
-        now_ms: time of the records, from which each batch's ``age`` is subtracted.
-    """
+    """Return the body of a request with its batches as bytes; the ``age`` of a batch is subtracted from ``now_ms``."""
     if isinstance(body, list):
         return [with_bytes(element, now_ms) for element in body]
     if not isinstance(body, dict):
@@ -61,7 +56,6 @@ def _encode(
 
 
 def has_bytes(body: Plain) -> bool:
-    """Return whether a body contains records as bytes."""
     if isinstance(body, list):
         return any(map(has_bytes, body))
     if not isinstance(body, dict):
@@ -109,7 +103,6 @@ COORDINATOR = "coordinator"
 """Value of ``node`` for the coordinator of the transcript's group, whose variable is ``$g``."""
 
 PACKAGED = Path(__file__).parent / "transcripts"
-"""Folder of the package's transcripts."""
 
 
 class TranscriptError(GroupcoordError):
@@ -191,7 +184,6 @@ ACL_SETTINGS: Mapping[str, str | int] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Server settings for transcripts with ACLs."""
 
 
 @frozen
@@ -342,8 +334,6 @@ _TYPE_NAMES = {str: "text", int: "a whole number", dict: "an object", list: "a l
 
 
 class _Object:
-    """JSON object with typed access to fields."""
-
     def __init__(self, value: object, where: str) -> None:
         if not isinstance(value, dict):
             raise TranscriptError(f"{where}: must be an object, not {value!r:.60}")
@@ -489,7 +479,7 @@ class _Checker:
         self._unanswered: dict[str, list[Send]] = {}
 
     def check(self, step: Step) -> None:
-        """Raise ValueError or BodyError if a step is impossible after the earlier ones."""
+        """Raise ValueError or BodyError if a step is impossible."""
         match step:
             case Send():
                 if isinstance(step.node, int) and not 1 <= step.node <= self._nodes:

@@ -120,8 +120,6 @@ _MODULES = {
     "machine.state_machine": "CoordinatorMachine",
     "server": "ServerThread",
 }
-"""Names by module; the others are in ``strategies``."""
-
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 

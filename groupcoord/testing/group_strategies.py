@@ -106,7 +106,6 @@ def share_group_heartbeats(
 
 
 def _share_heartbeat(full: ShareGroupHeartbeat, is_short: bool) -> ShareGroupHeartbeat:
-    """Return a heartbeat that is valid with this epoch; a join is full."""
     is_whole = full.member_epoch == JOIN or not (is_short or full.member_epoch == LEAVE)
     return full if is_whole else evolve(full, rack_id=None, subscribed_topic_names=None)
 
@@ -248,7 +247,7 @@ def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[TopicIdEntry[Sh
 
 
 def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBatch, ...]:
-    """Return consecutive batches from gaps, acknowledgement types, and whether one type applies to all records."""
+    """Return consecutive acknowledgement batches."""
     batches, offset = [], 0
     for skipped, kinds, is_same in said:
         first = offset + skipped
@@ -352,7 +351,6 @@ def streams_group_heartbeats(
 
 
 def _streams_heartbeat(full: StreamsGroupHeartbeat, is_short: bool) -> StreamsGroupHeartbeat:
-    """Return a heartbeat that is valid with this epoch."""
     if full.member_epoch == JOIN:
         return evolve(full, active_tasks=(), standby_tasks=(), warmup_tasks=())
     if full.member_epoch > JOIN and not is_short:
@@ -374,7 +372,8 @@ def streams_group_describe_requests(
 
 
 def requests(*, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None) -> Strategy[Request]:
-    """Return every type of request that a group coordinator receives.
+    """Return the requests of members and administrators that a group coordinator receives, except those for records and
+    offsets of share groups.
 
     Args:
         group_ids: default: those of each type.

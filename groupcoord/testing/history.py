@@ -160,8 +160,6 @@ def histories(
 
 
 class _RecordedWorld(World):
-    """World that records its exchanges."""
-
     def __init__(self, *, expires: bool) -> None:
         self._exchanges: dict[int, Exchange] = {}
         config = Config(offsets_topic_num_partitions=2)

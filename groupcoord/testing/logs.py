@@ -166,22 +166,7 @@ def encode_any_batch(
     is_control: bool = False,
     headers: Sequence[tuple[bytes, bytes | None]] = (),
 ) -> bytes:
-    """Return one batch of format v2.
-
-    Args:
-        records: ``(offset, timestamp_ms, key, value)`` in the order of offsets; compaction may leave gaps, or none.
-        base_offset: offset of the first slot, with or without a record.
-        last_offset: offset of the last slot.
-        codec: compression.
-        append_time_ms: timestamp of all records, if they have LogAppendTime.
-        leader_epoch: leader epoch of the log partition.
-        producer_id: producer id, or -1.
-        producer_epoch: producer epoch.
-        base_sequence: first sequence number.
-        is_transactional: the records belong to a transaction.
-        is_control: the records are markers.
-        headers: headers of each record.
-    """
+    """Return one batch of format v2."""
     base_timestamp_ms = records[0][1] if records else 0
     max_timestamp_ms = max((record[1] for record in records), default=0)
     if append_time_ms is not None:
@@ -215,14 +200,7 @@ def encode_messages(
     codec: Compression = Compression.NONE,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """Return messages of format v0 or v1, consecutive or compressed in one message.
-
-    Args:
-        magic: 0 or 1.
-        records: ``(offset, timestamp_ms, key, value)``, at least one; format v0 has no timestamps.
-        codec: any except zstd.
-        append_time_ms: as for :func:`encode_any_batch`, in format v1.
-    """
+    """Return messages of format v0 or v1, consecutive or compressed in one message."""
     time_bit = 0 if append_time_ms is None else LOG_APPEND_TIME
     if codec is Compression.NONE:
         return b"".join(
@@ -270,12 +248,8 @@ class GeneratedBatch:
     """Batch, or messages of formats v0 and v1 written together, with its contents.
 
     Attributes:
-        data: the bytes.
         records: ``(offset, timestamp_ms, key, value)``; the timestamp is -1 in format v0.
         next_offset: offset after the last slot.
-        producer_id: producer id, or -1.
-        producer_epoch: producer epoch.
-        is_transactional: the records belong to a transaction.
         is_control: the records are markers.
     """
 
@@ -359,7 +333,7 @@ def batches(
 
     Args:
         keys_and_values: default: :func:`record_bytes`.
-        base_offsets: first offsets.
+        base_offsets: offsets near which the records begin.
         formats: message formats, of 0, 1 and 2.
         codecs: compressions; with zstd, batches of formats other than 2 are uncompressed.
     """
@@ -391,7 +365,6 @@ def batches(
 def _placed_records(
     draw: st.DrawFn, keys_and_values: st.SearchStrategy[tuple[bytes, bytes | None]], offset: int, magic: int
 ) -> tuple[list[BatchRecord], int]:
-    """Return records with gaps between offsets, and the last offset."""
     found: list[BatchRecord] = []
     offset += draw(st.integers(0, GAP_MAX))
     for key, value in draw(st.lists(keys_and_values, min_size=1, max_size=RECORDS_MAX)):
@@ -413,7 +386,6 @@ def _transactional(
     base_offset: int,
     codecs: Collection[Compression],
 ) -> list[GeneratedBatch]:
-    """Return the batches and the marker of a transaction, either of which may be missing."""
     producer_id, producer_epoch = draw(_producer_ids), draw(st.integers(0, 2**15 - 1))
     made: list[GeneratedBatch] = []
     for _ in range(draw(st.integers(0, 2))):
@@ -466,7 +438,7 @@ def logs(
         codecs: compressions.
         transactions: include committed, aborted and open transactions, and markers of compacted batches.
         emptied_batches: include batches without records, as compaction leaves them.
-        max_batches: maximum number of batches without transactions.
+        max_batches: maximum number of batches; a transaction counts as one.
     """
     content = record_bytes() if keys_and_values is None else keys_and_values
     kinds = ["plain"] * 4 + ["transaction"] * transactions + ["emptied"] * emptied_batches

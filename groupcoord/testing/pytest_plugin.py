@@ -34,7 +34,7 @@ class UnrewrittenModules:
     """Import finder for the modules of this package that bypasses pytest's assertion rewriting.
 
     pytest rewrites every module of a distribution that has a ``pytest11`` entry point. Without writable bytecode
-    (PYTHONDONTWRITEBYTECODE, a read-only site-packages) it compiles all 370 modules of the server in every run.
+    (PYTHONDONTWRITEBYTECODE, a read-only site-packages) it compiles all the server's modules in every run.
     """
 
     @staticmethod

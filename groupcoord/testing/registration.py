@@ -33,7 +33,6 @@ NAMES: dict[type, str] = {
     messages.SyncGroup: "sync_requests",
     messages.TxnOffsetCommit: "transactional_commit_requests",
 }
-"""Names of strategies by request type."""
 
 
 def register() -> None:

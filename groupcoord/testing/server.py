@@ -119,9 +119,6 @@ class NodesUnderTest:
     """Nodes on free ports that start, stop and crash several times.
 
     Memory outlives a restart, as a disk would; a data directory is opened again each time.
-
-    Raises:
-        ValueError: ``nodes`` is out of range.
     """
 
     def __init__(
@@ -178,15 +175,7 @@ class NodesUnderTest:
         return ",".join(f"{HOST}:{own[listener][1]}" for own in self.servers.addresses.values())
 
     async def start(self, node_id: int | None = None) -> None:
-        """Start to serve, first on free ports, later on the same ports.
-
-        Args:
-            node_id: the node to start; None for all.
-
-        Raises:
-            OSError: a port or directory is not available.
-            GroupcoordError: the data directory or a topic is invalid.
-        """
+        """Start to serve one node, or all: first on free ports, later on the same ports."""
         with ExitStack() as stack:
             if self._servers is None:
                 stack.callback(self.forget)
@@ -282,7 +271,6 @@ for _package in ("crc32c", "kio"):
 
 
 def _advertise(properties: Mapping[str, str | int | float], advertised_port: int) -> dict[str, str | int | float]:
-    """Return settings with another advertised port for the only listener."""
     if type(advertised_port) is not int or not 1 <= advertised_port <= 65_535:
         raise ValueError(f"advertised_port must be a number from 1 to 65535, not {advertised_port!r}")
     listeners = str(properties.get("listeners", ""))
@@ -294,8 +282,6 @@ def _advertise(properties: Mapping[str, str | int | float], advertised_port: int
 
 
 class _End(Enum):
-    """Way in which a server ends."""
-
     STOP = "in order, and for good"
     PAUSE = "in order"
     KILL = "as a process that is killed"

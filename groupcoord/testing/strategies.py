@@ -324,7 +324,6 @@ def consumer_group_heartbeats(
 
 
 def _heartbeat(full: ConsumerGroupHeartbeat, is_short: bool) -> ConsumerGroupHeartbeat:
-    """Return a heartbeat that is valid with this epoch."""
     if full.member_epoch == JOIN:
         return evolve(full, topic_partitions=())
     if full.member_epoch > JOIN and not is_short:

@@ -8,15 +8,15 @@ from typing import Any
 from uuid import UUID
 
 NAME_LENGTH = 14
-"""Bytes of a topic's name in its id."""
+"""Bytes of a topic's name in its id; the rest of a longer name is missing."""
 
 
 class Topics:
     """Topics that are created, extended and deleted, for :class:`~groupcoord.GroupCoordinator`; also resolves
     expressions.
 
-    Each creation has its own id, which contains the name: see :func:`readable`. Expressions are matched by Python's
-    ``re``, which suffices for the RE2 syntax of tests.
+    Each creation has its own id, from which :func:`readable` gets the beginning of the name. Expressions are matched by
+    Python's ``re``, which suffices for the RE2 syntax of tests.
 
     Args:
         partition_counts: initial partition counts by name.
@@ -80,7 +80,7 @@ class Topics:
 
 
 def readable(topic_id: UUID) -> str:
-    """Return the name in an id of :class:`Topics`; ``#2`` marks the second creation."""
+    """Return the beginning of the name in an id of :class:`Topics`; ``#2`` marks the second creation."""
     name = topic_id.bytes[:NAME_LENGTH].rstrip(b"\0").decode("utf-8", "replace")
     creation = int.from_bytes(topic_id.bytes[NAME_LENGTH:], "big")
     return name if creation == 1 else f"{name}#{creation}"

@@ -442,10 +442,8 @@ class AsyncServer:
 
 
 def callers_frames(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error of another thread without the frames of this package, if the caller made a
-    mistake.
-
-    Errors of other types keep all frames.
+    """Return the traceback of an error of another thread, without this package's frames if the
+    caller made a mistake.
     """
     if not isinstance(error, GroupcoordError | ValueError | TypeError | LookupError | RuntimeError | TimeoutError):
         return error.__traceback__

@@ -190,7 +190,6 @@ def _checked_partitions(partitions: Partitions) -> Partitions:
 
 
 def in_words(lines: Sequence[str]) -> str:
-    """Return differences as indented lines, up to a limit."""
     more = [f"… and {len(lines) - LINES_MAX} more differences"] if len(lines) > LINES_MAX else []
     return "\n  ".join(["", *lines[:LINES_MAX], *more])
 
@@ -282,7 +281,7 @@ def _listed(partitions: Iterable[tuple[str, int]]) -> str:
 
 @frozen
 class Produced:
-    """A topic holds exactly these records, in this order within each partition."""
+    """A topic holds exactly these records, in this order if all are in one partition."""
 
     topic: str
     records: Sequence[ProducerRecord]
@@ -296,7 +295,6 @@ class Produced:
         return (None, in_words(lines)) if lines else (True, None)
 
     def _of_each(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
-        """Return the missing and the surplus records, with repetitions."""
         places: dict[ProducerRecord, list[str]] = {}
         counts = Counter(wanted)
         for record in found:
@@ -310,7 +308,7 @@ class Produced:
         return missing + [f"not expected: {_described(bare)} ({some(where)})" for bare, where in places.items()]
 
     def _of_order(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
-        """Return where a single partition has the records in another order."""
+        """Return where records stand in another order; empty if they are in several partitions."""
         if len({record.partition for record in found}) > 1:
             return []
         return [

@@ -133,14 +133,12 @@ class CommittedOffset:
 
 
 def describe_groups(broker: Broker) -> tuple[GroupDescription, ...]:
-    """Return the listed groups, sorted by id."""
     listed = [group for one in broker.nodes.coordinators.values() for group in one.call(ListGroups()).groups]
     found = (describe_group(broker, group_id) for group_id in sorted(group.group_id for group in listed))
     return tuple(group for group in found if group is not None)
 
 
 def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
-    """Return a group; None if it does not exist."""
     coordinator, group = _find_group(broker, group_id)
     if group is None:
         return None

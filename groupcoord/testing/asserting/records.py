@@ -53,13 +53,7 @@ class TopicDescription:
 
 
 def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
-    """Return partition counts by name; names alone get ``num.partitions``.
-
-    Raises:
-        TypeError: the argument has neither counts by name nor names.
-        ValueError: a count is below 1.
-        TopicError: a name is invalid.
-    """
+    """Return partition counts by name; names alone get ``num.partitions``."""
     if topics is None:
         return {}
     if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
@@ -77,11 +71,7 @@ def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
-    """Return a topic by name.
-
-    Raises:
-        UnknownNameError: the topic does not exist or is internal.
-    """
+    """Return a topic by name."""
     topic = broker.topics.get(name)
     if topic is not None and not topic.is_internal:
         return topic
@@ -151,11 +141,7 @@ def encode_records(records: Sequence[RecordFields]) -> bytes:
 
 
 def decode_records(batch: Batch) -> Iterator[tuple[int, RecordFields]]:
-    """Yield offset and fields of each record of a batch.
-
-    Raises:
-        BadRecordError, CorruptBatchError, DecompressionError, IndexError: the batch is malformed.
-    """
+    """Yield offset and fields of each record of a batch."""
     payload = batch.payload(DECOMPRESSED_BYTES_MAX)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
     for head in record_heads(payload, batch.record_count):
@@ -248,14 +234,7 @@ class ConsumerRecord:
 def to_records(
     values: Iterable[ProducerRecord | str | bytes | None], partition: int | None = None
 ) -> list[ProducerRecord]:
-    """Return records from values or records.
-
-    Args:
-        partition: for records that name none.
-
-    Raises:
-        TypeError: the argument is not a list, or a value is neither text nor bytes.
-    """
+    """Return records from values or records; ``partition`` is for records that name none."""
     if isinstance(values, str | bytes):
         raise TypeError(f"records come as a list: produce(topic, [{values!r}])")
     records = [value if isinstance(value, ProducerRecord) else ProducerRecord(value) for value in values]
@@ -269,12 +248,7 @@ class Appender:
         self._turns: dict[str, int] = {}
 
     def append(self, broker: Broker, topic_name: str, records: Sequence[ProducerRecord]) -> tuple[ConsumerRecord, ...]:
-        """Append records, one batch per partition, and return them as stored.
-
-        Raises:
-            LookupError: the topic or partition does not exist.
-            RecordsRefusedError: a partition refuses its batch; other batches may be stored.
-        """
+        """Append records, one batch per partition, and return them as stored."""
         topic = find_topic(broker, topic_name)
         now_ms = broker.clock.now_ms()
         partitions = [self._partition_for(record, topic) for record in records]
@@ -333,12 +307,7 @@ def read_records(
     isolation_level: IsolationLevel = "read_uncommitted",
     first_offset: int = 0,
 ) -> list[ConsumerRecord]:
-    """Return the records of a topic, partition by partition, without transaction markers.
-
-    Raises:
-        LookupError: the topic or partition does not exist, or topics hold no records.
-        ValueError: the isolation level is unknown.
-    """
+    """Return the records of a topic, partition by partition, without transaction markers."""
     topic = find_topic(broker, topic_name)
     if isolation_level not in ISOLATION_LEVELS:
         raise ValueError(f"isolation_level is one of {', '.join(ISOLATION_LEVELS)}, not {isolation_level!r}")

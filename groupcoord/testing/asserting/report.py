@@ -56,8 +56,6 @@ from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch, ShareFe
 from groupcoord.wire.transaction_messages import AddOffsetsToTxn, EndTxn, InitProducerId
 
 NameOf = Callable[[UUID], str | None]
-"""Returns the name of a topic id, or None."""
-
 ACKNOWLEDGED: dict[int, str] = {
     AcknowledgeType.GAP: "skips",
     AcknowledgeType.ACCEPT: "accepts",
@@ -124,7 +122,6 @@ def is_routine(request: ReceivedRequest) -> bool:
 
 
 def describe_request(message: Any, name_of: NameOf) -> str:
-    """Return a short description of a request."""
     match message:
         case JoinGroup():
             names = ", ".join(protocol.name for protocol in message.protocols)
@@ -272,8 +269,7 @@ class KnownBug:
         name: library and issue number.
         software: matches name and version in the client's ApiVersions.
         starts: returns whether the client becomes silent after a request.
-        followed_by: the requests of which one should follow.
-        within_ms: the time limit for that.
+        followed_by: requests of which one should follow within ``within_ms``.
     """
 
     heading: str
@@ -326,13 +322,12 @@ KNOWN_BUGS = (
         9_000,
     ),
 )
-"""Bugs that show in missing requests."""
 
 
 def known_client_bugs(requests: Sequence[ReceivedRequest]) -> dict[str, list[str]]:
-    """Return sentences about known bugs with visible symptoms, by listener or client id.
+    """Return sentences about known bugs with visible symptoms, by listener, or by client id if there is one listener.
 
-    Clients with the same client id and listener count as one, so a symptom may be missed.
+    Clients of one listener, or with one client id, count as one, so a symptom may be missed.
     """
     by_client: dict[str, list[ReceivedRequest]] = {}
     for request in requests:
@@ -359,9 +354,7 @@ def _is_seen(bug: KnownBug, requests: Sequence[ReceivedRequest], end_ms: int) ->
 
 
 def _software(requests: Sequence[ReceivedRequest]) -> str:
-    """Return name and version in the client's last ApiVersions, such as ``confluent-kafka-python
-    2.16.1-rdkafka-2.16.0``.
-    """
+    """Return name and version in the client's last ApiVersions."""
     said = (request.message for request in reversed(requests) if isinstance(request.message, ApiVersions))
     named = (f"{one.client_software_name} {one.client_software_version}" for one in said if one.client_software_name)
     return next(named, "")

@@ -37,8 +37,6 @@ Place = tuple[str | UUID, int]
 
 @define(eq=False)
 class _Connection:
-    """Fetches of one connection."""
-
     client_id: str = ""
     share_member: tuple[str, str] | None = None
     last_fetch: int = 0
@@ -269,8 +267,6 @@ def _checked_api(name: str) -> str:
 class RequestLog:
     """Received requests with their responses, within limits.
 
-    Args:
-        now_ms: the server's clock.
 
     Attributes:
         count: number of the last request.
@@ -450,7 +446,6 @@ class ObservedConnection(Connection):
 
 @cache
 def _observed(usual: type[Connection]) -> type[Connection]:
-    """Return the recording subclass of a connection class."""
     name = f"Observed{usual.__name__}"
     return ObservedConnection if usual is Connection else type(name, (ObservedConnection, usual), {})
 
@@ -479,12 +474,7 @@ class RequestRecorder:
 
 
 class ObservedBroker(Broker):
-    """Broker that records requests and responses.
-
-    Args:
-        request_log: the log to record in.
-        parts: the parts of the broker.
-    """
+    """Broker that records requests and responses."""
 
     def __init__(self, parts: Parts, *, request_log: RequestLog) -> None:
         self.request_log = request_log

@@ -85,11 +85,6 @@ class _ContractError(Exception):
 
 
 def _ask(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
-    """Return the assignment of a group.
-
-    Raises:
-        LawBrokenError: it breaks the contract.
-    """
     try:
         return _checked_answer(assignor, group)
     except _ContractError as error:
@@ -132,7 +127,6 @@ def _checked_answer(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
 
 
 def _compare(answer: Plain, again: Plain, when: str, why: str) -> None:
-    """Raise if two assignments or their orders differ."""
     if answer == again:
         return
     if _without_order(answer) != _without_order(again):
@@ -154,7 +148,6 @@ def _without_order(answer: Plain) -> dict[str, dict[UUID, list[int]]]:
 
 
 def _check_answer(group: GroupSpec, answer: GroupAssignment) -> None:
-    """Raise if a partition is missing or wrongly assigned."""
     owners: dict[tuple[UUID, int], str] = {}
     for member_id, assigned in answer.items():
         if member_id not in group.members:
@@ -188,7 +181,7 @@ def _plain(answer: GroupAssignment) -> Plain:
 
 
 def _shuffled(group: GroupSpec) -> GroupSpec:
-    """Return an equal group with its mappings in another order, which depends only on the group."""
+    """Return an equal group with its mappings in another order."""
     chance = random.Random(repr(sorted(group.members)))
     return evolve(group, members=_in_any_order(group.members, chance), topics=_in_any_order(group.topics, chance))
 
@@ -293,11 +286,6 @@ class _AnotherProcess:
             self._process.communicate()
 
     def ask(self, group: GroupSpec) -> Plain:
-        """Return the assignment of a group.
-
-        Raises:
-            _ContractError: the assignor raised.
-        """
         answer: Plain | str = self._exchange(group)
         if isinstance(answer, str):
             raise _ContractError("there", f"assign() raised {answer} in a process with another PYTHONHASHSEED")
@@ -373,7 +361,6 @@ def _some_topics(topics: Mapping[UUID, Topic], chance: random.Random) -> tuple[U
 
 
 def _having(group: GroupSpec, answer: GroupAssignment) -> GroupSpec:
-    """Return the group with an assignment as the members' present one."""
     members = {
         member_id: evolve(member, assigned={t: tuple(p) for t, p in answer.get(member_id, {}).items() if p})
         for member_id, member in group.members.items()
@@ -412,7 +399,6 @@ def _something_happens(group: GroupSpec, chance: random.Random) -> GroupSpec:
 
 
 def _smaller(group: GroupSpec) -> Iterator[GroupSpec]:
-    """Yield groups with one part less."""
     members, topics = dict(group.members), dict(group.topics)
     for member_id in members if len(members) > 1 else ():
         yield _group({key: member for key, member in members.items() if key != member_id}, topics)
@@ -437,7 +423,6 @@ def _smaller(group: GroupSpec) -> Iterator[GroupSpec]:
 
 
 def _with_topics(members: Mapping[str, MemberSpec], topics: Mapping[UUID, Topic]) -> GroupSpec:
-    """Return a group restricted to these topics and partitions."""
     counts = {topic_id: topic.partition_count for topic_id, topic in topics.items()}
     fitting = {
         member_id: evolve(

@@ -11,29 +11,13 @@ from typing import Any
 from groupcoord.log_store import AppendTimedOutError, LogRecord, LogStore, LogStoreError, StorageError, Ticket
 
 Answer = tuple[Ticket, int | LogStoreError]
-"""Outcome of an append: base offset or error."""
-
 
 Settle = Callable[[Any], Iterable[Answer]]
 """Completes all appends of a store that answers later, and returns the outcomes in order."""
 
 
 def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogRecord], settle: Settle | None) -> int:
-    """Append while nothing else is in flight, and wait for the outcome.
-
-    Args:
-        store: the store.
-        ticket: the ticket of the append.
-        records: the records.
-        settle: for a store that answers later.
-
-    Returns:
-        The offset of the first record.
-
-    Raises:
-        LogStoreError: the append failed.
-        AssertionError: the store answers later without ``settle``, or returned another outcome.
-    """
+    """Append while nothing else is in flight, await the outcome, and return the first offset."""
     base_offset = store.append(ticket.partition, ticket, records)
     if base_offset is not None:
         return base_offset
@@ -59,12 +43,10 @@ class FaultyLogStore:
 
     Args:
         store: the other store.
-        is_late: appends wait.
+        is_late: new appends wait; turning it off does not write the waiting ones.
         settle: completes appends of a store that answers later.
 
     Attributes:
-        store: the other store.
-        is_late: new appends wait; turning it off does not write the waiting ones.
         on_append: called with the records of each append, or None.
     """
 
@@ -183,14 +165,7 @@ class FaultyLogStore:
         return [self.settle(ticket, error) for ticket in self.waiting()]
 
     def time_out(self, *, is_written: bool) -> list[Answer]:
-        """Time out the oldest waiting append, with an unknown outcome; later ones of its log partition are lost.
-
-        Args:
-            is_written: whether the other store has it.
-
-        Returns:
-            The outcomes.
-        """
+        """Time out the oldest waiting append, which ``is_written`` or not; later ones of its log partition are lost."""
         ticket = self.waiting()[0]
         if is_written:
             self.settle(ticket)

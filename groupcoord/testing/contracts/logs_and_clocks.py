@@ -96,8 +96,6 @@ def check_log_store(
 
 
 class _Log:
-    """Store with its expected contents."""
-
     def __init__(self, store: LogStore, settle: Settle | None) -> None:
         self.store = store
         self.settle = settle
@@ -290,7 +288,6 @@ def _check_history(
 
 
 def _check_late_answers(store: LogStore, settle: Settle) -> None:
-    """Check several appends in flight; a store may answer some at once."""
     wanted: dict[int, list[list[Record]]] = {partition: [] for partition in PARTITIONS}
     answers: list[Answer] = []
     impossible: list[Record] = [GroupTombstone("x" * TOO_LONG)]
@@ -333,7 +330,7 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
 
 
 def _step_of_history(source: random.Random) -> list[Record]:
-    """Return an append for two groups, three partitions and two producers, so that many records are superseded."""
+    """Return an append for few groups, partitions and producers, so that many records are superseded."""
     group_id, number = source.choice(["one", "other"]), source.randrange(1_000)
     partitions = source.sample(range(3), source.randint(1, 3))
     member_id = source.choice(["m", "n"])

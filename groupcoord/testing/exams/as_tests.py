@@ -18,14 +18,7 @@ from groupcoord.testing.exams.stage import LOGIN_PLACEHOLDERS, PLACEHOLDERS, Pla
 
 
 def command_for(function: Callable[..., Any]) -> list[str]:
-    """Return the command that calls a function in its own process.
-
-    Args:
-        function: a function at module level with names of placeholders as parameters.
-
-    Raises:
-        ValueError: it is not at module level, or has another parameter.
-    """
+    """Return the command that calls a function in its own process."""
     name, taken = getattr(function, "__qualname__", ""), inspect.signature(function).parameters
     if not name.isidentifier():
         raise ValueError(f"{name or function!r} must be a function at the top of a file, so that others can call it")

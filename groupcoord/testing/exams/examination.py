@@ -35,10 +35,8 @@ class Result:
     """Result of one scenario.
 
     Attributes:
-        scenario: the scenario.
         verdicts: one per law that was checked.
         events: what happened.
-        seconds: duration.
         has_begun: the instances started to work and committed; otherwise the scenario was not played.
         trouble: why nothing could be judged, or empty.
         last_words: the end of each instance's log, by name.
@@ -66,15 +64,7 @@ class Result:
 
 
 def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
-    """Return the scenarios that apply to a plan.
-
-    Args:
-        plan: the plan.
-        only: regular expressions searched in the names; empty for all.
-
-    Raises:
-        ValueError: an expression is invalid or matches no scenario.
-    """
+    """Return the scenarios that apply to a plan."""
     try:
         patterns = [re.compile(text) for text in only]
     except re.error as error:
@@ -87,7 +77,6 @@ def scenarios_for(plan: Plan, only: Sequence[str] = ()) -> list[Scenario]:
 
 
 def _left_out(plan: Plan, scenario: Scenario) -> str:
-    """Return why a scenario does not apply to a plan; empty if it does."""
     if plan.protocol not in scenario.protocols:
         return f"it is for protocol {' or '.join(scenario.protocols)}, not {plan.protocol}"
     if scenario.declared and plan.declared not in scenario.declared:
@@ -105,21 +94,16 @@ def _none_called(pattern: str, plan: Plan, played: Sequence[Scenario]) -> str:
 
 
 def examine(plan: Plan, only: Sequence[str] = (), *, jobs: int = 1, plays_all: bool = False) -> Iterator[Result]:
-    """Play the scenarios of a plan, each with its own server and instances.
+    """Play the scenarios of a plan, each with its own server and instances, and yield the results in order.
 
-    The first scenario, ``quiet``, is played alone; if the program does not start there, the others are omitted.
+    The first scenario, ``quiet`` unless ``only`` excludes it, is played alone. If the program does not start there, the
+    others are omitted unless ``plays_all``.
 
     Args:
         plan: the plan.
         only: see :func:`scenarios_for`.
         jobs: scenarios at the same time; an overloaded machine makes a program late.
-        plays_all: play the other scenarios even if the first does not start.
-
-    Yields:
-        The results in the order of the scenarios.
-
-    Raises:
-        ValueError: the plan is invalid.
+        plays_all: play all scenarios in any case.
     """
     first, *others = scenarios_for(plan, only)
     with ThreadPoolExecutor(jobs) as executor:
@@ -186,9 +170,7 @@ def _is_over(stage: Stage) -> bool:
 
 
 def _breaches_so_far(stage: Stage, uncommitted: Sequence[int] = ()) -> dict[Law, list[Breach]]:
-    """Return the breaches of laws that can be judged at any time; ``uncommitted`` are partitions
-    with overdue commits.
-    """
+    """Return the breaches of laws that can be judged at any time."""
     trace, now_s = stage.trace, stage.trace.now_s
     breaches = {
         **(_of_shared_records(stage) if stage.plan.protocol == "share" else _of_owned_partitions(trace)),
@@ -297,7 +279,7 @@ PROGRAM = "the program"
 def story(result: Result, breach: Breach) -> list[Event]:
     """Return the last events that led to a breach: faults, and requests of the instance; without one all errors.
 
-    The causes named by the breach come first.
+    The causes named by the breach are added.
     """
     before = [event for event in result.events if event.at_s <= breach.at_s]
     own = [event for event in before if event.who in ("", breach.who) or (not breach.who and event.is_error)]
@@ -315,9 +297,7 @@ def baseline_of(results: Iterable[Result]) -> Result | None:
 def in_lines(result: Result, baseline: Result | None = None) -> list[str]:
     """Return a result as lines: each broken law, with the story of its first breach.
 
-    Args:
-        result: the result.
-        baseline: result of the scenario without faults; laws broken there are only named.
+    Laws that are broken without faults, in ``baseline``, are only named.
     """
     if result.trouble:
         lines = [f"  {result.trouble}"]

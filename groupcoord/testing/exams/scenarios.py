@@ -59,8 +59,6 @@ BASELINE = "quiet"
 def scenario(
     why: str, *, protocols: Collection[Protocol] = ALL_PROTOCOLS, declared: Collection[Declared] = ()
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    """Register a function as a scenario with its name."""
-
     def add(happen: Callable[[Stage], None]) -> Callable[[Stage], None]:
         SCENARIOS.append(Scenario(happen.__name__.replace("_", "-"), why, happen, protocols, declared))
         return happen
@@ -247,7 +245,6 @@ def _settle(api: str, stage: Stage) -> None:
 
 
 def _provoke(api: str, stage: Stage) -> None:
-    """Cause requests of an API."""
     if api == "OffsetFetch":
         stage.forget_member(stage.first)
     elif api == "LeaveGroup":
@@ -269,7 +266,6 @@ class _Errors:
     Attributes:
         lasting: errors that it may return repeatedly.
         single: errors that it returns once, since the member reacts.
-        protocols: the protocols with this API.
     """
 
     lasting: tuple[str, ...]
@@ -435,7 +431,6 @@ LOGIN_LIFE_MS = 2_000
 
 
 def _login_expires(stage: Stage) -> None:
-    """Advance time over several expiries of each log-in."""
     stage.pause(4 * LOGIN_LIFE_MS / 1_000)
 
 
@@ -466,7 +461,7 @@ def partitions_are_added(stage: Stage) -> None:
     declared=AGAIN,
 )
 def topic_is_made_again(stage: Stage) -> None:
-    """Delete the topic and its offsets; create it again when clients have given up their commits."""
+    """Delete the topic and its offsets; create it again when clients have given up."""
     stage.delete_topic()
     stage.pause(TILL_CLIENTS_GIVE_UP_S)
     stage.create_topic()

@@ -57,11 +57,7 @@ class CommandError(GroupcoordError, ValueError):
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Check the placeholders of a command.
-
-    Raises:
-        CommandError: the command is empty or has an unknown placeholder.
-    """
+    """Check the placeholders of a command."""
     if not command:
         raise CommandError("no command given; append -- COMMAND…")
     for word in command:
@@ -105,11 +101,6 @@ class Instance:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the process.
-
-        Raises:
-            CommandError: it cannot be started.
-        """
         self.is_wanted = True
         with self._log_path.open("ab") as log, _STARTING:
             self._process = self._launched(log)
@@ -201,7 +192,7 @@ SHARE_SETTINGS: Mapping[str, str | int] = {
     "group.share.record.lock.duration.ms": 5_000,
     "group.share.min.record.lock.duration.ms": 1_000,
 }
-"""Settings in seconds instead of minutes."""
+"""Settings shorter than Kafka's defaults."""
 HEARTBEAT_SETTINGS: Mapping[str, int] = {"group.consumer.heartbeat.interval.ms": 2_000}
 """librdkafka treats a response as lost after this time and does not recover; see docs/client-bugs.md."""
 RETENTION_SETTINGS: Mapping[str, int] = {
@@ -287,8 +278,6 @@ class Plan:
 
 @frozen
 class _Told:
-    """Token of an internal request."""
-
     answered: threading.Event
 
     def answer(self, response: object) -> None:
@@ -299,7 +288,6 @@ class Stage:
     """Server with three nodes, instances with a listener each, and records for them.
 
     Attributes:
-        server: the server.
         trace: observations of the instances.
         instances: instances by name; the last one is spare.
         counts: number of records by partition.
@@ -389,7 +377,6 @@ class Stage:
 
     @property
     def first(self) -> Instance:
-        """The instance that failures happen to."""
         return next(iter(self.instances.values()))
 
     @property
@@ -406,11 +393,7 @@ class Stage:
         instance.start()
 
     def start_all(self) -> bool:
-        """Start the instances except the spare one, and produce records.
-
-        Returns:
-            Whether they share the partitions and have committed in each; False as soon as that cannot be expected.
-        """
+        """Start the instances except the spare one, produce records, and return whether each partition has commits."""
         for name in self._names[:-SPARE_INSTANCES]:
             self.start(self.instances[name])
         self.feed()
@@ -584,9 +567,7 @@ class Stage:
         return all(places.get(index, 0) >= end for index, end in enumerate(self.counts))
 
     def places(self) -> dict[int, int]:
-        """Return the progress by partition: committed offset, or the offset before which all records are accepted or
-        archived.
-        """
+        """Return the progress by partition: the committed offset, or in a share group the first one in use."""
         if self.plan.protocol == "share":
             done = self.server.share(GROUP_ID).progress()
             return {each.partition: each.start_offset for each in done if each.topic == TOPIC}

@@ -51,9 +51,7 @@ class Breach:
     """Violation of a law.
 
     Attributes:
-        at_s: seconds since the start.
         who: the instance, or empty if unknown.
-        text: description.
         causes: earlier related events of any instance.
     """
 
@@ -64,7 +62,7 @@ class Breach:
 
 
 class Law(Enum):
-    """Law of the exam, as a sentence; laws that explain others come first."""
+    """Law of the exam, as a sentence."""
 
     OWNED = "no instance works on a partition that another owns"
     AHEAD = "no committed offset is beyond the processed records"
@@ -90,7 +88,6 @@ EXPLAINS: dict[Law, tuple[Law, ...]] = {
     Law.CAUGHT_UP: (Law.FENCED, Law.PROCESSED, Law.AHEAD, Law.GIVEN_UP),
     Law.LEAVING: (Law.FENCED, Law.CAUGHT_UP),
 }
-"""Laws that explain the breach of another law."""
 
 
 @frozen
@@ -127,7 +124,6 @@ def judge(breaches: dict[Law, list[Breach]]) -> list[Verdict]:
 
 
 Place = tuple[int, int]
-"""Partition and offset of a record."""
 
 
 class ShareTrace:
@@ -153,12 +149,9 @@ class ShareTrace:
         self.afterwards: list[Breach] = []
 
     def came(self, request: ReceivedRequest) -> None:
-        """Note acknowledgements on arrival: accepted records must be processed by now.
-
-        Their effect is unknown until the response, and remains so if it is lost.
-        """
+        """Note acknowledgements on arrival: accepted records must be processed by now."""
         accepted = list(self._accepted_by(request.message))
-        self._unanswered[request.number] = accepted
+        self._unanswered[request.number] = accepted  # the response decides; it may be lost
         self._unprocessed[request.number] = [place for place in accepted if not self._processed.get(place)]
 
     def answered(self, request: ReceivedRequest, now_s: float) -> None:
@@ -183,10 +176,8 @@ class ShareTrace:
             self.afterwards.append(Breach(now_s, who, text))
 
     def given_up(self, index: int, end_offset: int) -> list[int]:
-        """Return the readable records before an offset that were never accepted.
-
-        A client without a response may have accepted them, even if a repeated request failed.
-        """
+        """Return the readable records before an offset that were never accepted."""
+        # Without a response, also of a repeated request, the client may have accepted them.
         known = self.unreadable.union(self.accepted_s, *self._unanswered.values())
         return [offset for offset in range(end_offset) if (index, offset) not in known]
 
@@ -522,12 +513,9 @@ class Trace:
                         self._sent(who, seat, data.partition_index, range(batch.base_offset, batch.next_offset))
 
     def _sent(self, who: str, seat: Seat, index: int, offsets: range) -> None:
-        """Note records that a consumer can have read: a commit beyond them is wrong.
-
-        Without an output, reading a revoked partition counts as work.
-        """
+        """Note records that a consumer can have read: a commit beyond them is wrong."""
         seat.positions[index] = offsets.stop
-        if self._output is None:
+        if self._output is None:  # then reading counts as work
             for offset in offsets:
                 self._count(index, offset)
             self._look_for_trespass(who, seat, index, offsets.start)

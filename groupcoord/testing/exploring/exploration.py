@@ -45,9 +45,6 @@ class Crew:
 
     A process knows the states at its start and those it created. Results are taken in the order of the requests, so
     they do not depend on the number of processes.
-
-    Raises:
-        HistoryError: the system cannot fork processes.
     """
 
     def __init__(self, turns: Turns, jobs: int) -> None:
@@ -80,7 +77,6 @@ class Crew:
             process.join()
 
     def take(self, asked: Sequence[Asked]) -> None:
-        """Compute steps in the workers."""
         orders = [("take", *self._place(core), step, self._turns.forms[form]) for core, step, form in asked]
         for (core, step, form), (worker, outcome) in zip(asked, self._outcomes(orders), strict=True):
             if isinstance(outcome, BrokenLaw):
@@ -156,11 +152,7 @@ OF_MEMBERS = ("leave", "beat", "pause", "fetch")
 
 DEPTH_MAX = 1_000
 STATES_TO_SHARE = 200
-"""Number of states from which workers are worthwhile."""
-
 STATES_BETWEEN_LOOKS = 500
-"""States between two checks of the limits."""
-
 COLLECTION_THRESHOLD = 50_000
 """Garbage collection is rare, since few objects are in cycles."""
 
@@ -170,11 +162,9 @@ class Level:
     """Totals after a number of steps.
 
     Attributes:
-        depth: the number of steps.
         new: states first reached at this depth.
         states: states so far.
         transitions: distinct steps so far.
-        cpu_s: CPU seconds so far.
         is_whole: every history of this length was examined.
     """
 
@@ -188,12 +178,7 @@ class Level:
 
 @frozen
 class Violation:
-    """Broken law with the shortest history that breaks it.
-
-    Attributes:
-        trace: the history.
-        broken: the law.
-    """
+    """Broken law with the shortest history that breaks it."""
 
     trace: Trace
     broken: BrokenLaw
@@ -204,7 +189,6 @@ class Exploration:
     """Result of an exploration.
 
     Attributes:
-        scope: the scope.
         levels: totals by length of histories, from 0.
         is_closed: longer histories reach no other state.
         violations: broken laws, one history each.
@@ -301,8 +285,6 @@ def explore(
 
 @frozen
 class _Limits:
-    """Limits of an exploration."""
-
     begun_s: float
     max_cpu_s: float
     max_states: int | None
@@ -425,7 +407,6 @@ class _Search:
             yield from self.expand(number)
 
     def prepare(self, numbers: Sequence[int]) -> None:
-        """Compute steps and checks of some states in the workers."""
         if self.crew is None:
             return
         turns, asked = self.turns, dict[Asked, None]()
@@ -448,7 +429,6 @@ class _Search:
         self.crew.look([key for key in looks if key not in turns.seen])
 
     def expand(self, number: int) -> list[int]:
-        """Take every possible step in a state; return the numbers of new states."""
         core, forms = self._listed[number]
         states, found = self.states, []
         for step, place in self._steps(core, forms):
@@ -468,7 +448,6 @@ class _Search:
         return found
 
     def _after(self, core: int, forms: tuple[int, ...], step: Step, place: int) -> tuple[int, list[int]]:
-        """Return the state after a step, with processes in place."""
         after = list(forms)
         if step.word == "die":
             after[place] = 0

@@ -75,7 +75,6 @@ def _share(data: bytes) -> tuple[int | None, Any]:
 
 
 Encode = Callable[[Any, View], Any]
-"""Converts a value into a form, or back."""
 
 
 def _epoch_to(epoch: int, view: View) -> Any:
@@ -156,7 +155,6 @@ _RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingPr
 
 
 def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
-    """Return the form of a consumer."""
     waits = NOBODYS if token is None or token not in view.tokens else view.tokens.index(token)
     attributes = ATTRIBUTES[type(consumer)]
     return waits, *[encode(getattr(consumer, name), view) for name, (encode, _) in attributes.items()]
@@ -176,7 +174,6 @@ def renamed(kind: type, form: Form, before: View, after: View) -> Form:
 def consumer_of(
     process: Process, group_id: str, form: Form, view: View, new_id: Callable[[str], str] | None
 ) -> Consumer:
-    """Return the consumer of a form."""
     waits, *values = form
     consumer = process.consumer(group_id, NOBODY)
     consumer.is_waiting = waits != NOBODYS

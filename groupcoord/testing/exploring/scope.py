@@ -47,7 +47,6 @@ REFUSALS = MappingProxyType(
         for error in (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, StorageError)
     }
 )
-"""Errors of appends by Kafka's names."""
 
 
 class Word(NamedTuple):
@@ -89,16 +88,10 @@ WORDS = MappingProxyType(
         "recover": Word("faults stop, all clients run for some minutes, and all must be served"),
     }
 )
-"""Types of steps by word."""
 
 
 class Step(NamedTuple):
-    """Step of a history, such as ``crash 1``.
-
-    Attributes:
-        word: one of :data:`WORDS`.
-        operands: its operands.
-    """
+    """Step of a history, such as ``crash 1``."""
 
     word: str
     operands: tuple[str | int, ...] = ()
@@ -108,11 +101,7 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Step:
-        """Parse a step.
-
-        Raises:
-            HistoryError: it is invalid.
-        """
+        """Parse a step."""
         word, *given = text.split() or ("",)
         if word not in WORDS:
             raise HistoryError(f"{text!r}: unknown word {word!r}; there are {', '.join(WORDS)}")
@@ -124,11 +113,7 @@ class Step(NamedTuple):
 
 
 def refusal(name: str | int | None) -> LogStoreError:
-    """Return the exception of a failed append.
-
-    Args:
-        name: one of :data:`REFUSALS`; None for NOT_ENOUGH_REPLICAS.
-    """
+    """Return the exception of a failed append; None stands for NOT_ENOUGH_REPLICAS."""
     return REFUSALS[str(name) if name is not None else "NOT_ENOUGH_REPLICAS"]("refused in this history")
 
 
@@ -150,8 +135,6 @@ WORDS_TO_EXPLORE = ("commit", "leave", "die", "time", "refuse", "crash", "move")
 GROUP = "g"
 STEP_MS = 5_000
 FAR_MS = 10_000_000
-"""Time that is never reached."""
-
 THREE_STEPS_MS = 15_000
 """Rebalance timeout of classic consumers; the session timeout is two steps."""
 
@@ -242,7 +225,7 @@ class Scope:
         topics: initial partition counts by name.
         group_id: the group.
         step_ms: default duration of a step.
-        words: types of steps to explore, in addition to ``go`` and ``ack``.
+        words: types of steps to explore, in addition to ``start``, ``go`` and ``ack``.
         also: further steps to explore, without a process: ``commit`` (by a client that is no member), ``time 60000``,
             ``read_breaks 0``.
     """
@@ -327,12 +310,7 @@ class Scope:
 
 @frozen
 class Trace:
-    """History: steps in a scope.
-
-    Attributes:
-        scope: the scope.
-        steps: the steps.
-    """
+    """History: steps in a scope."""
 
     scope: Scope
     steps: tuple[Step, ...]
@@ -358,14 +336,7 @@ class Trace:
 
 
 def steps_of(lines: Iterable[str]) -> tuple[Step, ...]:
-    """Parse steps.
-
-    Args:
-        lines: one step each, or several separated by commas.
-
-    Raises:
-        HistoryError: a step is invalid.
-    """
+    """Parse steps, one in each line or several separated by commas."""
     return tuple(Step.of(text) for line in lines for text in line.split(","))
 
 
@@ -395,7 +366,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "words": ("a list of texts", _are_names),
     "also": ("a list of texts", _are_names),
 }
-"""Description and check of each value of a scope."""
 
 
 def _process(name: str, options: dict[str, Any]) -> Process:
@@ -410,8 +380,6 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 FAULTS = ("refuse", "crash", "move")
-"""Faults of the log and the coordinator."""
-
 QUIET = ("commit", "leave", "die", "time", "move")
 """Steps without faults, with a log that answers at once."""
 

@@ -39,8 +39,6 @@ FIRST_PRODUCER_ID = 7
 PRODUCER_EPOCH = 0
 OUTSIDERS_ID = 6
 ONE_OFFSET = (TopicToCommit(TOPIC, (OffsetToCommit(0, 1),)),)
-"""Commit by a client that is no member."""
-
 Law = Callable[["Stage"], None]
 """Law checked after each step; raises :class:`~groupcoord.laws.LawBrokenError`."""
 
@@ -53,7 +51,6 @@ class Happening:
     """Visible effect of a step.
 
     Attributes:
-        step: number of the step, from 0.
         at_ms: milliseconds since the Unix epoch.
         who: the process; empty for the log or other clients.
         what: ``sends``, ``receives``, or (of the log) ``is asked``.
@@ -68,18 +65,7 @@ class Happening:
 
 
 class Stage(World):
-    """Coordinator, its log, and one consumer of each process.
-
-    Args:
-        scope: the scope.
-        make_log_store: creates the log store under test; default: in memory.
-        make_coordinator: creates the coordinator under test; default: groupcoord's.
-
-    Attributes:
-        consumers: present consumers by name of process.
-        happenings: visible effects, in order.
-        step: number of the present step.
-    """
+    """Coordinator, its log, and one consumer of each process."""
 
     def __init__(
         self,
@@ -132,12 +118,7 @@ class Stage(World):
     # ------------------------------------------------------------ steps
 
     def do(self, step: Step) -> None:
-        """Take a step, and fire due timers; an impossible step has no effect.
-
-        Raises:
-            HistoryError: it names an unknown process or topic.
-            LawBrokenError: a law is broken.
-        """
+        """Take a step, and fire due timers; an impossible step has no effect."""
         getattr(self, f"_{step.word}")(*step.operands)  # each of WORDS has a method
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self.clock.now_ms():
@@ -150,7 +131,6 @@ class Stage(World):
         return self.processes[name]
 
     def _ready(self, name: str) -> Consumer | None:
-        """Return the consumer of a process if it is alive and has no request in flight."""
         self._process(name)
         consumer = self.consumers.get(name)
         return consumer if consumer is not None and consumer.is_alive and not consumer.is_waiting else None
@@ -253,9 +233,7 @@ class Stage(World):
         self._load()
 
     def _unload(self, what: str = "leader") -> None:
-        """Unload the log partition; ``what`` is ``leader``, or anything else for a node without a replica, which gets
-        no epoch.
-        """
+        """Unload the log partition; unless ``what`` is ``leader`` the node has no replica and gets no epoch."""
         self.leader_epoch += 1
         self.coordinator.unload(LOG_PARTITION, self.leader_epoch if what == "leader" else None)
         self.deliver()
@@ -339,7 +317,6 @@ class BrokenLaw:
 
     @classmethod
     def of(cls, error: BaseException, step: int) -> BrokenLaw:
-        """Return the broken law of an exception."""
         return cls(step, law_of(error), f"{type(error).__name__}: {error}")
 
 
@@ -348,7 +325,6 @@ class Played:
     """Result of a played history.
 
     Attributes:
-        trace: the history.
         happenings: requests, responses, and records for the log.
         broken: the first broken law, which ended the play, or None.
     """

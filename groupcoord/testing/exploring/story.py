@@ -51,14 +51,7 @@ class StepTold:
 
 @frozen
 class Story:
-    """Played history as text.
-
-    Attributes:
-        processes: their names.
-        steps: the steps, up to the one that broke a law.
-        law: the broken law, or empty.
-        message: its message.
-    """
+    """Played history as text, up to the step that broke a law."""
 
     processes: tuple[str, ...]
     steps: tuple[StepTold, ...]
@@ -75,11 +68,7 @@ class Story:
 
 
 def tell(trace: Trace, **options: Any) -> Story:
-    """Play a history and return its story.
-
-    Raises:
-        HistoryError: the history is invalid.
-    """
+    """Play a history and return its story."""
     states: list[tuple[int, str]] = []
 
     def watch(stage: Stage, number: int) -> None:
@@ -166,7 +155,6 @@ def _of_consumer(name: str, consumer: Consumer) -> str:
 
 
 def in_lines(story: Story) -> Iterable[str]:
-    """Return a story as lines of text."""
     for number, told in enumerate(story.steps, 1):
         yield f"{number:>3}. {told.step:<24} {told.at_ms / 1000:>8.1f} s"
         shown = told.lines[:REPEATED_MAX]

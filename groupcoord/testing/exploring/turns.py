@@ -48,7 +48,6 @@ KEPT_MAX = 60_000
 
 
 Log = tuple[Record, ...]
-"""Records in the log."""
 
 
 class Recipe(NamedTuple):
@@ -79,7 +78,6 @@ class Turn:
         is_quiet: other clients are unaffected.
         answers: responses to other clients, by number of the token.
         is_lost: waiting requests are lost.
-        before, after: names of clients.
         fenced: tokens of clients that are fenced without a successor, and so must not be alive.
         others: new form by old form of other clients.
     """
@@ -123,11 +121,7 @@ class Start(NamedTuple):
 
 
 class BrokenTurnError(Exception):
-    """A step broke a law.
-
-    Attributes:
-        broken: the law.
-    """
+    """A step broke a law."""
 
     def __init__(self, broken: BrokenLaw) -> None:
         super().__init__(broken.message)
@@ -138,8 +132,7 @@ class Turns:
     """Coordinator states, forms of clients, and results of steps.
 
     Attributes:
-        cores: the states.
-        keys: their fingerprints.
+        keys: fingerprints of the states.
         forms: the forms with the index of their process; the first is no consumer.
         seen: broken law or None, by coordinator state and form.
         steps: number of computed steps.
@@ -180,7 +173,6 @@ class Turns:
         self._intern(None, Labels(self._issued, self._age_max_ms))
 
     def _boot(self) -> None:
-        """Restore the state of a freshly started coordinator."""
         self._stage.coordinator.restore(self._blank)
 
     def _new_member_id(self, prefix: str) -> str:
@@ -191,7 +183,6 @@ class Turns:
     # ------------------------------------------------------------ states
 
     def _save(self) -> tuple[Any, ...]:
-        """Return the state of the stage, which must be replaced afterwards."""
         stage = self._stage
         store = stage.store
         outstanding = {token: sent.request for token, sent in stage.fleet.outstanding.items()}
@@ -209,7 +200,6 @@ class Turns:
         )
 
     def _put(self, core: Core) -> None:
-        """Restore a state on the stage."""
         stage = self._stage
         assert core.saved is not None
         coordinator, log, held, now_ms, outstanding, taken_back, promised, topics, to_come, ids = core.saved
@@ -333,11 +323,7 @@ class Turns:
         return consumer_of(self.scope.processes[place], self.scope.group_id, form, view, new_id)
 
     def turn(self, number: int, step: Step, form: int) -> Turn:
-        """Return the result of a step.
-
-        Raises:
-            BrokenTurnError: the step breaks a law.
-        """
+        """Return the result of a step."""
         found = self._turns.get((number, step, form))
         if found is None:
             try:
@@ -431,11 +417,7 @@ class Turns:
         return self.number_of((place, *form_of(consumer, token, view)))
 
     def beside(self, turn: Turn, form: int) -> int:
-        """Return the number of another client's form after a turn.
-
-        Raises:
-            BrokenTurnError: its response breaks a law.
-        """
+        """Return the number of another client's form after a turn."""
         if not form or turn.is_quiet:
             return form
         number = turn.others.get(form)
@@ -486,11 +468,7 @@ class Turns:
         check_epochs_grow(self._stage.store, LOG_PARTITION)
 
     def check_seen(self, number: int, form: int) -> None:
-        """Check a client's view of a coordinator: its partitions are not assigned to others.
-
-        Raises:
-            BrokenTurnError: they are.
-        """
+        """Check a client's view of a coordinator: its partitions are not assigned to others."""
         key = number, form
         if key not in self.seen:
             self.seen[key] = self._broken_for(number, form)
@@ -527,7 +505,6 @@ def _records_in(log_store: Any) -> Log | None:
 
 
 def _copy_of(log_store: Any) -> Any:
-    """Return a copy of a log store."""
     if type(log_store) is not MemoryLogStore:
         return deepcopy(log_store)
     copy = MemoryLogStore()

@@ -155,10 +155,6 @@ class Control:
     """Faults of a running server. All methods run in the server's thread; call :meth:`flush` afterwards.
 
     ``node`` is the id of a node; None selects all.
-
-    Args:
-        servers: the nodes, running or not.
-        rules: rules that survive crashes.
     """
 
     def __init__(self, servers: NodeServers, rules: Rules | None = None) -> None:
@@ -415,11 +411,7 @@ class Control:
         return self.leader(OFFSETS_TOPIC, self.broker.coordinator.partition_of(group_id))
 
     def coordinating(self, group_id: str) -> Broker:
-        """Return the broker that coordinates a group.
-
-        Raises:
-            NoSuchNodeError: that node does not run.
-        """
+        """Return the broker that coordinates a group."""
         node_id = self.coordinator(group_id)
         if node_id not in self._servers.running:
             raise NoSuchNodeError(f"node {node_id}, which coordinates group {group_id!r}, does not run")
@@ -482,29 +474,14 @@ class Control:
         return progress(self._brokers, group_id)
 
     def release_records(self, group_id: str, member_id: str | None = None) -> int:
-        """Release the acquired records of a share group's member.
-
-        Args:
-            group_id: the group.
-            member_id: the member; None for all.
-
-        Returns:
-            The number of records.
-
-        Raises:
-            NoSuchMemberError: the share group or member does not exist.
-        """
+        """Release the acquired records of a share group's member, or of all; return their number."""
         members = self._share_members(group_id)
         if member_id is not None and member_id not in members:
             raise _no_member(group_id, member_id, members)
         return release(self._brokers, group_id, member_id)
 
     def expire_locks(self, group_id: str) -> int:
-        """Expire the locks of all records that members of a share group have acquired; return their number.
-
-        Raises:
-            NoSuchMemberError: the share group does not exist.
-        """
+        """Expire the locks of all records that members of a share group have acquired; return their number."""
         self._share_members(group_id)
         return expire_locks(self._brokers, group_id)
 
@@ -544,6 +521,7 @@ class Control:
 
         Raises:
             NoSuchNodeError: the node does not exist, does not run, or coordinates the group already.
+            NoSuchMemberError: the only node does not serve the log partition of the group.
         """
         coordinator = self.broker.coordinator
         index = coordinator.partition_of(group_id)

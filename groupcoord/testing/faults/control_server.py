@@ -83,9 +83,6 @@ class Observer:
         """Return the last requests that match all given conditions, oldest first.
 
         Args:
-            api: Kafka's name of the API.
-            client_id: client id of the sender.
-            group_id: a group that the request names.
             node: the node that received it.
             since: only requests with a larger ``number``.
             limit: largest number of results, up to 1,000.
@@ -151,7 +148,6 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "since": (int,),
     "limit": (int,),
 }
-"""JSON types of each argument."""
 
 
 class BadArgumentsError(GroupcoordError):
@@ -159,13 +155,7 @@ class BadArgumentsError(GroupcoordError):
 
 
 class ControlServer(HttpServer):
-    """HTTP server of the control port.
-
-    Args:
-        control: the faults.
-        port: port on the loopback address; 0 for a free one.
-        request_log: the requests that the server received.
-    """
+    """HTTP server of the control port; port 0 is a free one on the loopback address."""
 
     def __init__(self, control: Control, port: int, request_log: RequestLog) -> None:
         super().__init__(HOST, port, "faults", BODY_BYTES_MAX)

@@ -30,11 +30,7 @@ _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
 
 
 def append_error(error: ErrorCode | str | int) -> LogStoreError:
-    """Return the exception of a failed append with this error.
-
-    Raises:
-        UnknownNameError: the error does not exist, or is not an error of appends.
-    """
+    """Return the exception of a failed append with this error."""
     code = error_named(error)
     kind = _ERRORS.get(code)
     if kind is None:
@@ -59,11 +55,7 @@ class _PassingStore(FaultyLogStore):
 
 
 class LogFaults:
-    """Log store with faults, between the coordinators of the nodes and their store while there are faults.
-
-    Args:
-        running: the running nodes.
-    """
+    """Log store with faults, between the coordinators of the nodes and their store while there are faults."""
 
     def __init__(self, running: Mapping[int, Server]) -> None:
         self._running = running
@@ -77,19 +69,10 @@ class LogFaults:
             broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Fail the next appends, one with each of ``errors``, even while others are held.
-
-        Raises:
-            NoSuchNodeError: no node runs.
-        """
+        """Fail the next appends, one with each of ``errors``, even while others are held."""
         self._around_the_log().fail_next(*errors)
 
     def hold(self) -> None:
-        """Hold appends from now on.
-
-        Raises:
-            NoSuchNodeError: no node runs.
-        """
         self._around_the_log().is_late = True
 
     def waiting(self) -> int:
@@ -136,7 +119,6 @@ class LogFaults:
         return self._store
 
     def _step_aside(self) -> None:
-        """Give the coordinators their own log store again."""
         self._store = None
         for server in self._running.values():
             server.broker.coordinator.log_store = server.broker.log_store

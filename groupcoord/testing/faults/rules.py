@@ -132,7 +132,7 @@ class Call:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that the request names by name or id."""
+        """The topics that the request names by name or id, or that its fetch session holds."""
         return tuple(dict.fromkeys([*self._topic_names(), *(self._name_of(topic) for topic, _ in self._session)]))
 
     def _topic_names(self) -> Iterator[str]:
@@ -246,11 +246,6 @@ def api_named(name: str) -> Api:
 
 
 def error_named(error: ErrorCode | str | int) -> ErrorCode:
-    """Return the error code of a name or number.
-
-    Raises:
-        UnknownNameError: it does not exist.
-    """
     is_number = isinstance(error, int) and not isinstance(error, bool | ErrorCode)
     code = (
         _ERRORS_BY_NUMBER.get(int(error))
@@ -336,16 +331,10 @@ class Rule:
         node: only requests to this node; None for all.
         effect: description of the action after the name of the API: ``fails with NOT_COORDINATOR``.
 
-    Raises:
-        UnknownNameError: the API or a field does not exist.
-        ValueError: ``times`` is less than 1.
-
     Attributes:
         count: number of requests that it applied to.
         is_over: it applies to no more requests.
         has_failed: a function of the test raised.
-        holds: calls wait until the rule is removed.
-        held: waiting calls.
         on_met: called when the rule applied to a request, or None.
     """
 
@@ -391,10 +380,8 @@ class Rule:
         return f"{' '.join(parts)} (met {met}{held})"
 
     def meets(self, call: Call) -> bool:
-        """Apply the rule to a call if it matches, and return whether it did.
-
-        Raises:
-            FaultFunctionError: a function of the test raised.
+        """Apply the rule to a call if it matches, and return whether it did; FaultFunctionError from the test's
+        function.
         """
         try:
             if self.is_over or self.node not in (None, call.node_id) or not self._matches(call):

@@ -228,7 +228,8 @@ class FaultWords:
     ``where`` selects requests: a function of the :class:`~groupcoord.testing.faults.Call`, or a mapping of names to
     required values such as ``{"client_id": "worker-1", "group_id": "billing"}``. ``times`` limits their number. With
     ``after=True`` a request is handled first and its response is affected. ``node`` selects the requests that reach one
-    of several nodes. Faults apply to later requests in the order of their creation, and survive a restart.
+    of several nodes. Faults of requests apply in the order of their creation and survive a restart; those of appends
+    end when all nodes stop.
     """
 
     @abstractmethod

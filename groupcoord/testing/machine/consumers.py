@@ -58,7 +58,6 @@ class Consumer(ABC):
 
     Attributes:
         name: its client id.
-        group_id: its group.
         instance_id: id of a static member (KIP-345), or None.
         member_id: its member id; empty before it has one.
         phase: its progress in the protocol.
@@ -92,11 +91,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def receive(self, response: Response | None) -> None:
-        """Process the response of the last request; None if there is none.
-
-        Raises:
-            LawBrokenError: the response is impossible.
-        """
+        """Process the response of the last request; None if there is none."""
 
     @abstractmethod
     def rejoin(self) -> None:
@@ -104,11 +99,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def check(self, coordinator: GroupCoordinator) -> None:
-        """Compare the consumer's knowledge with the log.
-
-        Raises:
-            LawBrokenError: it differs, or others may get its partitions.
-        """
+        """Compare the consumer's knowledge with the log."""
 
     @abstractmethod
     def behave(self) -> None:
@@ -123,7 +114,6 @@ class ClassicConsumer(Consumer):
         protocols: its assignors in order of preference.
         protocol_type: ``consumer``, or another type.
         metadata: its metadata for each protocol.
-        rebalance_timeout_ms: its rebalance timeout.
         asks_for_id: it joins with a member id from the coordinator (KIP-394).
         skips_assignment: as a returning static leader it may skip the assignment (KIP-814).
         tag: marks the assignments that it makes.
@@ -289,8 +279,6 @@ class Sent:
     """Sent request with its response.
 
     Attributes:
-        token: token of the response.
-        request: the request.
         consumer: the sender, or None.
         member_id: member id created for this request, otherwise that of the request.
         answers: the response, once there is one; None in it if Kafka never responds.
@@ -312,7 +300,6 @@ class Sent:
         return self.answers == [None]
 
     def answer(self, kind: type[R]) -> R:
-        """Return the response, which must exist and have this type."""
         assert len(self.answers) == 1, f"{self.request} has the answers {self.answers}"
         (answer,) = self.answers
         assert isinstance(answer, kind), answer
@@ -341,10 +328,6 @@ class Sent:
 class Fleet:
     """Clients of a coordinator: delivers requests and responses.
 
-    Args:
-        send: receives a request and a token.
-        receive: returns the responses since the last call.
-        on_answer: called with each response before its client.
 
     Attributes:
         consumers: all consumers ever started.
@@ -374,11 +357,7 @@ class Fleet:
         return sent
 
     def deliver(self) -> None:
-        """Pass each response to its client.
-
-        Raises:
-            LawBrokenError: a response has no request, or breaks a law.
-        """
+        """Pass each response to its client."""
         for token, response in self._receive():
             is_awaited = token in self.outstanding
             require(is_awaited, "token {!r} has a response without a request: {!r}", token, response)

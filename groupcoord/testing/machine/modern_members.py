@@ -60,7 +60,7 @@ class AssignedMember(Consumer):
     """Member that gets its assignment from the coordinator by heartbeats.
 
     Attributes:
-        brings_id: it generates its member id (KIP-1082), as from version 1 of ConsumerGroupHeartbeat.
+        brings_id: it generates its member id (KIP-1082).
         epoch: its member epoch; 0 to join.
     """
 
@@ -73,7 +73,6 @@ class AssignedMember(Consumer):
 
     @property
     def generation_id(self) -> int:
-        """Member epoch, which commits have in place of a generation."""
         return self.epoch
 
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
@@ -94,9 +93,7 @@ class Kip848Consumer(AssignedMember):
     Attributes:
         topics: subscribed topics.
         regex: subscribed regular expression, or empty.
-        rack_id: rack, or None.
         assignor: requested assignor, or None.
-        rebalance_timeout_ms: its rebalance timeout.
         gives_back: partitions revoked with each heartbeat; None for all at once, 0 for none.
         owned: its partitions by topic id.
         assigned: assigned partitions; it still has to revoke the other owned ones.
@@ -178,11 +175,7 @@ class Kip848Consumer(AssignedMember):
     # ------------------------------------------------------------ answers
 
     def receive(self, response: Response | None) -> None:
-        """Process the response of the last request; after None the next heartbeat is full.
-
-        Raises:
-            LawBrokenError: the response is impossible, such as a smaller epoch.
-        """
+        """Process the response of the last request; after None the next heartbeat is full."""
         self.is_waiting = False
         match response:
             case None:
@@ -255,11 +248,7 @@ def listed(partitions: Partitions) -> tuple[TopicPartitions, ...]:
 
 @define(eq=False)
 class ModernMember(AssignedMember):
-    """Member of a streams or share group.
-
-    Attributes:
-        topics: the topics that it reads.
-    """
+    """Member of a streams or share group."""
 
     topics: tuple[str, ...] = field(default=TOPICS, kw_only=True)
 
@@ -297,7 +286,6 @@ class StreamsMember(ModernMember):
     """Thread of a Kafka Streams application.
 
     Attributes:
-        process_id: id of its process.
         lags: number of heartbeats before it acknowledges an assignment.
         owned: partitions of its active tasks, including those still to be revoked.
         told: assigned active, standby and warm-up tasks.
@@ -364,11 +352,7 @@ def _task_ids(numbers: Iterable[int]) -> tuple[TaskIds, ...]:
 
 @define(eq=False)
 class ShareMember(ModernMember):
-    """Member of a share group.
-
-    Attributes:
-        partitions: assigned partitions by topic id.
-    """
+    """Member of a share group."""
 
     partitions: Mapping[UUID, tuple[int, ...]] = field(factory=dict, kw_only=True)
     asked: tuple[str, ...] | None = field(default=None, kw_only=True)

@@ -46,9 +46,7 @@ CONSUMERS_MAX = 8
 ERRORS = (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError)
 DURATIONS_MS = (1, 500, 3_000, 9_999, 10_000, 20_000, 60_000, 300_000)
 PROTOCOLS = (("range", "roundrobin"), ("roundrobin", "range"), ("range", "roundrobin", "sticky"))
-"""All contain every protocol that can be chosen: a loaded group knows only its protocol and rejects
-members without it.
-"""
+"""All contain every protocol that can be chosen: a loaded group rejects members without its protocol."""
 
 SUBSCRIPTIONS = (((TOPIC,), ""), ((TOPIC, "audit"), ""), ((TOPIC,), "audit|pay.*"), ((), "o.*"), ((TOPIC,), "("))
 """Topics and regular expressions of consumers; the last expression is invalid."""

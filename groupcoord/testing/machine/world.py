@@ -93,16 +93,7 @@ class PromisedOffsets:
     def check_marker(
         self, log_store: LogStore, marker: CompleteTransaction, response: CompleteTransactionResponse | None
     ) -> None:
-        """Check that the offsets of a committed transaction are visible, or newer ones.
-
-        Args:
-            log_store: the log.
-            marker: the end of the transaction.
-            response: its response, or None.
-
-        Raises:
-            LawBrokenError: an offset is missing without a deletion.
-        """
+        """Check that the offsets of a committed transaction are visible, or newer ones."""
         promised = self._open.pop((marker.partition, marker.producer_id), set())
         if promised and marker.committed and response is not None and response.error_code is ErrorCode.NONE:
             seen = offsets_in_log(log_store, marker.partition)
@@ -115,7 +106,6 @@ class PromisedOffsets:
                 )
 
     def forget(self) -> None:
-        """Forget open transactions: responses to markers were lost."""
         self._open.clear()
 
 
@@ -130,7 +120,6 @@ ROUND_MS = 2_500
 """350 s in all: longer than the longest wait for a member that died before its first generation."""
 
 Commit = tuple[str, str, int, int]
-"""Group, topic, partition, offset."""
 
 
 class World:
@@ -219,15 +208,10 @@ class World:
         return MemoryLogStore()
 
     def settle_log_store(self, log_store: Any) -> Iterable[Answer]:
-        """Complete the append of a log store that answers later.
+        """Complete the append of a log store that answers later, and return its ticket with the base offset or the
+        error.
 
         It is called after each append that returns None, before any other.
-
-        Args:
-            log_store: the store of :meth:`make_log_store`.
-
-        Returns:
-            The ticket with the base offset or the error.
         """
         raise AssertionError(
             f"{type(log_store).__name__}.append() returned None, so it answers later: override settle_log_store()"
@@ -238,19 +222,11 @@ class World:
 
         By default it is the same store, as for a log in memory. For a log on disk, abandon the store without closing it
         and open another one on its data.
-
-        Args:
-            log_store: the store of the crashed process.
         """
         return log_store
 
     def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
-        """Return a coordinator with nothing loaded.
-
-        Args:
-            config: its settings.
-            log_store: its log store.
-        """
+        """Return a coordinator with nothing loaded."""
         return self.coordinator_type(
             config=config,
             clock=self.clock,
@@ -564,7 +540,9 @@ class World:
     # ------------------------------------------------------------ the end
 
     def recover(self) -> None:
-        """Stop the faults, load every log partition again, and let all clients run for five minutes."""
+        """Stop the faults, load every log partition again, and let all clients run for
+        :data:`RECOVERY_ROUNDS` rounds.
+        """
         self.store.mend()
         for consumer in self.fleet.consumers:
             consumer.behave()
@@ -579,7 +557,7 @@ class World:
         """Rebalance classic groups in which members still have assignments made by the coordinator.
 
         A returning static member may convert its group without a rebalance, and a restart forgets the one begun by a
-        conversion (KIP-848, Kafka 4.3). Until the next rebalance, assignments may be unknown to their members.
+        conversion (KIP-848, Kafka 4.3).
         """
         for group_id in self.group_ids:
             (described,) = self.coordinator.call(DescribeGroups((group_id,))).groups

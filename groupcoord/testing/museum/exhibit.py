@@ -140,9 +140,6 @@ def changes_of(bug: Plant) -> tuple[FunctionType, dict[str, Any]]:
     """Return the target of a plant and the attributes that change it.
 
     The function object stays the same, so names imported by other modules have the bug as well.
-
-    Raises:
-        PlantError: the plant does not fit the package.
     """
     function = _target(bug)
     original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
@@ -200,11 +197,7 @@ class TaskFailedError(GroupcoordError):
 
 
 def in_a_process(task: str, shown: Exhibit, *options: str, is_planted: bool) -> Any:
-    """Run one task of ``python -m groupcoord.testing.museum.hunting`` in a new process.
-
-    Raises:
-        TaskFailedError: the process failed.
-    """
+    """Run one task of ``python -m groupcoord.testing.museum.hunting`` in a new process."""
     words = [task, shown.id, "planted" if is_planted else "shipping", *options]
     command = [sys.executable, "-P", "-m", "groupcoord.testing.museum.hunting", *words]
     paths = [str(Path(groupcoord.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]

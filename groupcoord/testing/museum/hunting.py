@@ -27,8 +27,6 @@ STEPS_A_LIFE = 60
 STEPS_OF_A_MEMBER = 300
 
 LAWS_BROKEN = (LawBrokenError, InvariantError)
-"""Exceptions of broken laws."""
-
 OF_THE_PACKAGE = ("groupcoord.core", "groupcoord.coordinator", "groupcoord.member")
 """Packages from which any exception is a broken law."""
 
@@ -117,7 +115,6 @@ def hunt(searcher: str, cpu_s: float) -> Hunt:
 
 
 def _is_law(error: BaseException) -> bool:
-    """Return whether an exception is a broken law."""
     if isinstance(error, LAWS_BROKEN):
         return True
     frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]

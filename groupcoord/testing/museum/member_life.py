@@ -85,11 +85,7 @@ class MemberLife:
         self.member.subscribe([TOPIC], self.now_ms)
 
     def live(self, steps: int) -> None:
-        """Run random steps, then recover and close.
-
-        Raises:
-            LawBrokenError: the member breaks a law, or does not recover or close.
-        """
+        """Run random steps, then recover and close."""
         member = self.member
         for _ in range(steps):
             self.step(is_kind=False)
@@ -116,14 +112,7 @@ class MemberLife:
     # ------------------------------------------------------------ what happens
 
     def step(self, *, is_kind: bool) -> None:
-        """Run one step and check the laws.
-
-        Args:
-            is_kind: without faults, and with a polling application.
-
-        Raises:
-            LawBrokenError: a law is broken.
-        """
+        """Run one step and check the laws; ``is_kind`` means no faults and a polling application."""
         random = self._random
         self._look()
         self._waiting = [send for send in self.sent if send.request_id in self.member.in_flight]
@@ -154,7 +143,6 @@ class MemberLife:
         self._look()
 
     def _look(self) -> None:
-        """Process outputs that need no decision."""
         while outputs := self.member.take_outputs():
             for output in outputs:
                 if isinstance(output, Send):
@@ -175,7 +163,6 @@ class MemberLife:
         check_reaction(send.request, response, before, after)
 
     def _response(self, request: Any, code: ErrorCode) -> Any:
-        """Return a response that a coordinator could give."""
         random = self._random
         match request:
             case FindCoordinator():
@@ -216,7 +203,6 @@ class MemberLife:
         )
 
     def _disturb(self) -> None:
-        """Act as an unreliable host."""
         member, random, now_ms = self.member, self._random, self.now_ms
         action = random.randrange(9)
         if action == 0:
@@ -242,11 +228,7 @@ class MemberLife:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """Check the laws on requests and events of a member.
-
-        Raises:
-            LawBrokenError: a law is broken.
-        """
+        """Check the laws on requests and events of a member."""
         self._look()
         member, waits = self.member, [send.request for send in self.member.in_flight.values()]
         for kinds in ((JoinGroup, SyncGroup), (FindCoordinator,)):

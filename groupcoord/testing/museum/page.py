@@ -13,11 +13,7 @@ __all__ = ["museum_page"]
 
 
 def museum_page(played: Iterable[tuple[Exhibit, Story]]) -> str:
-    """Return a page with exhibits and their steps with the bug.
-
-    Args:
-        played: exhibits with their played histories.
-    """
+    """Return a page with exhibits and their steps with the bug."""
     shown = list(played)
     lead = [
         paragraph(
