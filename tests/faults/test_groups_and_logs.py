@@ -13,7 +13,6 @@ from groupcoord.errors import ErrorCode
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
-    DescribeGroups,
     Heartbeat,
     JoinGroup,
     JoinGroupResponse,
@@ -57,18 +56,6 @@ def join_classic(server: ServerThread) -> JoinGroupResponse:
 def heartbeat(server: ServerThread, joined: JoinGroupResponse) -> ErrorCode:
     beat = Heartbeat("g", joined.generation_id, joined.member_id)
     return server.run(lambda broker: broker.coordinator.call(beat)).error_code
-
-
-def test_a_classic_member_can_expire(server: ServerThread) -> None:
-    """It is gone as if it had been silent, and the group is empty."""
-    joined = join_classic(server)
-    assert heartbeat(server, joined) is ErrorCode.NONE
-    server.expire_member("g", joined.member_id)
-
-    assert heartbeat(server, joined) is ErrorCode.UNKNOWN_MEMBER_ID
-    described = server.run(lambda broker: broker.coordinator.call(DescribeGroups(("g",)))).groups[0]
-    assert described.group_state == "Empty"
-    server.run(lambda broker: broker.coordinator.check())
 
 
 def test_a_classic_group_can_be_made_to_rebalance(server: ServerThread) -> None:

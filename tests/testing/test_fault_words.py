@@ -107,20 +107,6 @@ def test_consumers_join_again_when_told_to(groupcoord_server: ServerThread) -> N
     consumer.close()
 
 
-def test_a_member_commits_after_its_coordinator_has_moved(groupcoord_server: ServerThread) -> None:
-    """The group is loaded from the log with its member, who goes on in its generation."""
-    consumer = consumer_of(groupcoord_server)
-    consumer.subscribe(["orders"])
-    until(lambda: consumer.poll(0.01) or consumer.assignment())
-    groupcoord_server.move_coordinator("g")
-    commit(consumer)
-    assert committed(consumer) == 42
-    group = groupcoord_server.group("g")
-    assert group is not None
-    assert group.state == "Stable"
-    consumer.close()
-
-
 @pytest.mark.parametrize("keeps_files", [False, True], ids=["in memory", "on disk"])
 def test_a_crash_loses_nothing_that_was_acknowledged(
     groupcoord_server_factory: Callable[..., ServerThread], tmp_path: Path, keeps_files: bool
@@ -214,20 +200,6 @@ def test_aiokafka_produces_in_spite_of_errors(groupcoord_server: ServerThread) -
 
     assert asyncio.run(produce()) == 0
     assert [fault.count for fault in faults] == [1, 1, 1]
-
-
-def test_kafka_python_finds_its_coordinator_again(groupcoord_server: ServerThread) -> None:
-    """A consumer of kafka-python commits though its coordinator says that it isn't one."""
-    kafka = pytest.importorskip("kafka")
-    fault = groupcoord_server.fail_next("OffsetCommit", ErrorCode.NOT_COORDINATOR)
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=groupcoord_server.bootstrap, group_id="g", enable_auto_commit=False, retry_backoff_ms=10
-    )
-    partition = kafka.TopicPartition("orders", 0)
-    consumer.assign([partition])
-    consumer.commit({partition: kafka.OffsetAndMetadata(42, "", -1)})
-    assert (consumer.committed(partition), fault.count) == (42, 1)
-    consumer.close()
 
 
 # ---------------------------------------------------------------- mistakes of the test

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.work import do_whole
+from groupcoord.broker.work import Answer, do_whole
 from groupcoord.config import Config
 from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.core.log.records import ZERO_UUID
@@ -60,6 +60,8 @@ from groupcoord.wire.transaction_messages import (
     PartitionsToAdd,
 )
 from tests.broker.data_world import batch
+
+COMMIT = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 7),)),))
 
 
 class Asker:
@@ -354,6 +356,8 @@ def test_clients_of_a_listener_are_told_its_nodes() -> None:
 def test_appends_that_are_held_do_not_survive_a_move(server: ServerThread) -> None:
     """A coordinator that gives a group up has its appends refused: what comes later goes to its successor."""
     with server.hold_appends() as held:
+        server.control(lambda control: control.coordinating("g").coordinator.submit(COMMIT, Answer()))
+        assert held.count == 1
         server.move_coordinator("g")
         assert held.count == 0
     assert server.committed("g") == {}
@@ -408,8 +412,7 @@ def test_assignments_that_can_not_be(server: ServerThread, assignments: Any, rea
 
 def test_the_coordinator_of_a_group_is_reassigned(server: ServerThread) -> None:
     """A group goes on where its partition of ``__consumer_offsets`` is."""
-    commit = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 7),)),))
-    assert ask(server, server.coordinator("g"), commit).topics[0].partitions[0].error_code is ErrorCode.NONE
+    assert ask(server, server.coordinator("g"), COMMIT).topics[0].partitions[0].error_code is ErrorCode.NONE
     for node in (1, 2, 3):
         index = partition_for("g", Config().offsets_topic_num_partitions)
         topic = TopicEntry("__consumer_offsets", (PartitionToReassign(index, (node,)),))
