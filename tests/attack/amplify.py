@@ -93,7 +93,6 @@ def topologies() -> Iterator[Attack]:
 
 
 def amplifications() -> Iterator[Attack]:
-    """Yield an attack for each request."""
     groups = {"groups": [{"group_id": WIDE, "member_id": None, "member_epoch": -1, "topics": None}]}
     for times in (5_000, 20_000):
         yield amplification(f"OffsetFetch, a group of 2,000 offsets {times} times", _of(9, 8, groups, times))

@@ -100,7 +100,6 @@ class Conversation:
         return (data[place : place + 1] for place in range(len(data)))
 
     def send_some(self, sock: socket.socket) -> None:
-        """Send the next packet."""
         packet = next(self._packets, None)
         if packet is None:
             self.is_sent = True
@@ -124,11 +123,9 @@ class Conversation:
 
     @property
     def reached(self) -> int:
-        """How many requests the server has read."""
         return min(self.answered + (self.answered < len(self.expected)), len(self.expected))
 
     def take(self, part: bytes) -> None:
-        """Take what the server sent, and check it."""
         buffer = self._buffer
         buffer += part
         while len(buffer) >= 8:
@@ -265,7 +262,6 @@ class Fuzzer:
 
 
 def fuzz(frames: int, seed: int, conversation: int | None = None) -> Attack:
-    """Return an attack by so many frames, or by one conversation."""
     layouts = every_layout()
 
     def act(server: Server, result: Result) -> None:

@@ -85,7 +85,6 @@ def counted(kind: str, count: int) -> bytes:
 
 
 def layout(api_key: int, version: int, values: dict[str, Any]) -> Layout:
-    """Write a request of these values, and remember where everything is."""
     schema: Any = load_request_schema(api_key, version)
     writer = _Writer()
     writer.number("int16", api_key)
@@ -140,7 +139,6 @@ class _Writer:
         self._depth = 0
 
     def piece(self, kind: str, data: bytes) -> Piece:
-        """Write one field."""
         start = len(self.data)
         self.data += data
         piece = Piece(kind, start, len(self.data))
@@ -154,7 +152,6 @@ class _Writer:
         self.piece(kind, framed(kind, content))
 
     def structure(self, value: Any) -> None:
-        """Write a structure, its tagged fields behind the others."""
         types = typing.get_type_hints(type(value))
         is_flexible = type(value).__flexible__
         tagged = []

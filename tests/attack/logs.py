@@ -122,7 +122,6 @@ def write_log(log: MutableLog, directory: Path) -> Path:
 
 
 def find_truth(directory: Path) -> Truth:
-    """Look for every sound batch in every segment."""
     records: list[BatchRecord] = []
     damage: list[tuple[Path, Damage, int]] = []
     for segment in find_segments([directory]):

@@ -114,7 +114,6 @@ class MutableLog:
     changes: list[str] = field(default_factory=list)
 
     def files(self) -> dict[str, bytes]:
-        """Return what is to lie in the partition's folder."""
         found = {f"{base:020d}{SEGMENT_SUFFIX}": b"".join(p.data for p in s) for base, s in self.segments.items()}
         return {**found, **self.others}
 
@@ -146,7 +145,6 @@ class LogMutator:
         return made
 
     def mutated(self) -> MutableLog:
-        """Return a log with one to three changes."""
         made = self.log()
         for _ in range(self._random.choice((1, 1, 1, 2, 3))):
             change = self._random.choice(_CHANGES)
@@ -205,7 +203,6 @@ class LogMutator:
         return int(number % (2 * limit))
 
     def flip_bits(self, log: MutableLog) -> str:
-        """Bits change anywhere."""
         base, place = self._any_batch(log)
         if base < 0:
             return "nothing is left to flip"
@@ -260,7 +257,6 @@ class LogMutator:
         return f"records of batch {place} in segment {base} are changed, and sealed"
 
     def change_content(self, log: MutableLog) -> str:
-        """A sound batch has records that no coordinator writes."""
         base, place = self._any_batch(log)
         if base < 0:
             return "nothing is left to change"
@@ -279,7 +275,6 @@ class LogMutator:
         return f"keys and values in batch {place} of segment {base} are changed"
 
     def move_batches(self, log: MutableLog) -> str:
-        """A batch is lost, doubled, or stands elsewhere."""
         base, place = self._any_batch(log)
         if base < 0:
             return "nothing is left to move"
@@ -316,7 +311,6 @@ class LogMutator:
         return f"segment {base}: {kind}, {size} bytes at {position}"
 
     def change_files(self, log: MutableLog) -> str:
-        """A file is lost, emptied, renamed, doubled, or something else altogether."""
         chance = self._random
         bases = list(log.segments)
         base, other = chance.choice(bases), chance.choice(bases)
@@ -341,7 +335,6 @@ class LogMutator:
         return f"segment {base} is {kind}"
 
     def explode(self, log: MutableLog) -> str:
-        """A small batch becomes very large when it is decompressed."""
         base, place = self._any_batch(log)
         if base < 0 or self._random.random() < 0.9:
             return self.change_header(log)

@@ -103,7 +103,6 @@ class Mutator:
     # ------------------------------------------------------------ whole requests
 
     def _gentle(self, layout: Layout) -> bytes:
-        """Other values behind the header, or other elements, all well-formed."""
         data, limit = layout.data, len(layout.data) + 1
         edits = [self._elements(layout) if self._random.random() < 0.2 else self._value(layout) for _ in range(2)]
         for start, end, replacement in sorted(edits, reverse=True):
@@ -153,7 +152,6 @@ class Mutator:
     # ------------------------------------------------------------ parts of requests
 
     def _value(self, layout: Layout) -> Edit:
-        """Another value of the same kind."""
         piece = self._random.choice(layout.pieces)
         return piece.start, piece.end, self._content(piece, layout)
 

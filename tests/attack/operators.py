@@ -40,7 +40,6 @@ SHARE_BODY = {"max_wait_ms": 20, "min_bytes": 1, "max_bytes": 1_000, "batch_size
 
 
 def _set(client: Client, kind: str, name: str, key: str, text: str | None) -> bool:
-    """Set or delete a dynamic setting; return whether that succeeded."""
     change = {"name": key, "config_operation": SET if text is not None else DELETE, "value": text}
     resource = {"resource_type": KINDS[kind][0], "resource_name": name, "configs": [change]}
     request = Request(*INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})

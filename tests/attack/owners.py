@@ -43,7 +43,6 @@ def attack_owners(result: Result, rounds: int, seed: int) -> None:
 
 
 def _stand_still(replicas: Replicas, pause_s: float, result: Result) -> None:
-    """Stop the active one, ask both, and let it go on."""
     stopped, other = replicas.active, replicas.standby
     asked = [stopped.begin("ann", replicas.epoch, replicas.owned) for _ in range(HELD)]
     stopped.send(signal.SIGSTOP)

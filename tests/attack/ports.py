@@ -75,7 +75,6 @@ def idle_pages() -> Attack:
 
 
 def is_served(client: Client, patience_s: float = 5.0) -> bool:
-    """Tell whether a request is answered in time."""
     with contextlib.suppress(ConnectionError):
         client.socket.sendall(api_versions().encode())
         if select.select([client.socket], [], [], patience_s)[0]:

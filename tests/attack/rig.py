@@ -75,7 +75,6 @@ class Result:
         self.faults.append(text)
 
     def expect(self, condition: bool, text: str) -> None:
-        """Add a fault unless the condition holds."""
         if not condition:
             self.fault(text)
 
@@ -122,7 +121,6 @@ class Server(ServerProcess):
         return int(found[1]) / 1024
 
     def socket_count(self) -> int:
-        """Return the number of open connections."""
         return self._all_sockets() - self._quiet_sockets
 
     def descriptor_count(self) -> int:
@@ -228,7 +226,6 @@ class Attack:
 
 
 def _check_offsets(server: Server, result: Result, findings: Findings) -> None:
-    """Compare the offsets of a restarted server with what was acknowledged."""
     with server.connect() as client:
         found = fetched_offsets(client.ask(offset_fetch(COMMITS)))
         offsets = {found.get((TOPIC, index), -1) for index in PARTITIONS}
@@ -309,7 +306,6 @@ class HealthyProcess:
         assert self._pipe.recv() == "ready"
 
     def stop(self) -> Findings:
-        """End it, and return its findings."""
         self._pipe.send("stop")
         findings: Findings = self._pipe.recv()
         return findings

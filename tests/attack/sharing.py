@@ -65,13 +65,11 @@ class Peer:
         return found
 
     def begin(self, topic_id: UUID, count: int) -> None:
-        """Let the group have states of a topic's partitions."""
         partitions = [{"partition": index, "state_epoch": 0, "start_offset": 0} for index in range(count)]
         topics = [{"topic_id": topic_id, "partitions": partitions}]
         self.ask(INITIALIZE, {"group_id": GROUP, "topics": topics})
 
     def append(self, topic: str, partition: int, count: int, batch: bytes | None = None) -> None:
-        """Produce a batch."""
         batch = encode_batch(0, [(None, b"value", 0)] * count) if batch is None else batch
         partitions = [{"index": partition, "records": batch}]
         topics = [{"name": topic, "partition_data": partitions}]

@@ -40,7 +40,6 @@ def together(attacks: Sequence[Attack]) -> Attack:
 
 @pytest.mark.ci
 def test_fuzzed_frames() -> None:
-    """Each request is answered in order, or its connection is closed."""
     result = run(fuzz(FRAMES, seed=SEED))
     assert not result.faults, str(result)
     assert result.inputs["frames"] >= FRAMES
@@ -58,7 +57,6 @@ def test_amplification() -> None:
 
 @pytest.mark.ci
 def test_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions, locks, states and records without end or sense are answered."""
     monkeypatch.setattr(sharing, "RENEWALS", 250)
     result = run(together(sharing.SHARING))
     assert not result.faults, str(result)
@@ -88,8 +86,6 @@ def test_descriptors_and_terminals(attack: Attack) -> None:
 
 
 def test_a_loss_is_found() -> None:
-    """An attack fails if the server died, or lost acknowledged offsets."""
-
     def lose(server: Server, result: Result) -> None:
         shutil.rmtree(next(server.data_dir.glob("__consumer_offsets-*")).parent)
 

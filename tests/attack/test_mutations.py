@@ -44,7 +44,6 @@ def made(seed: int, layouts: list[Layout], count: int) -> list[bytes]:
 
 
 def test_the_seed_decides() -> None:
-    """The same seed gives the same frames, another one gives others."""
     assert made(1, LAYOUTS, 200) == made(1, LAYOUTS, 200)
     assert made(1, LAYOUTS, 200) != made(2, LAYOUTS, 200)
 

@@ -184,7 +184,6 @@ def _other_hashes(column: Any) -> Hashes:
 
 
 def _parting(one: Any, other: Any) -> str:
-    """Return the first place where two values of JSON part."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted(one.keys() | other.keys()):
             if one.get(name) != other.get(name):
@@ -197,7 +196,6 @@ def _parting(one: Any, other: Any) -> str:
 
 
 def main() -> None:
-    """Measure, compare and print."""
     parser = argparse.ArgumentParser(description="CPU time and memory of groupcoord analyze beside another tree.")
     parser.add_argument("log", help="what to analyze")
     parser.add_argument("--beside", type=Path, required=True, metavar="FOLDER", help="the other source tree")

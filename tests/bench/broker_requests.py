@@ -76,7 +76,6 @@ MEASURED = {
 
 
 def frames(what: str, topic_id: str, members: list[Member]) -> list[bytes]:
-    """Return one request for each member."""
     api, version, metadata = MEASURED[what]
     topic: dict[str, Any] = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
     draw = random.Random(1)
@@ -106,7 +105,6 @@ def frames(what: str, topic_id: str, members: list[Member]) -> list[bytes]:
 
 
 def send(broker: Broker, connection: Connection, requests: list[bytes]) -> float:
-    """Send requests, take each answer; return the CPU seconds for all."""
     begin_s = time.process_time()
     for request in requests:
         connection.receive_data(request)
@@ -146,7 +144,6 @@ class Measured:
         )
 
     def cost_us(self, what: str, count: int) -> float:
-        """Return the CPU time of one request."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps([what, count]), file=self._process.stdin, flush=True)
@@ -157,7 +154,6 @@ class Measured:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.broker_requests", description=__doc__)
     parser.add_argument("--beside", type=Path, help="another source tree, measured in turn")
     parser.add_argument("--rounds", type=int, default=7)

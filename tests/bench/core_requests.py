@@ -115,13 +115,11 @@ def measure(member_count: int, seconds: float) -> dict[str, float]:
 
 
 def prepare(coordinator: GroupCoordinator, member_ids: list[str], generation_id: int, what: str) -> None:
-    """Commit once, so that a fetch finds something."""
     commit = requests(member_ids[:1], generation_id)[f"commit of {PARTITIONS}{what}"]
     send(coordinator, commit)
 
 
 def send(coordinator: GroupCoordinator, of_members: list[Request]) -> None:
-    """Send requests, and take each answer."""
     for request in of_members:
         coordinator.submit(request)
         coordinator.take_replies()
@@ -135,7 +133,6 @@ def check_answers(coordinator: GroupCoordinator, of_members: list[Request]) -> N
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description="Microseconds per request inside the coordinator.")
     parser.add_argument("--members", type=int, default=100, help="members of the group (default: 100)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long to measure each (default: 1)")

@@ -87,7 +87,6 @@ class CpuClock:
         return time.process_time() + self.waited_s
 
     def now_ms(self) -> int:
-        """Return the time as a clock of groupcoord does."""
         return STARTED_MS + round(self.now_s() * _MS_PER_S)
 
 
@@ -149,7 +148,6 @@ def _resident_kib() -> int:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description="What following a log that grows costs.")
     parser.add_argument("--rate", type=int, default=100_000, help="records a second (default: 100,000)")
     parser.add_argument("--seconds", type=float, default=120.0, help="for so long the log grows (default: 120)")

@@ -161,7 +161,6 @@ def commit_to(client: Client, count: int, key_count: int, metadata_length: int) 
 
 
 def check_committed(client: Client) -> None:
-    """Wait for the answer to a commit."""
     answer: Any = client.receive(ANSWER_MS)
     errors = {partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]}
     assert errors == {"NONE"}, errors
@@ -199,13 +198,11 @@ def measure(directory: Path, *, trace: bool) -> dict[str, float]:
 
 
 def resident_bytes() -> int:
-    """Return what this process holds in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 def largest_resident_bytes() -> int:
-    """Return the most that this program held in memory so far."""
     # Not ru_maxrss: a child process begins with that of its parent.
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
@@ -232,7 +229,6 @@ def loaded_by_kafka(properties: Path, log: Path) -> int:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.loading", description=__doc__)
     parser.add_argument("--commits", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=10_000)

@@ -135,7 +135,6 @@ class Stream:
         self._answer_bytes = self._bytes = 0
 
     def take(self, answers: bytes) -> int:
-        """Return how many answers these bytes complete."""
         self._answer_bytes = self._answer_bytes or 4 + int.from_bytes(answers[:4], "big")
         count, self._bytes = divmod(self._bytes + len(answers), self._answer_bytes)
         return count
@@ -162,7 +161,6 @@ def generate(requests: Sequence[tuple[int, bytes]], load: Load, cores: list[int]
 
 
 def run(nodes: Nodes, engine: PostgresServer, kind: str, load: Load, cores: dict[str, list[int]]) -> Run:
-    """Measure one kind of request."""
     requests = [(port, frame) for port, own in nodes.members.items() for frame in frames(kind, "", own)]
     before = sum(map(cpu_s, nodes.pids)), sum(map(cpu_s, engine.pids()))
     parts = [requests[first :: load.generators] for first in range(load.generators)]
@@ -174,7 +172,6 @@ def run(nodes: Nodes, engine: PostgresServer, kind: str, load: Load, cores: dict
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.nodes", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -95,7 +95,6 @@ class Group:
         self._producer_id = number
 
     def batches(self, log_offset: int, now_ms: int) -> Iterator[tuple[bytes | bytearray, int]]:
-        """Yield what the group writes next, with the number of records."""
         self._batches += 1
         if self._batches % GENERATION_EVERY == 1:
             self._generation += 1
@@ -177,7 +176,6 @@ def _write_partition(folder: Path, groups: list[Group], weights: list[int], want
 
 
 def main() -> None:
-    """Write a log."""
     parser = argparse.ArgumentParser(description="Write large __consumer_offsets logs.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--records", type=int, default=20_000_000, help="how many (default: 20 million)")

@@ -42,7 +42,6 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it listens."""
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdout is not None
         assert self.process.stdout.readline(), "it has ended"
@@ -56,7 +55,6 @@ class Node:
             self.process.communicate()
 
     def ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
-        """Ask it; None: it doesn't answer."""
         try:
             self._client = self._client or Client(SocketServer("127.0.0.1", self._port), "take-overs")
             self._client.send(api, version, body)
@@ -107,7 +105,6 @@ class Groups:
             time.sleep(AGAIN_S)
 
     def lost(self) -> list[str]:
-        """Return what is told otherwise than it was acknowledged."""
         found = []
         for group, acknowledged in self._acknowledged.items():
             offset = self._told(group)
@@ -116,7 +113,6 @@ class Groups:
         return found
 
     def _told(self, group: str) -> int:
-        """Return the offset that whoever has a group tells of it."""
         body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": [0]}], "require_stable": False}
         end_s = time.monotonic() + GIVE_UP_S
         while time.monotonic() < end_s:
@@ -129,14 +125,12 @@ class Groups:
 
 
 def told(what: str, times_s: Sequence[float]) -> str:
-    """Return a line about times."""
     ordered = sorted(times_s)
     median, late = ordered[len(ordered) // 2], ordered[min(len(ordered) * 99 // 100, len(ordered) - 1)]
     return f"{what}: {len(ordered)} times, median {median:.2f} s, p99 {late:.2f} s, longest {ordered[-1]:.2f} s"
 
 
 def kill_nodes(nodes: Sequence[Node], groups: Groups, kills: int) -> None:
-    """Kill nodes, and print how long their groups waited."""
     chance = random.Random(kills)
     each: list[float] = []
     last: list[float] = []
@@ -179,7 +173,6 @@ def kill_servers(servers: NatsServers, groups: Groups, kills: int) -> None:
 
 
 def main() -> None:
-    """Measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("engine", choices=("postgres", "nats"))
     parser.add_argument("--kills", type=int, default=50)

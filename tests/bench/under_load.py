@@ -100,7 +100,6 @@ class Server:
         return figures
 
     def end(self) -> None:
-        """End the process; nothing of it is needed any more."""
         self._process.kill()
         self._process.wait(60)
 
@@ -129,7 +128,6 @@ def running(targets: dict[str, str], directory: Path) -> Iterator[dict[str, Serv
 
 
 def compare(targets: dict[str, str], modes: Sequence[str], seconds: float, rounds: int) -> None:
-    """Measure all servers in all modes, and print."""
     with tempfile.TemporaryDirectory(prefix="groupcoord-load-", ignore_cleanup_errors=True) as name:
         loadgen = build(LOADGEN, Path(name))
         with running(targets, Path(name)) as servers:
@@ -145,7 +143,6 @@ def compare(targets: dict[str, str], modes: Sequence[str], seconds: float, round
 
 
 def report(mode: str, found: dict[str, list[dict[str, Any]]]) -> None:
-    """Print what a mode has cost each server."""
     median = {target: statistics.median(figures["cpu"] for figures in all_of) for target, all_of in found.items()}
     base = list(median)[-1]
     unit = "s of CPU" if mode == "ramp" else "µs of CPU for a request"
@@ -170,7 +167,6 @@ def targets_of(options: argparse.Namespace) -> dict[str, str]:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.under_load",
         description=__doc__,

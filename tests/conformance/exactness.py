@@ -42,7 +42,6 @@ def load_histories(path: Path = ARCHIVE) -> list[Transcript]:
 
 
 def replay_exactly(histories: list[Transcript]) -> Report:
-    """Replay histories in process, in virtual time, without any tolerance."""
     return run(histories, InProcessTarget(tolerance=EXACT))
 
 
@@ -55,7 +54,6 @@ def kind_of(failure: Failure) -> str:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run as told on the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.exactness", description=__doc__)
     parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[ARCHIVE, CONSUMER_ARCHIVE])
     began_s = time.monotonic()

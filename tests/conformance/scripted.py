@@ -66,22 +66,18 @@ class ScriptedServer:
         return ScriptedStream(self)
 
     def now_ms(self) -> float:
-        """Return the virtual time."""
         return self.time_ms
 
     def wall_ms(self) -> float:
-        """Return the virtual time."""
         return self.time_ms
 
     def sleep(self, duration_ms: float) -> None:
-        """Move the virtual time."""
         self.time_ms += duration_ms
 
     def restart(self) -> None:
         self.restarts += 1
 
     def stop(self) -> None:
-        """Note the end."""
         self.is_stopped = True
 
 
@@ -94,7 +90,6 @@ class ScriptedStream:
         self.is_closed = False
 
     def send(self, data: bytes) -> None:
-        """Take one request and line up its answer."""
         key, version, correlation_id = struct.unpack_from(">hhi", data, 4)
         request_class = load_request_schema(key, version)
         _, offset = entity_reader(request_class.__header_schema__)(data, 4)
@@ -110,7 +105,6 @@ class ScriptedStream:
             self.output.append((self.server.time_ms + delay_ms, frame))
 
     def receive(self, timeout_ms: float) -> bytes:
-        """Return the next answer if it is due in time."""
         if self.is_closed:
             raise ConnectionClosedError("the server hung up")
         end_ms = self.server.time_ms + timeout_ms

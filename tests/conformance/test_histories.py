@@ -72,7 +72,6 @@ def test_the_histories_hold_what_members_of_consumer_groups_do() -> None:
 
 
 def documents() -> list[Any]:
-    """Return the first histories as they lie in the archive."""
     with lzma.open(ARCHIVE, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line, _ in zip(lines, range(ALTERED), strict=False)]
 
@@ -87,7 +86,6 @@ def values(body: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def fails(document: Any) -> bool:
-    """Tell whether a history is answered otherwise."""
     return not replay_exactly([parse_transcript(json.dumps(document))]).ok
 
 
@@ -104,7 +102,6 @@ def test_a_value_that_is_not_kafkas_is_noticed(document: Any) -> None:
 
 @pytest.mark.parametrize("shift_ms", [-1, 1])
 def test_a_millisecond_is_noticed(shift_ms: int) -> None:
-    """An answer that waited comes neither sooner nor later than recorded."""
     for document in documents():
         waited = [step for step in document["steps"] if step["do"] == "recv" and step["took_ms"] > 0]
         if waited:

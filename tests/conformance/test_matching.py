@@ -35,7 +35,6 @@ def test_equal_bodies_match_and_bind_nothing() -> None:
     [(1, 2), (1, True), (True, 1), (None, 0), ("", None), ("1", 1), ({}, []), ([], {}), ({"hex": "61"}, {"hex": "62"})],
 )
 def test_different_values_do_not_match(expected: Any, got: Any) -> None:
-    """Values of another kind or content never match."""
     assert matched(expected, got) is None
 
 
@@ -90,21 +89,18 @@ def test_a_topic_variable_has_the_id_of_the_topic() -> None:
 
 
 def test_any_matches_everything() -> None:
-    """$any matches every value and binds nothing."""
     values: tuple[Any, ...] = (None, 0, "", [], {"a": 1})
     for got in values:
         assert matched("$any", got) == BOUND
 
 
 def test_lists_match_in_any_order() -> None:
-    """Order does not count, number does."""
     assert matched([1, 2, 2], [2, 1, 2]) is not None
     assert matched([1, 2, 2], [1, 1, 2]) is None
     assert matched([1], [1, 1]) is None
 
 
 def test_lists_are_searched_for_consistent_variables() -> None:
-    """A first choice that fails later is taken back."""
     expected = {"pairs": [{"id": "$m1", "x": "$any"}, {"id": "$m2", "x": 1}], "more": ["$m1"]}
     got = {"pairs": [{"id": "one", "x": 1}, {"id": "two", "x": 2}], "more": ["two"]}
     bindings = matched(expected, got)
@@ -135,7 +131,6 @@ def test_a_hopeless_search_is_given_up() -> None:
 
 
 def test_substitution_fills_in_values() -> None:
-    """Every variable in a request becomes its value; other texts stay."""
     body = {"group_id": "$g", "keys": ["$g-tx", "a$g"], "topics": [{"topic_id": "$topic:t4"}], "producer_id": "$p1"}
     assert substitute(body, {**BOUND, "$p1": 9}) == {
         "group_id": "run-1",
@@ -146,7 +141,6 @@ def test_substitution_fills_in_values() -> None:
 
 
 def test_substitution_of_an_unbound_variable_fails() -> None:
-    """A variable without a value can't be sent."""
     with pytest.raises(KeyError):
         substitute({"member_id": "$m1"}, BOUND)
 

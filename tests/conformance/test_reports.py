@@ -73,7 +73,6 @@ def test_junit_xml() -> None:
 
 
 def test_what_changed_since_another_run() -> None:
-    """Verdicts and places of failures count, moments don't."""
     before = report_of(RIGHT, ALSO_WRONG, transcript(HEARTBEAT, answer(), name="gone", area="a")).to_json()
     mended = transcript(HEARTBEAT, answer(), name="other", area="b")
     broken = transcript(HEARTBEAT, answer(error_code="FENCED_INSTANCE_ID"), name="right", area="a")

@@ -112,7 +112,6 @@ def test_virtual_time_is_exact(delay_ms: int, verdict: Verdict) -> None:
 
 
 def test_other_early_answers_pass() -> None:
-    """Only joins have to wait as recorded."""
     target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
     assert only_outcome(target, HEARTBEAT, answer(1000)).verdict is Verdict.PASSED
 
@@ -158,7 +157,6 @@ def test_a_restart_closes_connections() -> None:
 
 
 def test_restarts_are_skipped_where_they_can_not_be() -> None:
-    """A target that can't restart skips those transcripts and says why."""
     outcome = only_outcome(ScriptedTarget(shared=True, can_restart=False), {"do": "restart"})
     assert outcome.verdict is Verdict.SKIPPED
     assert "restarts the server" in outcome.reason
@@ -188,7 +186,6 @@ def test_what_a_server_may_do_without_is_skipped_there(shared: bool) -> None:
 
 
 def test_a_server_that_does_not_say_what_it_lists_fails() -> None:
-    """It isn't skipped."""
     target = ScriptedTarget(ApiVersions=lambda body: None)
     failure = only_outcome(target, CONSUMER_HEARTBEAT, answer()).failure
     assert failure is not None
@@ -196,7 +193,6 @@ def test_a_server_that_does_not_say_what_it_lists_fails() -> None:
 
 
 def test_a_server_that_does_not_start_fails_its_transcripts() -> None:
-    """Both kinds of target report the reason on each transcript."""
     for shared in (False, True):
         target = ScriptedTarget(shared=shared)
         target.refuse_start = True
@@ -244,7 +240,6 @@ def test_acls_are_set_on_a_server_of_ones_own() -> None:
 
 
 def test_acls_of_a_server_that_somebody_else_started_stay() -> None:
-    """There a transcript with ACLs is skipped."""
     target = ScriptedTarget(shared=True, Metadata=lambda body: {"brokers": [], "topics": []})
     target.own_settings = {}
     outcome = only_outcome(target, acls=[{"deny": "READ", "group": "$g"}])
@@ -291,13 +286,11 @@ def test_servers_of_their_own_are_one_per_transcript() -> None:
 
 
 def test_jobs_must_be_positive() -> None:
-    """No jobs is the caller's mistake."""
     with pytest.raises(ValueError, match="jobs must be at least 1"):
         run([], ScriptedTarget(), jobs=0)
 
 
 def test_a_report_counts_and_describes() -> None:
-    """Counts by verdict and area, failures in words, and JSON data."""
     target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
     good, bad = (
         transcript(HEARTBEAT, answer()),

@@ -53,7 +53,6 @@ def verdicts(report: Report) -> dict[str, tuple[Verdict, str]]:
 
 
 def left_on(server: ServerThread) -> tuple[set[str], list[str]]:
-    """Return topics but internal ones, and groups."""
     host, _, port = server.bootstrap.rpartition(":")
     with open_client(SocketServer(host, int(port))) as client:
         groups = client.ask("ListGroups", 4, {"states_filter": []})["groups"]

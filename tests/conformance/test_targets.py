@@ -64,7 +64,6 @@ def test_bytes_pass_over_a_socket(listener: socket.socket) -> None:
 
 
 def test_nobody_at_the_address() -> None:
-    """An address where nobody listens is an error that names it."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -80,7 +79,6 @@ def test_addresses_from_text() -> None:
 
 
 def test_a_server_at_an_address_is_not_restarted(listener: socket.socket) -> None:
-    """A server that is not ours is left alone."""
     with pytest.raises(TargetError, match="cannot be restarted"):
         AddressTarget("127.0.0.1", listener.getsockname()[1]).start({}).restart()
 
@@ -152,7 +150,6 @@ def test_a_command_that_ends_is_reported_with_its_last_words() -> None:
 
 
 def test_a_command_that_is_not_there_is_reported() -> None:
-    """A program that does not exist is a clear error."""
     with pytest.raises(TargetError, match="can't start /nowhere/broker"):
         LaunchTarget("/nowhere/broker {port} {sets}").start({})
 
@@ -264,7 +261,6 @@ def test_the_broker_hears_of_a_closed_connection() -> None:
 
 
 def test_bad_settings_do_not_start() -> None:
-    """A setting that groupcoord refuses is an error of the target."""
     with pytest.raises(TargetError, match="must be at least 1"):
         InProcessTarget().start({"group.max.size": 0})
 

@@ -177,7 +177,6 @@ def test_packaged_transcripts_lie_under_their_names() -> None:
     ],
 )
 def test_nodes_that_there_are_not(nodes: int, node: object, reason: str) -> None:
-    """A step names one of the transcript's nodes, or the coordinator."""
     body = {"groups": ["$g"], "include_authorized_operations": False}
     send = {"do": "send", "conn": "a", "node": node, "api": "DescribeGroups", "version": 5, "body": body}
     document = {"name": "n", "area": "a", "nodes": nodes, "steps": [send]}

@@ -47,7 +47,6 @@ class ExaminedClient:
 
 
 def in_python(name: str, arguments: Sequence[str] = ARGUMENTS) -> Callable[[Path], Sequence[str]]:
-    """Return what starts a program in Python, which isn't built."""
     return lambda _: (sys.executable, str(PROGRAMS / name), *arguments)
 
 
@@ -86,7 +85,6 @@ def in_java(project: str, program: str) -> Callable[[Path], Sequence[str]]:
 
 
 def copied(project: str, cache: Path) -> Path:
-    """Copy a project to where it is built."""
     return Path(shutil.copytree(PROGRAMS / project, cache / project, dirs_exist_ok=True))
 
 
@@ -131,7 +129,6 @@ def version_of(name: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Examine clients, and tell what came of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.exam.clients")
     parser.add_argument("client", nargs="*", default=list(CLIENTS), help=f"of {', '.join(CLIENTS)}")
     parser.add_argument("--jobs", type=int, default=2)

@@ -30,11 +30,9 @@ class QueueWorker:
         signal.signal(signal.SIGTERM, self.end)
 
     def end(self, *_: object) -> None:
-        """Stop after what is under way."""
         self.is_over = True
 
     def run(self) -> None:
-        """Work until it is told to stop."""
         while not self.is_over:
             try:
                 self.process([message for message in self.consumer.poll(0.2) if message.error() is None])
@@ -61,7 +59,6 @@ class QueueWorker:
                 print("not accepted:", place, error, flush=True)
 
     def close(self) -> None:
-        """Leave the group."""
         self.consumer.close()
 
 

@@ -159,7 +159,6 @@ def _reason(client: str, law: str, scenario: str) -> str:
 
 
 def main(folder: str = "") -> None:
-    """Take new results, and write the page."""
     from tests.exam.clients import CLIENTS
 
     cards = {card["client"]: card for card in kept()}
@@ -172,7 +171,6 @@ def main(folder: str = "") -> None:
 
 
 def kept() -> list[Card]:
-    """Return the results that the page is made of."""
     cards: list[Card] = json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else []
     return cards
 

@@ -43,7 +43,6 @@ def play_rounds(names: Sequence[str], rounds: int, jobs: int, only: Sequence[str
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play rounds, and tell what came of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.exam.rounds")
     parser.add_argument("program", nargs="*", default=list(RIGHT), help=f"of {', '.join(RIGHT)}")
     parser.add_argument("--rounds", type=int, default=10)

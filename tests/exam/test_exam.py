@@ -48,12 +48,10 @@ BREACH = Breach(2.5, "worker1", "commits 9 of partition 0, and record 0-7 is not
 
 
 def work(bootstrap: str, group: str, topic: str, output: str, instance: str, protocol: str) -> None:
-    """An instance of the program that is right, as a function."""
     Worker(bootstrap, group, topic, output, instance, protocol).run()
 
 
 def result_of(*verdicts: Verdict, trouble: str = "", scenario: Scenario = SCENARIOS[0]) -> Result:
-    """Return what came of a scenario."""
     events = (
         Event(1.0, "", "quiet begins"),
         Event(2.0, "worker2", "Heartbeat exam -> fine"),

@@ -42,5 +42,4 @@ def test_what_failed_is_told() -> None:
 
 
 def test_versions_are_those_of_the_projects() -> None:
-    """Each client's version is found where its program asks for it."""
     assert all(version_of(name)[0].isdecimal() for name in CLIENTS)

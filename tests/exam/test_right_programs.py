@@ -12,6 +12,5 @@ from .rounds import RIGHT, play_rounds
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RIGHT if name != "exactly-once"])
 def test_a_right_program_passes(name: str) -> None:
-    """No law is broken in any scenario."""
     failed = [result for _, result in play_rounds([name], rounds=1, jobs=2) if not result.is_passed]
     assert not failed, "\n".join(line for result in failed for line in [result.scenario.name, *in_lines(result)])

@@ -60,7 +60,6 @@ class Stand:
         self.numbers = count(1)
 
     def say(self, who: str, message: object, answer: object, *, is_answered: bool = True) -> None:
-        """A request comes and is answered, or has its effect alone."""
         came = ReceivedRequest(
             next(self.numbers), type(message).__name__, 0, "client", "/h", 1, 1, 0, message, listener=who.upper()
         )
@@ -69,7 +68,6 @@ class Stand:
             self.trace.watch(evolve(came, answer=answer, answered_ms=1))
 
     def sync(self, who: str, *partitions: int) -> None:
-        """A member of a classic group is told what it has."""
         data = encode_assignment(Assignment(tuple(TopicPartition("in", index) for index in partitions)))
         self.say(who, SyncGroup("exam", 1, "m"), SyncGroupResponse(ErrorCode.NONE, assignment=data))
 
@@ -81,7 +79,6 @@ class Stand:
     def produce(
         self, who: str, *numbers: str, code: ErrorCode = ErrorCode.NONE, transactional_id: str | None = None
     ) -> None:
-        """An instance writes what it has processed."""
         batch = encode_records([RecordFields(0, None, number.encode(), ()) for number in numbers])
         topics = (TopicNameOrIdEntry("out", UUID(int=0), (ProducePartition(0, batch),)),)
         asked = Produce(topics, transactional_id=transactional_id)
@@ -114,7 +111,6 @@ def test_a_commit_that_passes_the_work_is_seen(stand: Stand) -> None:
 
 
 def test_what_was_not_written_is_not_processed(stand: Stand) -> None:
-    """Records that the broker has refused don't count, excused ones do."""
     stand.produce("a", "0-0", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert stand.trace.unprocessed(0, 1) == [0]
     stand.trace.excuse(0, 0)
@@ -122,7 +118,6 @@ def test_what_was_not_written_is_not_processed(stand: Stand) -> None:
 
 
 def test_a_commit_that_goes_back_is_seen(stand: Stand) -> None:
-    """The lower offset and the higher one before it are told."""
     stand.produce("a", "0-0", "0-1", "1-0")
     stand.commit("a", 0, 2)
     stand.commit("a", 1, 1)
@@ -163,7 +158,6 @@ def test_who_is_fenced_is_known_until_it_joins_again(stand: Stand) -> None:
 
 
 def test_members_of_consumer_groups_are_followed(stand: Stand) -> None:
-    """Assignments come with heartbeats, and a negative epoch leaves."""
     own = (TopicPartitions(TOPIC_ID, (0, 2)),)
     stand.say(
         "a",
@@ -181,7 +175,6 @@ def test_members_of_consumer_groups_are_followed(stand: Stand) -> None:
 
 
 def test_leaving_is_heard(stand: Stand) -> None:
-    """A member of a classic group that leaves owns nothing."""
     stand.sync("a", 0)
     stand.say("a", LeaveGroup("exam", ()), LeaveGroupResponse(ErrorCode.NONE))
 

@@ -70,6 +70,5 @@ def test_what_nobody_was_sent_is_noticed_without_an_output() -> None:
 
 
 def test_every_way_is_tried() -> None:
-    """No wrong program is forgotten."""
     assert set(CAUGHT) == set(wrong_workers.WAYS)
     assert set(CAUGHT_IN_SHARE_GROUPS) == set(wrong_queue_workers.WAYS)

@@ -39,7 +39,6 @@ class TransactionalWorker(Worker):
                 return
 
     def process(self, messages: list[Message]) -> None:
-        """Book records, and how far it is, or nothing at all."""
         if not messages:
             return
         try:

@@ -64,11 +64,9 @@ class Worker:
         signal.signal(signal.SIGTERM, self.end)
 
     def end(self, *_: object) -> None:
-        """Stop after what is under way."""
         self.is_over = True
 
     def run(self) -> None:
-        """Work until it is told to stop."""
         committed_s = time.monotonic()
         while not self.is_over:
             messages = self.consumer.consume(BATCH, timeout=0.1)
@@ -80,7 +78,6 @@ class Worker:
         self.close()
 
     def process(self, messages: list[Message]) -> None:
-        """Book records, and remember how far."""
         for message in messages:
             if self.is_readable(message):
                 self.producer.produce(self.output, message.value())
@@ -89,11 +86,9 @@ class Worker:
             self.done[message.topic(), message.partition()] = message.offset() + 1
 
     def is_readable(self, message: Message) -> bool:
-        """Tell whether a record is what was expected."""
         return is_number(message)
 
     def flush(self) -> None:
-        """Wait until what was booked is written."""
         self.producer.flush()
 
     def offsets(self) -> list[TopicPartition]:
@@ -116,7 +111,6 @@ class Worker:
         self.done.clear()
 
     def close(self) -> None:
-        """Leave the group."""
         self.consumer.close()
 
     # ------------------------------------------------------------ partitions
@@ -142,16 +136,13 @@ class Worker:
         return []
 
     def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commit what is done before partitions are another's."""
         self.commit()
         self.forget(partitions)
 
     def lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Forget what is another's already."""
         self.forget(partitions)
 
     def forget(self, partitions: list[TopicPartition]) -> None:
-        """Partitions are no longer its own."""
         for partition in partitions:
             self.done.pop((partition.topic, partition.partition), None)
 

@@ -21,7 +21,6 @@ LATE_S = 4.0
 
 
 def way(kind: type[QueueWorker]) -> type[QueueWorker]:
-    """Name a way after its class."""
     WAYS[name_of(kind)] = kind
     return kind
 
@@ -112,7 +111,6 @@ class DoesNotSayThatItLeaves(QueueWorker):
 
 
 def main(name: str, *arguments: Any) -> None:
-    """Run a worker that is wrong in this way."""
     WAYS[name](*arguments).run()
 
 

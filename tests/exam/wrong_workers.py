@@ -25,7 +25,6 @@ def name_of(kind: type) -> str:
 
 
 def way(kind: type[Worker]) -> type[Worker]:
-    """Name a way after its class."""
     WAYS[name_of(kind)] = kind
     return kind
 
@@ -249,7 +248,6 @@ class PromisesTooMuch(Worker):
 
 
 def main(name: str, *arguments: Any) -> None:
-    """Run a worker that is wrong in this way."""
     WAYS[name](*arguments).run()
 
 

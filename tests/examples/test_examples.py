@@ -58,7 +58,6 @@ def test_the_embedding_takes_30_lines() -> None:
 
 
 def test_sqlite_log_store(tmp_path: Path) -> None:
-    """What the first life committed is there in the second."""
     lines = run(EXAMPLES / "sqlite_log_store.py", tmp_path / "groups.sqlite", cwd=tmp_path)
 
     assert lines == [
@@ -83,7 +82,6 @@ def test_asyncio_service(tmp_path: Path) -> None:
 
 
 def test_virtual_clock_test_passes(tmp_path: Path) -> None:
-    """The example's tests pass under pytest, away from this checkout's settings."""
     status, output = run_pytest(EXAMPLES / "virtual_clock_test.py", cwd=tmp_path)
 
     assert status == 0, output

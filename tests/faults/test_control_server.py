@@ -41,7 +41,6 @@ class ControlClient:
         self.port = port
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
-        """Return the status and what was answered."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
         connection.request(method, path, data, headers)
@@ -64,7 +63,6 @@ def serve_with_control(*options: str) -> Iterator[tuple[Serving, ControlClient]]
 
 
 def error_code(serving: Serving) -> int:
-    """Return the error code of a heartbeat of an unknown member."""
     return int.from_bytes(serving.ask(wire_frame(12, 4, HEARTBEAT))[-3:-1], "big")
 
 
@@ -207,8 +205,6 @@ def wait_until_listening(port: int) -> None:
 
 
 def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, Any]]:
-    """Return what a server in this process says."""
-
     async def run() -> list[tuple[int, Any]]:
         request_log = RequestLog(LeapingClock().now_ms)
         new_broker = partial(make_broker, broker_type=partial(ObservedBroker, request_log=request_log))
@@ -309,7 +305,6 @@ def test_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_argument_has_a_type() -> None:
-    """Whatever a word takes can be given as JSON."""
     taken = {name for word in (*WORDS.values(), *QUESTIONS.values()) for name in signature(word).parameters} - {"self"}
 
     assert taken == TYPES.keys()

@@ -34,7 +34,6 @@ TOKENS = frozenset((38, 39, 40))
 
 
 def error_codes(value: Any, name: str = "") -> Iterator[int]:
-    """Yield every error code in an answer, wherever it stands."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from error_codes(inner, key)
@@ -84,7 +83,6 @@ def test_that_offsets_may_change_is_said_of_each_partition() -> None:
 
 @pytest.mark.parametrize("api_key", sorted(TOKENS))
 def test_the_error_of_tokens_comes_first(api_key: int) -> None:
-    """It is the first field in every version."""
     for version in versions_of(api_key):
         header, request = decode_request(FRAMES[api_key, version], "/127.0.0.1")
         frame = encode_response(header, refuse(request, ERROR))

@@ -38,7 +38,6 @@ def server() -> Iterator[ServerThread]:
 
 
 def join_classic(server: ServerThread) -> JoinGroupResponse:
-    """Have a stable group of one member; return its join's answer."""
     join = JoinGroup("g", protocols=(JoinProtocol("range", b""),), requires_known_member_id=False)
 
     def submit(broker: Broker) -> JoinGroupResponse:

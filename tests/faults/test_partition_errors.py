@@ -32,7 +32,6 @@ def places(*offsets: int) -> list[Any]:
 
 
 def errors(server: ServerThread, api: str) -> dict[int, set[str]]:
-    """Return the errors that requests of an API got, by partition."""
     found: dict[int, set[str]] = {}
     for request in server.requests.where(api):
         answer = request.answer
@@ -71,7 +70,6 @@ def test_one_partition_of_an_answer_fails_after_it_was_handled() -> None:
 
 
 def test_one_partition_of_committed_offsets_fails() -> None:
-    """The other one is told."""
     with ServerThread(topics={"orders": 2}) as server:
         consumer = consumer_of(server)
         consumer.commit(offsets=places(5, 7), asynchronous=False)
@@ -145,7 +143,6 @@ def test_one_partition_of_a_fetch_session_fails() -> None:
 
 
 def test_records_of_one_partition_are_not_deleted() -> None:
-    """Those of the other one are."""
     admin = pytest.importorskip("confluent_kafka.admin")
     with ServerThread(topics={"orders": 2}) as server:
         for index in (0, 1):
@@ -211,7 +208,6 @@ def test_what_has_no_partitions_is_refused(
 
 
 def test_other_words_take_partitions_too() -> None:
-    """A request is held if it names the partition."""
     with ServerThread(topics={"orders": 2}) as server:
         consumer = consumer_of(server)
         held = server.hold("OffsetCommit", where={"partition": 1})

@@ -66,7 +66,6 @@ def test_an_answer_that_fails_comes_too_late(world: FaultyWorld) -> None:
 
 
 def test_errors_come_in_the_order_in_which_they_were_asked_for(world: FaultyWorld) -> None:
-    """Each request takes the first error that is left."""
     world.fail_next("OffsetCommit", ErrorCode.NOT_COORDINATOR, times=2)
     world.fail_next("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -181,7 +180,6 @@ def test_delays_pass_on_the_servers_clock(world: FaultyWorld, after: bool) -> No
 
 
 def test_delay_and_error_go_together(world: FaultyWorld) -> None:
-    """What is decided after a delay happens when that is over."""
     world.add(Rule("OffsetCommit", lambda call: call.delay(500)))
     world.fail_next("OffsetCommit", ErrorCode.NOT_COORDINATOR)
     sent = world.send(8, 9, COMMIT)

@@ -103,7 +103,6 @@ class RuledTarget(InProcessTarget):
 
 
 def count_bytecodes(act: Callable[[], object]) -> int:
-    """Return how many instructions of the interpreter something takes."""
     count = 0
 
     def trace(called: FrameType, event: str, argument: object) -> Any:
@@ -190,7 +189,6 @@ def test_idle_hooks_cost_nothing() -> None:
 
 
 def test_a_clock_that_can_be_turned_costs_nothing() -> None:
-    """To read it takes as long as to read the system's."""
     leapt = LeapingClock()
     leapt.advance(1_000)
 
@@ -203,7 +201,6 @@ def test_a_clock_that_can_be_turned_costs_nothing() -> None:
     [pytest.param(t, marks=[pytest.mark.slow] if n % EVERY else [], id=str(t)) for n, t in enumerate(TRANSCRIPTS)],
 )
 def test_rules_that_do_nothing_change_nothing(transcript: Transcript, is_idle: bool) -> None:
-    """What the real broker answered is answered, at the same moments."""
     (outcome,) = run([transcript], RuledTarget(is_idle=is_idle)).outcomes
     if outcome.verdict is Verdict.SKIPPED:
         pytest.skip(outcome.reason)

@@ -27,7 +27,6 @@ Assign = Callable[[GroupSpec], GroupAssignment]
 @pytest.mark.parametrize("assignor", [RangeAssignor(), UniformAssignor()], ids=lambda assignor: assignor.name)
 @pytest.mark.parametrize("seed", portion(seeds(3)))
 def test_our_assignors_keep_the_contract(assignor: Assignor, seed: int) -> None:
-    """Range and uniform are sound whatever the groups."""
     check_assignor(assignor, seed=seed)
 
 
@@ -40,7 +39,6 @@ class FromFunction:
 
 
 def whole_topics(group: GroupSpec, choose: Callable[[list[str]], str]) -> dict[str, dict[UUID, tuple[int, ...]]]:
-    """Give each topic to a chosen one of its subscribers."""
     taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
     for topic_id in sorted(group.topics):
         subscribers = [member_id for member_id, member in group.members.items() if topic_id in member.topic_ids]
@@ -61,7 +59,6 @@ def test_an_assignor_of_ones_own_passes() -> None:
 
 
 def all_get_all(group: GroupSpec) -> GroupAssignment:
-    """Give every subscriber everything."""
     return {
         member_id: {topic_id: tuple(range(group.topics[topic_id].partition_count)) for topic_id in member.topic_ids}
         for member_id, member in group.members.items()
@@ -69,13 +66,11 @@ def all_get_all(group: GroupSpec) -> GroupAssignment:
 
 
 def anybody_gets_all(group: GroupSpec) -> GroupAssignment:
-    """Give everything to the first member by id."""
     everything = {topic_id: tuple(range(topic.partition_count)) for topic_id, topic in sorted(group.topics.items())}
     return {min(group.members): everything} if group.members else {}
 
 
 def one_too_many(group: GroupSpec) -> GroupAssignment:
-    """Give a partition that isn't there."""
     return {
         member_id: {topic_id: (*partitions, len(partitions)) for topic_id, partitions in assigned.items()}
         for member_id, assigned in first_member_takes_all(group).items()
@@ -83,12 +78,10 @@ def one_too_many(group: GroupSpec) -> GroupAssignment:
 
 
 def a_stranger_gets_it(group: GroupSpec) -> GroupAssignment:
-    """Give everything to somebody else."""
     return {f"not {member_id}": assigned for member_id, assigned in first_member_takes_all(group).items()}
 
 
 def twice_is_better(group: GroupSpec) -> GroupAssignment:
-    """Name each partition twice."""
     return {
         member_id: {topic_id: partitions * 2 for topic_id, partitions in assigned.items()}
         for member_id, assigned in first_member_takes_all(group).items()
@@ -108,19 +101,16 @@ def topics_in_the_order_of_the_mapping(group: GroupSpec) -> GroupAssignment:
 
 
 def takers_by_hash(group: GroupSpec) -> GroupAssignment:
-    """Give each topic to the subscriber with the least hash."""
     return whole_topics(group, lambda subscribers: min(subscribers, key=hash))
 
 
 def refuses(group: GroupSpec) -> GroupAssignment:
-    """Refuse every group that has members."""
     if group.members:
         raise PartitionAssignorError("not today")
     return {}
 
 
 def takes_members_away(group: GroupSpec) -> GroupAssignment:
-    """Empty the mapping it is given."""
     assignment = first_member_takes_all(group)
     group.members.clear()  # type: ignore[attr-defined]
     return assignment
@@ -165,13 +155,11 @@ def test_the_message_has_the_smallest_group_and_both_answers() -> None:
 
 
 def test_what_another_process_can_not_import_is_warned_of() -> None:
-    """The rest is checked."""
     with pytest.warns(UserWarning, match="not checked in a process with another PYTHONHASHSEED"):
         check_assignor(FromFunction(lambda group: first_member_takes_all(group)))
 
 
 def test_a_name_is_needed() -> None:
-    """Nobody can ask for an assignor without one."""
     with pytest.raises(AssertionError, match="its name is ''"):
         check_assignor(FromFunction(first_member_takes_all, ""))
 

@@ -31,7 +31,6 @@ class FromFunction:
 
 
 def backwards() -> Callable[[], int]:
-    """Return a function that counts down, from a time of today."""
     numbers = iter(range(1_700_000_000_000, 0, -1))
     return lambda: next(numbers)
 
@@ -60,7 +59,6 @@ class Coarse(ManualClock):
     """A virtual clock that drops what is less than a second."""
 
     def advance(self, duration_ms: int) -> None:
-        """Let whole seconds pass."""
         super().advance(duration_ms // 1000 * 1000)
 
 
@@ -73,7 +71,6 @@ class Shared:
         return Shared.time_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass for all of them."""
         Shared.time_ms += duration_ms
 
 
@@ -81,7 +78,6 @@ class Restless(ManualClock):
     """A virtual clock that moves by being looked at."""
 
     def now_ms(self) -> int:
-        """Return the time, and move on."""
         self.advance(1)
         return super().now_ms()
 

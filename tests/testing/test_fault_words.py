@@ -26,7 +26,6 @@ pytestmark = [
 
 
 def until(is_so: Callable[[], object]) -> None:
-    """Ask again and again."""
     deadline_s = time.monotonic() + DEADLINE_S
     while not is_so():
         assert time.monotonic() < deadline_s
@@ -168,7 +167,6 @@ def test_rules_outlast_a_restart(groupcoord_server: ServerThread) -> None:
 
 
 def test_connections_break_off(groupcoord_server: ServerThread) -> None:
-    """Those of one client, or all; clients connect again."""
     consumer = consumer_of(groupcoord_server, **{"client.id": "worker"})
     commit(consumer)
     with pytest.raises(
@@ -242,6 +240,5 @@ def test_a_test_that_fails_anyway_is_told_as_well() -> None:
 
 
 def test_waiting_for_nothing_ends(groupcoord_server: ServerThread) -> None:
-    """What does not come in time is said."""
     with pytest.raises(TimeoutError, match="0 of 2 requests of Heartbeat came"):
         groupcoord_server.on("Heartbeat", fail).wait(2, timeout_s=0.01)

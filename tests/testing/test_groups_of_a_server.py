@@ -31,7 +31,6 @@ SOON_S = 0.02
 
 
 def commit(broker: Broker, group_id: str = "billing") -> None:
-    """Commit offsets as an administrator does, who needs no member."""
     offsets = (OffsetToCommit(2, 7, 3, "half way"), OffsetToCommit(0, 42))
     broker.coordinator.call(OffsetCommit(group_id, (TopicToCommit("orders", offsets),)))
 

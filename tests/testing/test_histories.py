@@ -93,7 +93,6 @@ def test_epochs_and_assignments_are_in_the_log(history: History) -> None:
 
 
 def held_in(record: ConsumerGroupCurrentMemberAssignmentRecord) -> frozenset[tuple[UUID, int]]:
-    """Return the partitions that a record assigns."""
     return frozenset((topic.topic_id, index) for topic in record.assigned_partitions for index in topic.partitions)
 
 

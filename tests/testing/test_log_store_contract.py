@@ -34,8 +34,6 @@ def test_the_store_in_memory() -> None:
 @sampled
 @pytest.mark.parametrize("segment_bytes", [120_000, pytest.param(104_857_600, marks=pytest.mark.ci)])
 def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
-    """So does the one on disk, over reopening and rolling segments."""
-
     def open_store(path: Path) -> SegmentLogStore:
         return SegmentLogStore(path, segment_bytes=segment_bytes)
 
@@ -73,7 +71,6 @@ def test_the_segment_store_while_it_compacts(paths: Iterator[Path]) -> None:
 
 
 def test_the_example_with_sqlite(paths: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """So does the example of a store of one's own."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
     from sqlite_log_store import SqliteLogStore
 
@@ -137,7 +134,6 @@ class RaisesSomethingElse(Faulty):
 
 
 def reads(records: Callable[[Faulty, int], Iterable[LogRecord]]) -> type[Faulty]:
-    """Return a store in memory that reads what a function returns."""
     return type("Buggy", (Faulty,), {"read": lambda store, partition: iter(records(store, partition))})
 
 
@@ -311,7 +307,6 @@ def test_bugs_of_late_answers_are_found(make_store: type[Late], said: str) -> No
 
 
 def test_the_faulty_stores_are_faulty_by_their_bug_alone() -> None:
-    """What they are all made of keeps the contract."""
     check_log_store(Faulty, reopen=lambda store: store.reopened())
 
 
@@ -343,6 +338,5 @@ class LoadsTooLittle(Faulty):
 def test_histories_find_what_is_lost(
     store: type[Faulty], compact: Callable[[Faulty], None] | None, message: str
 ) -> None:
-    """Compaction or loading that changes the state is found out."""
     with pytest.raises(AssertionError, match=message):
         check_log_store(store, compact=compact)

@@ -103,7 +103,6 @@ class ForgetsTombstones(MemoryLogStore):
     """Does not read what it takes for empty."""
 
     def read(self, partition: int) -> list[LogRecord]:
-        """Return the records that have a value."""
         return [r for r in super().read(partition) if not isinstance(r.record, OffsetTombstone | GroupTombstone)]
 
 
@@ -111,7 +110,6 @@ class KeepsPartOfWhatItRefuses(MemoryLogStore):
     """Writes the first record and then finds that the disk is full."""
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Write one record of a long append, and refuse it."""
         if len(records) > 1:
             super().append(partition, ticket, records[:1])
             raise NotEnoughReplicasError("the disk is full")
@@ -122,7 +120,6 @@ class TellsTheOffsetOfTheLast(MemoryLogStore):
     """Answers with the offset of the last record, not of the first."""
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Append, and answer with another offset."""
         base_offset = super().append(partition, ticket, records)
         return None if base_offset is None else base_offset + len(records) - 1
 
@@ -131,7 +128,6 @@ class MixesPartitionsUp(MemoryLogStore):
     """Has one log for all."""
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Append to the only log."""
         return super().append(0, ticket, records)
 
     def read(self, partition: int) -> list[LogRecord]:
@@ -142,7 +138,6 @@ class LosesMetadata(MemoryLogStore):
     """Has no column for a commit's time-stamp of expiry and its leader epoch, nor one for who owns what."""
 
     def read(self, partition: int) -> list[LogRecord]:
-        """Return commits without the producer that they belong to."""
         found = []
         for entry in super().read(partition):
             record = entry.record
@@ -228,7 +223,6 @@ class DoublesCommits(CoordinatorMachine):
     """The transport sends every commit twice, under one token."""
 
     def send(self, request: Request, token: int) -> None:
-        """Send a request, a commit twice."""
         super().send(request, token)
         if isinstance(request, OffsetCommit):
             super().send(request, token)
@@ -238,7 +232,6 @@ class LosesAnswers(CoordinatorMachine):
     """The transport drops every third answer."""
 
     def receive(self) -> list:  # type: ignore[type-arg]
-        """Return two of three answers."""
         return [reply for reply in super().receive() if reply.token % 3]
 
 
@@ -279,7 +272,6 @@ class LosesWhatItAcknowledges(SettlesItsStore):
     """A machine over a store that answers before it has written, and then may not."""
 
     def settle_log_store(self, log_store: LateStore) -> Iterable[Answer]:
-        """Let it forget every second append."""
         answers = log_store.write_waiting()
         for ticket, base_offset in answers:
             if ticket.number % 2:
@@ -300,7 +292,6 @@ class OpenStore(MemoryLogStore):
     is_open = True
 
     def close(self) -> None:
-        """Let go of everything."""
         assert self.is_open
         self.is_open = False
 
@@ -320,12 +311,10 @@ def test_the_store_is_closed_at_the_end(breaks_law: bool) -> None:
 
 
 def record(offset: int) -> list[LogRecord]:
-    """Return an append of one commit."""
     return [LogRecord(OffsetCommitRecord("g", "t", 0, offset), 1)]
 
 
 def offsets(store: LogStore) -> list[int]:
-    """Return what is committed in the log, in order."""
     return [entry.record.offset for entry in store.read(0) if isinstance(entry.record, OffsetCommitRecord)]
 
 

@@ -133,7 +133,6 @@ def test_a_blocking_wait_on_an_event_loop_names_the_awaited_form(
 
 
 def test_a_fault_is_awaited_on_an_event_loop() -> None:
-    """Clients of the loop go on meanwhile."""
     aiokafka = pytest.importorskip("aiokafka")
 
     async def scenario() -> int:

@@ -88,8 +88,6 @@ class Asker:
 
 
 def ask(server: ServerThread, node: int, request: Any) -> Any:
-    """Return what a node answers."""
-
     def asked(control: Any) -> Any:
         broker: Broker = control._servers.running[node].broker
         asker = Asker(broker)
@@ -334,7 +332,6 @@ def test_an_address_that_can_not_be_advertised_is_refused(options: dict[str, Any
 
 @pytest.mark.parametrize("nodes", [0, -1, 101, "3", True])
 def test_there_is_a_sensible_number_of_nodes(nodes: Any) -> None:
-    """Other numbers are refused in words."""
     with pytest.raises(ValueError, match="nodes must be a number from 1 to 100"):
         ServerThread(nodes=nodes)
 
@@ -364,7 +361,6 @@ def test_appends_that_are_held_do_not_survive_a_move(server: ServerThread) -> No
 
 
 def create(server: ServerThread, name: str, *assignments: tuple[int, ...]) -> Any:
-    """Create a topic with manual assignments, and return what is answered."""
     topic = CreatableTopic(
         name, -1, -1, assignments=tuple(map(CreatableReplicaAssignment._make, enumerate(assignments)))
     )
@@ -373,7 +369,6 @@ def create(server: ServerThread, name: str, *assignments: tuple[int, ...]) -> An
 
 
 def described(server: ServerThread, name: str, node: int = 1) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return leader, epoch and replicas of a topic's partitions."""
     topics = ask(server, node, Metadata(None)).topics
     partitions = next(topic for topic in topics if topic.name == name).partitions
     return [(partition.leader_id, partition.leader_epoch, partition.replica_nodes) for partition in partitions]

@@ -20,7 +20,6 @@ CLIENTS_TIMEOUT_S = 60.0
 
 
 def produced(server: ServerThread, **settings: Any) -> None:
-    """Produce three records with headers by a real client."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, **settings})
     for value in ("one", "two", "three"):
@@ -66,7 +65,6 @@ def test_the_hash_is_known() -> None:
 
 
 def test_a_real_consumer_reads_what_a_test_has_put() -> None:
-    """Values, keys, headers and times arrive as they were given."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     with ServerThread(topics=["orders"]) as server:
         server.produce("orders", [ProducerRecord("one", "k", {"origin": "here"}, timestamp_ms=START_MS + 5), "two"])
@@ -82,7 +80,6 @@ def test_a_real_consumer_reads_what_a_test_has_put() -> None:
 
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_test_reads_what_a_real_producer_has_sent(on_disk: bool, tmp_path: Path) -> None:
-    """Compressed batches are read, in memory and on disk, with headers."""
     with ServerThread(topics={"orders": 2}, data_dir=tmp_path if on_disk else None) as server:
         produced(server, **{"compression.type": "gzip", "linger.ms": 50})
         records = server.records("orders")
@@ -188,7 +185,6 @@ def test_what_there_is_not_is_told_in_words() -> None:
 
 
 def test_a_topic_may_refuse_records() -> None:
-    """What a producer would be answered is raised, with its code."""
     with ServerThread(topics=["orders"]) as server:
         with server.run(lambda broker: broker.topics).edit() as edit:
             edit.configure("orders", {"cleanup.policy": "compact"})

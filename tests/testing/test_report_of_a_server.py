@@ -214,7 +214,6 @@ class Conversation:
         self.log = RequestLog(self.clock.now_ms)
 
     def hear(self, message: object, answer: object = None, *, client_id: str = "billing-1", refusal: str = "") -> None:
-        """Keep a request and what became of it."""
         header = RequestHeader(APIS_BY_NAME[type(message).__name__].key, 1, 7, client_id)
         number = self.log.came(header, message, "/127.0.0.1", 1, 1)
         if answer is not None:
@@ -293,7 +292,6 @@ def test_symptoms_of_known_client_bugs_are_named(exchanges: list[tuple[object, o
 
 
 def test_known_client_bugs_are_in_the_documentation() -> None:
-    """The report names a section that is there."""
     headings = [
         line[3:]
         for line in (Path(__file__).parents[2] / DOCUMENT).read_text("utf-8").splitlines()

@@ -136,7 +136,6 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def size_of(request: ReceivedRequest) -> int:
-    """Return how many bytes of records a Produce has."""
     return sum(len(partition.records) for topic in request.message.topics for partition in topic.partitions)
 
 

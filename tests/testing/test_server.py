@@ -34,7 +34,6 @@ def count_apis(port: int) -> int:
 
 
 def commit(broker: Broker) -> None:
-    """Commit an offset from outside of group management."""
     broker.coordinator.call(OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),)))
 
 
@@ -67,7 +66,6 @@ def test_consumer_groups_assign_at_once() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """After the end there is no thread, and nobody listens."""
     threads = threading.active_count()
     with ServerThread() as server:
         assert threading.active_count() > threads
@@ -181,7 +179,6 @@ class TestMarked:
     """A marker of a class holds for its tests; one of a test comes before it."""
 
     def test_the_marker_has_options(self, groupcoord_server: ServerThread) -> None:
-        """Topics and settings are those of the marker."""
         assert groupcoord_server.run(lambda broker: broker.topics.partition_count("orders")) == 3
         assert groupcoord_server.run(lambda broker: broker.config.group_max_size) == 7
 

@@ -102,7 +102,6 @@ def test_heartbeats_of_consumer_groups_are_ones_that_clients_send(request: Consu
 @given(testing.share_group_heartbeats(group_ids=ORDERS, topic_names=st.just("t")))
 @settings(deadline=None)
 def test_heartbeats_of_share_groups_are_ones_that_clients_send(request: ShareGroupHeartbeat) -> None:
-    """They are answered, none for its form; arguments reach them."""
     assert answered_without(request, ErrorCode.INVALID_REQUEST)
     assert request.group_id == "orders"
     assert set(request.subscribed_topic_names or ()) <= {"t"}
@@ -150,7 +149,6 @@ def test_topic_names_are_legal(name: str) -> None:
 
 @given(testing.member_ids(prefixes=st.just("client")))
 def test_member_ids_are_those_of_brokers(member_id: str) -> None:
-    """A prefix, a dash and a random UUID in lower case."""
     prefix, _, rest = member_id.partition("-")
 
     assert prefix == "client"
@@ -160,7 +158,6 @@ def test_member_ids_are_those_of_brokers(member_id: str) -> None:
 
 @given(testing.subscriptions())
 def test_subscriptions_can_be_read(metadata: bytes) -> None:
-    """The coordinator finds the topics in each."""
     assert subscribed_topics([metadata]) is not None
 
 
@@ -177,7 +174,6 @@ def test_protocols_are_distinct(protocols: tuple[Any, ...]) -> None:
 
 @given(testing.commit_requests(member_ids=st.just("m"), generation_ids=st.just(5), offsets=st.just(7), max_size=1))
 def test_commits_are_as_asked_for(request: OffsetCommit) -> None:
-    """Member, generation, offsets and sizes are those of the arguments."""
     assert (request.member_id, request.generation_id) == ("m", 5)
     ((partition,),) = (topic.partitions for topic in request.topics)
     assert partition.committed_offset == 7
@@ -185,7 +181,6 @@ def test_commits_are_as_asked_for(request: OffsetCommit) -> None:
 
 @given(testing.leave_requests(instance_ids=st.none(), member_ids=st.just("m"), max_size=1))
 def test_departures_are_as_asked_for(request: LeaveGroup) -> None:
-    """Without instance ids nobody leaves by one."""
     ((member),) = request.members
 
     assert (member.member_id, member.group_instance_id) == ("m", None)
