@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from groupcoord import ErrorCode, LogRecord, Ticket
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.log.records import (
     GroupMetadataRecord,
     MemberRecord,
@@ -14,14 +15,24 @@ from groupcoord.messages import (
 from tests.core.driver import START_MS, Driver, Group
 
 
-def test_a_rebalance_timeout_that_was_never_written() -> None:
-    """-1, from old records, stands for the session time-out."""
+def loaded(leader: str, *members: MemberRecord) -> GroupMetadata:
+    """Return the group of a record as it is after a restart."""
     driver = Driver()
-    member = MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b"")
-    record = GroupMetadataRecord("group", "consumer", 7, "range", "a-1", START_MS, (member,))
+    record = GroupMetadataRecord("group", "consumer", 7, "range", leader, START_MS, members)
     driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS)])
     driver.restart()
-    assert Group(driver).inside.members["a-1"].rebalance_timeout_ms == 8_000
+    return Group(driver).inside
+
+
+def test_a_rebalance_timeout_that_was_never_written() -> None:
+    """-1, from old records, stands for the session time-out."""
+    group = loaded("a-1", MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b""))
+    assert group.members["a-1"].rebalance_timeout_ms == 8_000
+
+
+def test_the_leader_of_the_record_leads_and_not_the_first_member() -> None:
+    group = loaded("b-1", *(MemberRecord(name, None, "c", "h", 1, 8_000, b"", b"") for name in ("a-1", "b-1")))
+    assert group.leader == "b-1"
 
 
 def test_unload_with_writes_under_way() -> None:

@@ -131,10 +131,18 @@ def test_absent_user_data_is_not_empty_user_data() -> None:
         assert decode_assignment(encode_assignment(Assignment(user_data=user_data))).user_data == user_data
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff", b"\x80\x00" + bytes(40)])
-def test_no_version_is_an_error(data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it has 0 bytes"),
+        (b"\x00", "it has 1 bytes"),
+        (b"\xff\xff", "its version is -1"),
+        (b"\x80\x00" + bytes(40), "its version is -32768"),
+    ],
+)
+def test_no_version_is_an_error(data: bytes, why: str) -> None:
     """Neither too few bytes nor a negative version can be read."""
-    with pytest.raises(ConsumerProtocolError, match="this is no subscription"):
+    with pytest.raises(ConsumerProtocolError, match=f"this is no subscription: {why}"):
         decode_subscription(data)
     with pytest.raises(ConsumerProtocolError, match="this is no assignment"):
         decode_assignment(data)
