@@ -197,6 +197,13 @@ def test_records_are_deleted_only_where_the_policy_deletes(world: DataWorld, pol
     assert world.ask(request).topics[0].partitions[0].error_code.name == error
 
 
+def test_an_empty_partition_has_no_records_to_delete(world: DataWorld) -> None:
+    """Offset -1 stands for the end, which is 0 before anything is produced."""
+    offsets = (DeleteRecordsPartition(0, -1), DeleteRecordsPartition(1, 1))
+    deleted = world.ask(DeleteRecords((TopicEntry("two", offsets),))).topics[0].partitions
+    assert deleted == ((0, ErrorCode.NONE, 0), (1, ErrorCode.OFFSET_OUT_OF_RANGE, -1))
+
+
 # ---------------------------------------------------------------- who may
 
 

@@ -17,6 +17,13 @@ from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.log.batches import COPIED_BYTES
 from groupcoord.storage.log.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX
 from groupcoord.storage.log.memory_log import PartitionLog
+from groupcoord.storage.log.producers import (
+    BadSnapshotError,
+    ProducerEntry,
+    read_snapshot,
+    snapshot_path,
+    write_snapshot,
+)
 from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC, find_time, numbered, produced
@@ -182,6 +189,16 @@ def test_what_is_missing_is_made_anew(tmp_path: Path, suffix: str, tamper: Calla
         tamper(path)
     writer.disk._open()
     writer.compare()
+
+
+def test_a_snapshot_with_a_changed_bit_is_damaged(tmp_path: Path) -> None:
+    write_snapshot(tmp_path, 7, [ProducerEntry(1, 0, 2, 3, 0, NOW_MS, 0, -1)])
+    path = snapshot_path(tmp_path, 7)
+    intact = int.from_bytes(path.read_bytes())
+    for bit in range(8 * path.stat().st_size):
+        path.write_bytes((intact ^ 1 << bit).to_bytes(path.stat().st_size))
+        with pytest.raises(BadSnapshotError):
+            read_snapshot(tmp_path, 7)
 
 
 def test_indexes_of_an_earlier_life_are_of_no_sealed_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
