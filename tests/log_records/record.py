@@ -116,12 +116,7 @@ _LITERAL_PRODUCER = 1 << 40
 def with_variables(records: list[Rendered], transcript: Transcript, bindings: Bindings) -> list[Rendered]:
     """Return rendered records with variables for group, member, producer and topic ids.
 
-    A leader whom Kafka picked out of a hash map becomes ``$any``: where the transcript's answer to a join says so.
-
-    Args:
-        records: what the broker left.
-        transcript: the conversation.
-        bindings: the values of its variables; other ids get names that are free.
+    A leader that Kafka picked out of a hash map becomes ``$any``: where the transcript's response to a join has it.
     """
     names = _Names(bindings)
     named = [{key: names.replace(value, key, record) for key, value in record.items()} for record in records]

@@ -79,13 +79,7 @@ def read_log(directory: Path) -> Iterator[PlacedRecord]:
 
 
 def records_of(transcript: Transcript, bindings: Bindings, log: Iterable[PlacedRecord]) -> list[PlacedRecord]:
-    """Return the records of one conversation: those of its groups, and the markers of its producers.
-
-    Args:
-        transcript: the conversation.
-        bindings: the values of its variables at its end.
-        log: its records, and other conversations' besides.
-    """
+    """Return the records of one conversation: those of its groups, and the markers of its producers."""
     group_id = str(bindings["$g"])
     literal_ids = {
         step.body["group_id"]
@@ -111,11 +105,7 @@ def records_of(transcript: Transcript, bindings: Bindings, log: Iterable[PlacedR
 
 
 def render(records: Iterable[PlacedRecord]) -> list[Rendered]:
-    """Return records as plain data.
-
-    Raises:
-        UnfitRecordError: the bytes of a record are not those that the codec makes of it.
-    """
+    """Return records as plain data; encoding them again must give the same bytes."""
     positions: Counter[int] = Counter()
     rendered: list[Rendered] = []
     for log_partition, logged in records:

@@ -14,8 +14,7 @@ from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import ProducerIds
-from groupcoord.conformance import InProcessTarget, Transcript, load_transcripts
-from groupcoord.conformance.entities import Plain
+from groupcoord.conformance import InProcessTarget, load_transcripts
 from groupcoord.conformance.execution import replay
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.matching import Bindings, first_difference
@@ -25,7 +24,7 @@ from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.samples import portion, sampled
 from tests.tables import as_one_test
 
-from .rendering import GOLDEN, Rendered, group_id_for, leaders_are_members, read_log, records_of, render
+from .rendering import GOLDEN, group_id_for, leaders_are_members, read_log, records_of, render
 
 TRANSCRIPTS = {str(transcript): transcript for transcript in load_transcripts()}
 GOLDENS = sorted(GOLDEN.rglob("*.json"))
@@ -62,40 +61,27 @@ class SegmentFileTarget(InProcessTarget):
         self._store.close()
 
 
-def replay_and_render(transcript: Transcript, directory: Path) -> tuple[list[Rendered], Bindings]:
-    """Replay a transcript; return the records in the directory and the values of the transcript's variables."""
-    target = SegmentFileTarget(directory)
-    ends: list[Bindings] = []
+@sampled
+@as_one_test
+@pytest.mark.parametrize("path", portion(GOLDENS), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> None:
+    """Record for record our segment files hold what the broker's did."""
+    golden = json.loads(path.read_text("utf-8"))
+    transcript, target, ends = TRANSCRIPTS[golden["transcript"]], SegmentFileTarget(tmp_path), list[Bindings]()
     try:
         server = target.start(settings_for(transcript))
         failure = replay(transcript, server, group_id_for(transcript), target.tolerance, on_end=ends.append)
     finally:
         target.close()
     assert failure is None, failure.describe()
-    bindings = ends[0]
-    return render(records_of(transcript, bindings, read_log(directory))), bindings
-
-
-def load_golden(path: Path) -> tuple[str, list[Plain]]:
-    """Return the transcript's name and the broker's records."""
-    golden = json.loads(path.read_text("utf-8"))
-    return golden["transcript"], golden["records"]
-
-
-@sampled
-@as_one_test
-@pytest.mark.parametrize("path", portion(GOLDENS), ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> None:
-    """Record for record our segment files say what the broker's did."""
-    name, expected = load_golden(path)
-    got, bindings = replay_and_render(TRANSCRIPTS[name], tmp_path / "log")
-    difference = first_difference(expected, got, bindings)
-    assert difference is None, f"{difference}\nexpected {json.dumps(expected)}\ngot      {json.dumps(got)}"
+    got = render(records_of(transcript, ends[0], read_log(tmp_path)))
+    difference = first_difference(golden["records"], got, ends[0])
+    assert difference is None, f"{difference}\nexpected {json.dumps(golden['records'])}\ngot      {json.dumps(got)}"
     assert leaders_are_members(got)
 
 
 def test_goldens_belong_to_packaged_transcripts() -> None:
     """Every golden was recorded with a transcript of the package, at least 40 of them, and lies where its name says."""
-    names = {f"{path.parent.name}/{path.stem}": load_golden(path)[0] for path in GOLDENS}
+    names = {f"{path.parent.name}/{path.stem}": json.loads(path.read_text("utf-8"))["transcript"] for path in GOLDENS}
     assert all(place == name and name in TRANSCRIPTS for place, name in names.items())
     assert len(names) >= 40

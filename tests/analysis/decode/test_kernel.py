@@ -74,9 +74,7 @@ def test_a_segment_with_consumer_groups() -> None:
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(logs(), companies, chunk_sizes)
 def test_every_record_is_that_of_the_codec(log: GeneratedLog, company_min: int, chunk_bytes: int) -> None:
-    """Kernel and codec agree on every record of any log, in order, however it is read."""
     rows = read(log.data, company_min=company_min, chunk_bytes=chunk_bytes)
-
     assert without_reasons(rows) == expected(log.data)
     assert [row["kind"] for row in rows if row["kind"] not in ("record", "control")] == ["read"]
 
@@ -112,7 +110,6 @@ def test_malformed_records_are_those_of_the_codec(records: list[tuple[bytes, byt
     """What the codec can't read has a problem here and keeps its bytes; what it reads has the same fields."""
     found = [(offset, 1_000, key, value) for offset, (key, value) in enumerate(records)]
     data = encode_any_batch(found, base_offset=0, last_offset=len(found) - 1, is_control=is_control)
-
     assert without_reasons(read(data)) == expected(data)
 
 
@@ -175,7 +172,6 @@ def test_damage_is_that_of_the_careful_reader(
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(logs(max_batches=4), st.data())
 def test_damage_is_told_once_whoever_reads_it(log: GeneratedLog, draw: st.DataObject) -> None:
-    """Cut into ranges, a damaged log gives the same rows as when it is read as a whole."""
     data = bytearray(log.data)
     for _ in range(draw.draw(st.integers(1, 3)) if data else 0):
         data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
@@ -253,10 +249,8 @@ def test_a_batch_that_lies_about_its_records_takes_no_memory() -> None:
 
 
 def test_bytes_are_kept_when_asked_for() -> None:
-    """With ``raw_bytes`` decoded offsets keep key and value as well."""
     key, value = encode_record(OffsetCommitRecord("g", "t", 0, 42, commit_timestamp_ms=5))
     (row, _) = read(encode_batch(0, [(key, value, 1_000)]), raw_bytes=True)
-
     assert (row["key"], row["value"], row["committed_offset"]) == (key, value, 42)
 
 
@@ -264,7 +258,6 @@ def test_offsets_that_go_back_are_told() -> None:
     """Both batches are read, and a row says what can't be in a sound log."""
     data = encode_batch(5, [(b"\x00\x02\x00\x01g", None, 1)]) + encode_batch(3, [(b"\x00\x02\x00\x01h", None, 1)])
     rows = read(data)
-
     assert [row["group_id"] for row in rows if row["kind"] == "record"] == ["g", "h"]
     assert [row["problem"] for row in rows if row["kind"] == "corrupt"] == ["offsets go back: 3 after 5"]
 

@@ -31,14 +31,12 @@ def test_every_number_of_milliseconds_is_a_moment_or_a_duration(name: str) -> No
     """Whoever adds a column decides; moments are long, and no timestamp takes the name of another column."""
     columns = {column.name: column.type for column in ALL_TABLES[name]}
     told = {column for column in columns if column.endswith("_ms")}
-
     assert not [column for column in told if (column in MOMENTS) == (column in DURATIONS)]
     assert all(columns[column] == pa.int64() for column in told & MOMENTS)
     assert not {time_name(column) for column in told} & columns.keys()
 
 
 def test_the_lists_name_only_what_there_is() -> None:
-    """Each moment and each duration is a column of some table."""
     assert {column.name for column in chain(*ALL_TABLES.values())} >= MOMENTS | DURATIONS
 
 
@@ -62,5 +60,4 @@ def test_timestamps_stand_behind_their_numbers() -> None:
 
 def test_batches_are_as_tables() -> None:
     batch = pa.RecordBatch.from_pylist([{"at_ms": 5}], arrow_schema([TABLES["end_offsets"][2]]))
-
     assert with_times(batch).to_pylist() == [{"at_ms": 5, "at_utc": datetime(1970, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC)}]

@@ -23,12 +23,7 @@ def all_records(folder: Path) -> pa.Table:
 
 
 def grouped(records: pa.Table, markers: Markers | None = None) -> pa.Table:
-    """Return records of groups and committed offsets, sorted by group and log, the names of topics before them.
-
-    Args:
-        records: the table of records; what log partitions lack is told by its rows of kind ``read``.
-        markers: of the only log partition, for the column ``transaction``.
-    """
+    """Return records of groups and committed offsets, sorted by group and log, after the names of topics."""
     rows = records.filter(_is_understood(records)).drop_columns(["complete_from"])
     named = every(is_offset_record(rows), pc.invert(rows["tombstone"]), pc.is_valid(rows["topic_id"]))
     keys = ["log_partition", "group_id", "topic_id", "topic"]

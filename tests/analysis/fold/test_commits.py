@@ -107,7 +107,6 @@ def test_what_is_kept_tells_what_all_commits_do(rows: list[Row], at_a_time: int)
 
 
 def test_memory_is_that_of_the_partitions() -> None:
-    """However many commits there were, a window of each partition is kept."""
     rows = written(
         [
             {"group_id": "a", "topic": "t", "topic_partition": number % 2, "committed_offset": number}

@@ -60,7 +60,6 @@ def test_histories_are_those_of_every_commit(broker_log: Path, tmp_path: Path) -
     write_log(tmp_path / "log", records=20_000, partitions=2, groups=20)
     story = write_story(tmp_path / "story", crew, moving) / "__consumer_offsets-0"
     shutil.move(story, tmp_path / "log" / "__consumer_offsets-7")
-
     for number, folder in enumerate((broker_log, tmp_path / "log")):
         assert told_by_columns(folder, tmp_path / f"out-{number}") == told_by_batches(folder) == told_by_groups(folder)
 

@@ -120,10 +120,8 @@ def test_coordinators_agree_and_what_is_lost_is_told(analyzed: Analyzed) -> None
 
 
 def test_lag_has_the_number_of_members(analyzed: Analyzed) -> None:
-    """Each row of the table ``lag`` has as many members as the table ``groups`` has of the group."""
     members = {row["group_id"]: row["member_count"] for row in read_table(analyzed.folder, "groups").to_pylist()}
     lag = read_table(analyzed.folder, "lag").to_pylist()
-
     assert len(lag) > 1
     assert all(row["members"] == members[row["group_id"]] is not None for row in lag)
 
@@ -151,17 +149,14 @@ def test_excluded_groups_are_in_no_table(broker_log: Path, broker_truth: dict[st
 
 @pytest.mark.parametrize("more", [(), ("--follow",), ("--poll",)], ids=["once", "follow", "poll"])
 def test_an_expression_that_is_none(broker_log: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
-    """An invalid regular expression is an error of the command line, in one line that names it."""
     where = ("--bootstrap-server", "localhost:1") if "--poll" in more else (broker_log,)
     done = analyze(*where, "--out", tmp_path / "out", "--exclude-group", "a(", *more)
-
     assert done.status == USAGE_ERROR
     assert "a( is not a regular expression: missing ), unterminated subpattern" in done.error
 
 
 def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
     page, overview = (analyzed.folder / "report.html").read_text("utf-8"), analyzed.summary["overview"]
-
     assert f"<b>{overview['rebalances']:,}</b><span>rebalances</span>" in page
     assert f"{overview['groups']:,} groups, {overview['rebalances']:,} rebalances" in analyzed.run.output
     assert f"report: {analyzed.folder}/report.html" in analyzed.run.output
@@ -173,7 +168,6 @@ def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     log = write_story(tmp_path / "log", crew)
     monkeypatch.setattr("groupcoord.analysis.pipeline.local_engine.group_answers", _forge)
     told = analyze(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
-
     assert told.status == 1
     assert "verified: 1 differences" in told.output
     assert f"group {CREW}: state is Stable for the coordinator, Empty in the table" in told.output
@@ -230,7 +224,6 @@ def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, mon
 
 
 def test_what_only_spark_understands_is_refused(broker_log: Path, tmp_path: Path) -> None:
-    """Each option of Spark's is named, and nothing is left behind."""
     for option, values in SPARK_OPTIONS.items():
         refused = analyze(broker_log, "--out", tmp_path / "out", "--engine", "local", option, *values)
         assert (refused.status, refused.error) == (

@@ -229,7 +229,6 @@ def test_a_cluster_is_judged_as_of_now() -> None:
     """Files tell nothing behind their last record; a cluster goes on though nothing comes to its log."""
     of_files = LogSource(["log"])
     of_cluster = ClusterSource(ClusterAddress("localhost:1"), "__consumer_offsets")
-
     assert of_files.judged_at_ms(1_000, 60_000) == 1_000
     assert of_cluster.judged_at_ms(1_000, 60_000) == 60_000
     assert of_cluster.judged_at_ms(61_000, 60_000) == 61_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,16 +26,22 @@ from .metrics_shown import LONG_AGO_MS, check_falling_behind, commit, shown
 from .written import read_table
 
 
-def test_metrics_follow_the_ends_of_topics(tmp_path: Path) -> None:
-    """A group that stopped falls behind though nothing is committed; no page is made for that, but the lag is told."""
-    told: list[Progress] = []
-    seen: list[dict[tuple[str, str], float]] = []
-    clock = ManualClock(LONG_AGO_MS + 3_000)  # a second after the last commit, when the group has not stopped yet
+@contextmanager
+def cluster() -> Iterator[tuple[ServerThread, ClusterSource, ManualClock]]:
+    """Yield a cluster with a group a second after its last commit, when it has not stopped yet."""
     with ServerThread(topics={"orders": 1, "offsets": 1}) as server:
         server.produce("orders", [b"order"] * 30, partition=0)
         for second, offset in enumerate((10, 15, 20)):
             commit(server, second, offset)
         source = ClusterSource(ClusterAddress(server.bootstrap), "offsets", False)
+        yield server, source, ManualClock(LONG_AGO_MS + 3_000)
+
+
+def test_metrics_follow_the_ends_of_topics(tmp_path: Path) -> None:
+    """A group that stopped falls behind though nothing is committed; no page is made for that, but the lag is told."""
+    told: list[Progress] = []
+    seen: list[dict[tuple[str, str], float]] = []
+    with cluster() as (server, source, clock):
         following = LocalFollowing(source, tmp_path / "out", clock=clock)
         collector = GroupCollector(following.cluster_name, clock)
 
@@ -64,13 +72,8 @@ def test_metrics_follow_the_ends_of_topics(tmp_path: Path) -> None:
 
 def test_a_group_stops_though_nothing_comes_to_the_log(tmp_path: Path) -> None:
     """Of a cluster that runs the moment to judge from is now, not when the last record was written."""
-    clock = ManualClock(LONG_AGO_MS + 3_000)
     found: list[list[str]] = []
-    with ServerThread(topics={"orders": 1, "offsets": 1}) as server:
-        server.produce("orders", [b"order"] * 30, partition=0)
-        for second, offset in enumerate((10, 15, 20)):
-            commit(server, second, offset)
-        source = ClusterSource(ClusterAddress(server.bootstrap), "offsets", False)
+    with cluster() as (_, source, clock):
 
         def is_stopped(wait_s: float) -> bool:
             found.append(read_table(tmp_path / "out", "anomalies")["kind"].to_pylist())
@@ -83,7 +86,6 @@ def test_a_group_stops_though_nothing_comes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_metrics_tell_of_groups(tmp_path: Path) -> None:
-    """Their rebalances by cause, members, states and anomalies by kind."""
     write_troubled(tmp_path / "log")
     write_story(tmp_path / "story", crew)
     collector = GroupCollector("")

@@ -74,7 +74,6 @@ def test_nothing_is_said_of_what_is_not_told() -> None:
 
 
 def test_clients_that_come_and_go_flap_and_their_group_storms() -> None:
-    """Each poll that shows other members is a rebalance."""
     poll = Poll()
     for number in range(9):
         owned = (0, 1) if number % 2 else ()

@@ -158,7 +158,6 @@ def test_an_upgrade_moves_no_partition_by_itself() -> None:
     (row,) = rebalances(
         snapshot(1, {"a": classic("Stable", {"x": [0]})}), snapshot(2, {"a": consumer("Stable", 5, {"x": [0]})})
     )
-
     assert (row["conversion"], row["partitions_moved"], row["missing_generations"]) == ("upgrade", 0, 0)
 
 

@@ -53,7 +53,6 @@ def test_what_is_gone_and_what_is_not_told() -> None:
     """An offset below the start of its log is lost; without an end nothing is said about it."""
     watch = LagWatch(lambda row: None)
     lags = watch.take(snapshot(0, 10, group("g", {0: 3, 9: 3}, owned=(0, 9)), start_offset=5))
-
     assert statuses(lags) == {("g", 0): "LOST", ("g", 9): "UNKNOWN"}
 
 
@@ -94,14 +93,12 @@ def test_several_looks_tell_what_commits_over_time_mean() -> None:
     for number in range(4):
         offsets = {0: 10 + number, 1: (40, 20, 30, 31)[number], 2: (10, 20, 20, 20)[number], 3: 100 * (number + 1)}
         found = statuses(watch.take(snapshot(number, 100 * (number + 1), group("g", offsets, owned=(0, 1, 2, 3)))))
-
     assert found == {("g", 0): "WARN", ("g", 1): "REWIND", ("g", 2): "STOP", ("g", 3): "OK"}
 
 
 def test_what_a_look_does_not_tell_is_said_of_the_groups_that_are_asked_for() -> None:
     """Problems of other groups are left out, those of brokers are not; a group that is missing is not unknown."""
     look = evolve(snapshot(0, 10, group("g", {})), missing=frozenset(["away"]))
-
     assert list(problems_of(look, ["g", "none"])) == ["broker 3: is away"]
     assert len(list(problems_of(look, []))) == 2
     assert unknown_groups(look, ["g", "none", "away"]) == ["none"]

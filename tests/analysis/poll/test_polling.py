@@ -138,7 +138,6 @@ def test_polls_show_what_clients_did(server: ServerThread, tmp_path: Path, proto
 @pytest.mark.parametrize("schema", [POLLS, PROBLEMS], ids=["polls", "problems"])
 def test_the_page_tells_what_polls_add(schema: Columns) -> None:
     lines = [f"| {one.name} | {SQL_TYPES.get(str(one.type), one.type)} | {one.comment} |" for one in schema]
-
     assert "\n".join(["| column | type | |", "|---|---|---|", *lines, ""]) in (DOCS / "live.md").read_text("utf-8")
 
 

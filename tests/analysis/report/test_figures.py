@@ -70,7 +70,6 @@ def test_causes_have_the_lower_of_two_middle_times() -> None:
     rows = [rebalance("g", JOIN, 0, end_ms) for end_ms in (40, 10, 20, 30)]
     figures, _ = count_rebalances([*rows, rebalance("h", JOIN, 50, 20), rebalance("h", SESSION_EXPIRY, None, 9)])
     joined, expired = figures.causes()
-
     assert (joined.rebalances, joined.median_ms, joined.longest_ms, joined.groups) == (5, 20, 40, 2)
     assert (expired.rebalances, expired.median_ms, expired.longest_ms) == (1, None, None)
 
@@ -80,7 +79,6 @@ def test_only_the_newest_times_are_kept_where_that_is_asked() -> None:
     figures = RebalanceFigures(times_max=2)
     for end_ms in (100, 3, 5):
         figures.add(rebalance("g", JOIN, 0, end_ms))
-
     assert figures.causes()[0].longest_ms == 5
     assert figures.causes()[0].rebalances == 3
 
@@ -102,14 +100,11 @@ def test_trouble_comes_first() -> None:
 def test_commits_are_counted_over_batches() -> None:
     """Tombstones don't count, and a commit without a time has none."""
     batches = [commits(("g", 0, 5, False), ("g", 0, 9, True), ("h", 0, -1, False)), commits(("g", 0, 7, False))]
-
     assert count_commits(batches) == {"g": CommitCount(2, 7), "h": CommitCount(1, None)}
 
 
 def test_states_that_are_not_told_are_named_so() -> None:
-    """A group whose state nobody may see is counted with a word for it."""
     (one,) = state_counts([{"type": "consumer", "state": None, "member_count": None}])
-
     assert (one.state, one.groups, one.members) == ("unknown", 1, 0)
 
 

@@ -39,7 +39,6 @@ def test_page_is_whole_and_needs_nothing_else() -> None:
 def test_page_of_ten_thousand_groups_is_small(name: str) -> None:
     """Every list at its limit, with names of any length, gives less than 1 MB."""
     text = report_page(reports.report(10_000, name))
-
     assert len(text.encode()) < PAGE_BYTES_MAX
     assert text.count("<article") == model.TROUBLED_MAX
 
@@ -47,7 +46,6 @@ def test_page_of_ten_thousand_groups_is_small(name: str) -> None:
 def test_names_from_the_log_are_only_names() -> None:
     """What someone puts into a group's name is shown and does nothing."""
     text = report_page(reports.report(3, '<script>alert("x")</script>\x00\u202e'))
-
     assert "<script" not in text
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;\\x00\\u202e" in text
     assert not set(text) & {"\x00", "\u202e"}
@@ -68,7 +66,6 @@ def test_sections_without_anything_are_left_out() -> None:
 def test_what_was_skipped_is_told() -> None:
     """Corrupt bytes stand on the page with file, position, reason and the offsets that may be lost."""
     words = " ".join(Page(report_page(reports.report())).words)
-
     for told in ("could not be read", "4,096", "CRC does not match", "100 to 119", "unknown record type"):
         assert told in words
 
@@ -81,7 +78,6 @@ def test_verification_is_told(differences: tuple[str, ...], told: str) -> None:
     """Either all is well, or the differences are named."""
     verified = model.Verification(72, len(differences), differences)
     words = "".join(Page(report_page(evolve(reports.report(), verification=verified))).words)
-
     assert told in words
     assert all(difference in words for difference in differences)
 
@@ -90,7 +86,6 @@ def test_consumer_groups_have_a_section() -> None:
     """Moves by assignor and what of it was not necessary, who was slow and who was fenced."""
     text = report_page(reports.report())
     section = "".join(Page(text.split('<section id="consumer">')[1].split("</section>")[0]).words)
-
     assert "Assignors moved 34 partitions to another member, 4 of them unnecessarily. 2 members were fenced" in section
     for told in ("the brokers' default", "range", "client of group-0", "31.0 s", "Moves by assignor"):
         assert told in section, told
@@ -99,7 +94,6 @@ def test_consumer_groups_have_a_section() -> None:
 
 def test_names_of_troubled_groups_lead_to_their_stories() -> None:
     text = report_page(reports.report())
-
     assert text.count('<article class="card bad" id="group-2"><h3>2. <code>group-1</code>') == 1
     assert text.count('<a href="#group-2"><code>group-1</code></a>') >= 5
     assert "<code>group-11</code></a>" not in text
@@ -108,7 +102,6 @@ def test_names_of_troubled_groups_lead_to_their_stories() -> None:
 def test_figures_lead_to_sections_that_are_there() -> None:
     whole = report_page(reports.report())
     without = report_page(evolve(reports.report(), anomaly_counts=(), tables={}))
-
     assert '<a class="tile bad" href="#anomalies"><b>12</b><span>anomalies</span></a>' in whole
     assert '<div class="tile bad"><b>12</b><span>anomalies</span></div>' in without
     assert "<span>corrupt range</span>" in whole
@@ -119,7 +112,6 @@ def test_long_tables_scroll_in_a_box(rows: int, style: str) -> None:
     """A long table takes no more room than a box, which the keyboard reaches; a short one is shown whole."""
     lag = tuple(model.LagRow("a", f"topic-{number}", 1, 1, 1) for number in range(rows))
     section = report_page(evolve(reports.report(), lag=lag, statuses=())).split('<section id="lag">')[1]
-
     assert section.startswith(f'<h2>Lag</h2><div class="{style}" tabindex="0"><table>')
 
 
@@ -127,7 +119,6 @@ def test_statuses_and_retention_are_told() -> None:
     """How many partitions have each of Burrow's statuses, the worst of each group, and what makes offsets expire."""
     words = " ".join(" ".join(Page(report_page(reports.report())).words).split())
     without = "".join(Page(report_page(evolve(reports.report(), is_retention_told=False))).words)
-
     assert "Burrow's status partitions groups STOP 6 3 OK 40 7" in words
     assert "next record's age worst status" in words
     assert "after a retention of 1 day (as set on the brokers) without further use" in words
@@ -157,7 +148,6 @@ def test_a_warning_is_not_told_as_bad() -> None:
     warned = evolve(reports.row("g", 1), standing=Standing(WARNING, "flapping member", "Flapping member: g came back."))
     report = evolve(reports.report(), groups=(warned,), severities={BAD: 0, WARNING: 1, FINE: 11}, troubled=())
     text = report_page(report)
-
     assert "1 of 12 groups needs attention." in words_of("worst", report)
     assert '<li class="warning">' in text
     assert '<li class="bad">' not in text
@@ -184,7 +174,6 @@ def test_that_all_is_well_is_told() -> None:
 def test_who_has_what_is_told() -> None:
     """Each member has its partitions with commits and lag of each, or is said to have nothing."""
     words = words_of("troubled", reports.report())
-
     assert "group-0 0 10.0.0.1, 9 partitions, 360 commits, 8,100 behind group-0 orders:0 40" in words
     assert "900 42.0 s STOP 7 more" in words
     assert "idle group-0 10.0.0.2, 0 partitions, 0 commits nothing" in words
@@ -196,23 +185,18 @@ def test_findings_of_one_kind_are_told_once() -> None:
     storm = evolve(told.anomalies[0], kind="rebalance storm", subject="")
     report = evolve(reports.report(), troubled=(evolve(told, anomalies=(*told.anomalies, storm)),))
     words = "".join(Page(report_page(report)).words)
-
     assert "offset rewind of orders:3: a went from 500 back to 10 (and 1 more)" in words
     assert words.count("rebalance storm: ") == 1
 
 
 def test_lists_that_are_cut_say_so() -> None:
-    """A table that holds the first rows alone tells how many there are."""
     words = "".join(Page(report_page(reports.report(10_000))).words)
-
     assert f"The first {model.GROUPS_MAX} of 10,000 groups" in words
     assert f"The first {model.STALE_MAX} of 60 groups" in words
 
 
 def test_summary_is_json() -> None:
-    """The figures survive a round through JSON, under the names of the model."""
     made = model.summary(reports.report())
-
     assert json.loads(json.dumps(made))["overview"]["rebalances"] == 97
     assert made["format_version"] == model.FORMAT_VERSION
     assert [row["group_id"] for row in made["groups"]] == [f"group-{number}" for number in range(12)]

@@ -66,7 +66,6 @@ def test_every_shape_has_a_colour() -> None:
     text = report_page(reports.report())
     used = set(re.findall(r'<rect class="([^"]+)"', text)) | set(re.findall(r'class="key ([^"]+)"', text))
     used |= {cause_class(cause) for cause in CAUSES} | {state_class(state) for state in model.STATES}
-
     assert used <= set(FILLS)
     assert len(SCHEMES) == 2
     assert all(set(FILLS.values()) <= set(colours) for colours in SCHEMES)
@@ -86,7 +85,6 @@ def test_unknown_causes_and_states_are_drawn_too() -> None:
     """A name that is not in the lists gets the colour of others, behind those that are."""
     bins = model.Bins(0, 1_000, 1, {"cosmic ray": (1,), JOIN: (1,)})
     picture = cause_time_line(bins)
-
     assert cause_class("cosmic ray") == "cause-other"
     assert picture.index("cause-join") < picture.index("cause-other")
     assert "state-other" in state_bar({"Frozen": 1})
@@ -97,7 +95,6 @@ def test_columns_are_as_high_as_their_counts() -> None:
     bins = model.Bins(0, 1_000, 3, {JOIN: (1, 2, 0), EXPIRY_OR_LEAVE: (1, 0, 0)})
     picture = cause_time_line(bins)
     (first, second), (on_top,) = rects(picture, "cause-join"), rects(picture, "cause-expiry-or-leave")
-
     assert second["height"] == pytest.approx(2 * first["height"], abs=0.2)
     assert on_top["y"] + on_top["height"] == pytest.approx(first["y"], abs=0.2)
     assert on_top["x"] == first["x"] < second["x"]
@@ -107,23 +104,18 @@ def test_churn_is_drawn_up_and_down() -> None:
     """Members that join stand above the line, those that leave hang below it."""
     picture = churn_time_line(model.Bins(0, 1_000, 2, {"joined": (3, 0), "left": (1, 0)}))
     (joined,), (left,) = rects(picture, "joined"), rects(picture, "left")
-
     assert joined["y"] + joined["height"] == pytest.approx(left["y"], abs=0.2)
     assert joined["height"] == pytest.approx(3 * left["height"], abs=0.2)
 
 
 def test_hottest_group_has_its_share_of_the_column() -> None:
-    """The hot part of a log partition's column is as high as its share."""
     picture = load_columns([reports.partition(0, 1_000)])
     (others,), (hot,) = rects(picture, "load"), rects(picture, "hot")
-
     assert hot["height"] / (hot["height"] + others["height"]) == pytest.approx(0.6, abs=0.01)
 
 
 def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
-    """However few log partitions there are, a column is a column."""
     (others,) = rects(load_columns([reports.partition(0, 1_000)]), "load")
-
     assert others["width"] <= COLUMN_WIDTH_MAX
 
 
@@ -132,7 +124,6 @@ def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
 def test_labels_of_log_partitions_do_not_overlap(count: int) -> None:
     picture = load_columns([reports.partition(number, 1_000) for number in range(count)])
     labels = [(float(x), int(told)) for x, told in re.findall(r'<text x="([\d.]+)" y="176.0"[^>]*>(\d+)<', picture)]
-
     assert labels[0][1] == 0
     assert all(after[0] - before[0] >= 28 for before, after in pairwise(labels))
 
@@ -141,7 +132,6 @@ def test_labels_of_times_are_inside_the_picture() -> None:
     """A label at the very end of the axis is moved until it fits."""
     day = cause_time_line(model.Bins(0, 3_600_000, 96, {JOIN: (1,) * 96}))
     labels = [(float(x), told) for x, told in re.findall(r'<text x="([\d.]+)"[^>]*middle">([^<]+)<', day)]
-
     assert labels[-1][1] == "1970-01-05"
     assert all(x + 7 * len(told) / 2 <= WIDTH for x, told in labels)
 
@@ -205,7 +195,6 @@ def test_axes_have_few_round_ticks(start_ms: int, span_ms: int) -> None:
     """Any span of time has some ticks at most, all inside of it and in the picture."""
     axis = Axis(start_ms, start_ms + span_ms)
     ticks = axis.ticks()
-
     assert len(ticks) <= TICKS_MAX + 1
     assert all(axis.start_ms <= tick <= axis.end_ms and tick % 1_000 == 0 for tick in ticks)
     assert axis.x(axis.start_ms - 5) == axis.x(axis.start_ms) <= axis.x(axis.end_ms) == axis.x(axis.end_ms + 5)
@@ -217,7 +206,6 @@ def test_any_span_falls_into_few_bins(first_ms: int, span_ms: int, bins_max: int
     width_ms = bin_width_ms(span_ms, bins_max)
     last_ms = first_ms + span_ms
     bins = bins_of(first_ms, last_ms, {"a": {first_ms // width_ms: 2, last_ms // width_ms: 3}}, width_ms)
-
     assert bins.length <= bins_max
     assert bins.start_ms <= first_ms <= last_ms < bins.end_ms
     assert bins.total("a") == (3 if bins.length == 1 else 5)

@@ -59,9 +59,7 @@ def test_story_of_a_group_that_is_gone() -> None:
 
 
 def test_story_of_a_quiet_group() -> None:
-    """Without rebalances nothing is told of them."""
     row = model.GroupRow("a", 0, type="Consumer", state="Empty", generation=4, members=0, commits=1)
-
     assert story_of(model.GroupStory(row, {}, (), (), (), None), None) == [
         "A consumer group, Empty in epoch 4, without members at the end of the log.",
         "The log shows no rebalance of it.",
@@ -94,7 +92,6 @@ def test_story_of_a_group_with_many_causes() -> None:
     ],
 )
 def test_times_are_iso_in_utc(at_ms: int | None, told: str) -> None:
-    """A moment is ISO 8601 to the second; what no calendar holds stays a number."""
     assert format_time(at_ms) == told
 
 
@@ -117,9 +114,7 @@ def test_numbers_are_told_with_their_units() -> None:
 
 @given(st.text(), st.integers(6, 50))
 def test_text_is_bounded_and_printable(text: str, length_max: int) -> None:
-    """Clipped text has no control characters and no more than its length, with a mark where it was cut."""
     shown = clipped(text, length_max)
-
     assert len(shown) <= length_max + 1
     assert all(char.isprintable() for char in shown)
     assert shown == text or not text.isprintable() or shown == text[:length_max] + "…"

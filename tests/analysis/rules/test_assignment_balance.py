@@ -27,15 +27,7 @@ def told(
     group_type: str = CLASSIC,
     topic: str | None = "t",
 ) -> list[tuple[Any, ...]]:
-    """Return what is wrong with a group: the kind, partition, first moment, count and evidence of each.
-
-    Args:
-        views: of each generation, from 1 on, when it began, and which partitions each member has.
-        commits: by partition, when what was committed.
-        ends: where topics end.
-        group_type: of the group.
-        topic: what the log calls the topic.
-    """
+    """Return kind, partition, start, count and evidence of anomalies, from the start and members of each generation."""
     of: dict[str, Any] = {"group_id": "g", "log_partition": 0}
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in (DUPLICATE, MEMBERSHIP, REVOCATION)}
     found[MEMBER], found[REBALANCE] = [], []

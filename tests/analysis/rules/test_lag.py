@@ -95,19 +95,16 @@ def test_statuses_come_of_commits_and_looks() -> None:
 
 
 def test_lag_is_the_distance_to_the_end() -> None:
-    """Behind, ahead of the end, and without an end."""
     rows = [{"topic": TOPIC, "topic_partition": number, "end_offset": end} for number, end in enumerate((15, 18))]
     ends = Ends(pa.Table.from_pylist(rows, arrow_schema(END_OFFSETS)))
     current = committed((90_000, [10]), (90_000, [20]), (90_000, [30])).current_offsets()
     found = by_partition(lag(current, ends, None, {}, NOW_MS), "end_offset", "lag", "status")
-
     assert found == {0: (15, 5, "BEHIND"), 1: (18, 0, "AHEAD"), 2: (None, None, "UNKNOWN")}
 
 
 def test_a_commit_after_the_look_at_the_end_is_not_ahead() -> None:
     ends = Ends(samples((0, 80_000, 18), (1, 95_000, 18)))
     current = committed((90_000, [20]), (90_000, [20])).current_offsets()
-
     assert by_partition(lag(current, ends, None, {}, NOW_MS), "status") == {0: ("OK",), 1: ("AHEAD",)}
 
 
@@ -169,5 +166,4 @@ def test_a_group_that_was_at_the_end_of_late_has_not_stopped() -> None:
     seen = samples((0, 700_000, 30), (0, 710_000, 31), (1, 710_000, 31))
     ends = Ends(seen.filter(pc.equal(seen["at_ms"], 710_000)), seen)
     found = about_offsets(facts, {}, ends, 710_000, Thresholds())
-
     assert [(row["topic_partition"], row["status"]) for row in found] == [(1, "STOP")]

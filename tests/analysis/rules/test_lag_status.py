@@ -142,8 +142,6 @@ def test_lag_as_time_is_read_from_the_looks() -> None:
 
 
 def test_lag_as_time_needs_a_log_that_grew() -> None:
-    """One look, or looks at the same end, tell no pace."""
     first, last = EndOffsetSample(1_000, 100), EndOffsetSample(2_000, 100)
-
     assert time_lag(50, first, first, None, None) is None
     assert time_lag(50, first, last, None, None) is None

@@ -84,13 +84,11 @@ def test_targets_come_with_the_epoch_or_later(story: Rows) -> None:
     waited = {
         row["to_generation"]: row["target_ms"] - row["started_ms"] for row in story[CREW, REBALANCE] if row["target_ms"]
     }
-
     assert {epoch for epoch, waited_ms in waited.items() if waited_ms} == {13, 14}
     assert {waited[epoch] for epoch in (13, 14)} == {1_000}
 
 
 def test_lives_of_members(story: Rows) -> None:
-    """How each began and ended, when, and how sure that is."""
     rows = {row["member_id"]: row for row in story[CREW, MEMBERSHIP]}
 
     assert {name: (row["began"], row["end"]) for name, row in rows.items()} == {
@@ -143,9 +141,7 @@ def test_what_assignors_moved(story: Rows) -> None:
 
 
 def test_time_without_an_owner(story: Rows) -> None:
-    """From when one member gave a partition up until another has it: at most a heartbeat here."""
     unowned = Counter(row["unowned_ms"] for row in story[CREW, MOVE] if row["from_member"] is not None)
-
     assert unowned.keys() == {0, 1_000}
     dan = [row for row in story[CREW, MOVE] if row["from_member"] == "dan" and row["reason"] == OWNER_GONE]
     assert {row["unowned_ms"] for row in dan} == {1_000}
@@ -168,7 +164,6 @@ def test_epochs_over_time(story: Rows) -> None:
 
 
 def test_members_have_their_targets(story: Rows) -> None:
-    """As the log ends: what each has, is to have and asks for."""
     (group,) = story[CREW, GROUP]
     last = [row for row in story[CREW, MEMBER] if row["generation"] == group["generation_or_epoch"]][-3:]
 
@@ -220,11 +215,9 @@ def test_a_plan_that_another_overtakes() -> None:
 
 
 def test_a_partition_that_comes_back_before_it_was_given_up() -> None:
-    """Nobody was without it."""
     log = Log().joins("a", 2, 0).target(2, 0, a=[0]).current("a", 2, [0], 0)
     log.joins("b", 3, 100).target(3, 100, a=[], b=[0]).joins("b", 4, 200).target(4, 200, a=[0], b=[])
     found = [row for row in log.rows(MOVE) if row["from_member"] is not None]
-
     assert [(row["to_member"], row["assigned_ms"]) for row in found] == [("b", None), ("a", 200)]
     assert found[1]["unowned_ms"] is None
 
@@ -233,7 +226,6 @@ def test_who_subscribes_to_something_else_gives_up_with_reason() -> None:
     """So is a partition that nobody is to have any more, whose topic is gone."""
     changed = crowd().joins("a", 4, 400, subscribedTopicNames=["other"]).target(4, 400, a=[], b=[0, 1, 2, 3])
     gone = crowd().epoch(4, 400, metadata_hash=8).target(4, 400, a=[], b=[2, 3])
-
     assert {row["reason"] for row in changed.rows(MOVE) if row["epoch"] == 4} == {SUBSCRIPTION}
     assert [(row["to_member"], row["reason"]) for row in gone.rows(MOVE) if row["epoch"] == 4] == [
         (None, TOPIC_GONE)
@@ -261,7 +253,6 @@ def test_a_rebalance_time_out_is_known_by_its_moment(gone_ms: int, end: str) -> 
     """A member with something to give up that goes just when its 60 s are over was fenced, not before or later."""
     log = crowd_that_waits(200).goes("a", gone_ms).epoch(4, gone_ms)
     (row,) = [row for row in log.rows(MEMBERSHIP) if row["member_id"] == "a"]
-
     assert row["end"] == end
 
 
@@ -280,16 +271,13 @@ def crowd_that_waits(at_ms: int) -> Log:
 
 
 def test_what_is_still_to_be_given_up_is_open() -> None:
-    """When the log ends."""
     (row,) = crowd_that_waits(200).rows(REVOCATION)
-
     assert (row["member_id"], row["asked_ms"], row["end"], row["took_ms"]) == ("a", 200, None, None)
 
 
 def test_compaction_leaves_beginnings_open() -> None:
     """What lies where records may be missing says neither when a member joined nor that partitions moved."""
     log = Log(complete_from=100).joins("a", 2, 0).target(2, 0, a=[0]).current("a", 2, [0], 0)
-
     assert log.rows(MOVE) == []
     (row,) = Log(complete_from=100).joins("a", 2, 0).rows(MEMBERSHIP)
     assert (row["began"], row["began_ms"], row["end"]) == (None, None, None)

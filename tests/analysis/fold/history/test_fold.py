@@ -27,15 +27,12 @@ def test_who_was_there_within_its_session_left() -> None:
     row = (
         Log().generation(1, member("a", [0]), member("b", [1])).generation(2, member("a", [0, 1]), at_ms=10_999).last()
     )
-
     assert (row["cause"], row["confidence"], row["left"], row["partitions_moved"]) == (LEAVE, 1.0, ["b"], 1)
 
 
 def test_who_was_silent_for_a_session_left_or_expired() -> None:
-    """From then on the log does not tell."""
     log = Log().generation(1, member("a", [0]), member("b", [1])).generation(2, member("a", [0, 1]), at_ms=11_000)
     row = log.last()
-
     assert (row["cause"], row["confidence"]) == (EXPIRY_OR_LEAVE, 1.0)
     assert "10000 ms before" in row["evidence"]
 
@@ -44,7 +41,6 @@ def test_a_commit_of_its_partition_shows_that_a_member_lived() -> None:
     both = (member("a", [0]), member("b", [1]))
     own = Log().generation(1, *both).commit(1, 40_000).generation(2, member("a", [0, 1]), at_ms=45_000).last()
     other = Log().generation(1, *both).commit(0, 40_000).generation(2, member("a", [0, 1]), at_ms=45_000).last()
-
     assert (own["cause"], own["confidence"]) == (LEAVE, 0.9)
     assert other["cause"] == EXPIRY_OR_LEAVE
 
@@ -52,21 +48,17 @@ def test_a_commit_of_its_partition_shows_that_a_member_lived() -> None:
 def test_a_member_may_miss_a_rebalance() -> None:
     """One that does not rejoin within a short rebalance time-out is gone without a leave."""
     log = Log().generation(1, member("a"), member("b", rebalance_timeout_ms=2_000))
-
     assert log.generation(2, member("a"), at_ms=3_000).last()["cause"] == EXPIRY_OR_LEAVE
 
 
 def test_several_causes_are_told_as_such() -> None:
-    """One joined, another left: the log does not tell which came first."""
     row = Log().generation(1, member("a"), member("b")).generation(2, member("a"), member("c")).last()
-
     assert (row["cause"], row["causes"], row["confidence"]) == (JOIN, [JOIN, LEAVE], 0.5)
 
 
 def test_a_client_that_comes_back_left_first() -> None:
     """A restart of a dynamic member is a leave and a join of the same client."""
     row = Log().generation(1, member("a"), member("b-1")).generation(2, member("a"), member("b-2")).last()
-
     assert (row["causes"], row["left_clients"], row["joined_clients"]) == ([LEAVE, JOIN], ["b"], ["b"])
 
 
@@ -85,23 +77,18 @@ def test_the_second_step_of_a_cooperative_rebalance() -> None:
     after = (member("a", [0], owned=[0]), member("b", [1], owned=[1]), member("c", [2]))
     follower = Log().generation(5, *both, leader="a").generation(6, *after, leader="a").last()
     leader = Log().generation(5, *both, leader="b").generation(6, *after, leader="b").last()
-
     assert (follower["cause"], leader["cause"]) == (METADATA_CHANGE, LEADER_REJOIN)
     assert "cooperative" in follower["evidence"]
 
 
 def test_new_partitions_make_the_leader_rejoin() -> None:
-    """Nobody else looks at the topics."""
     log = Log().generation(1, member("a", [0]), member("b", [1])).generation(2, member("a", [0, 2]), member("b", [1]))
     row = log.last()
-
     assert (row["cause"], row["partitions_moved"]) == (LEADER_REJOIN, 0)
 
 
 def test_no_difference_is_unknown() -> None:
-    """Somebody may have joined and left again, or wanted a rebalance: the records are the same."""
     row = Log().generation(1, member("a", [0])).generation(2, member("a", [0])).last()
-
     assert (row["cause"], row["causes"], row["confidence"]) == (UNKNOWN, [UNKNOWN], 0.0)
 
 
@@ -109,7 +96,6 @@ def test_a_move_of_the_coordinator_shows_in_the_leader_epoch() -> None:
     """Batches of another leader epoch were written by another coordinator; it explains what nothing else does."""
     moved = Log().generation(1, member("a"), epoch=0).generation(2, member("a"), epoch=1).last()
     joined = Log().generation(1, member("a"), epoch=4).generation(2, member("a"), member("b"), epoch=5).last()
-
     assert (moved["cause"], joined["cause"]) == (COORDINATOR_MOVE, JOIN)
 
 
@@ -120,7 +106,6 @@ def test_a_gap_of_compaction_is_a_row_without_a_cause() -> None:
     """Who came and went is told for the whole gap; what the last rebalance was for is not invented."""
     log = Log(complete_from=100).generation(3, member("a"), member("b")).generation(6, member("a"), member("c"))
     first, gap = log.rows()
-
     assert (first["from_generation"], first["to_generation"], first["cause"]) == (None, 3, UNKNOWN)
     assert (gap["cause"], gap["missing_generations"], gap["confidence"]) == (UNKNOWN, 2, 0.0)
     assert (gap["joined"], gap["left"]) == (["c"], ["b"])
@@ -128,25 +113,19 @@ def test_a_gap_of_compaction_is_a_row_without_a_cause() -> None:
 
 
 def test_a_gap_without_compaction_was_never_completed() -> None:
-    """Where every record was seen the generations between never had assignments."""
     row = Log().generation(3, member("a")).generation(5, member("a"), member("b")).last()
-
     assert (row["cause"], row["missing_generations"]) == (JOIN, 1)
     assert "never completed" in row["evidence"]
 
 
 def test_generation_one_follows_an_empty_group() -> None:
-    """Even where the log before it was compacted."""
     row = Log(complete_from=100).generation(1, member("a")).last()
-
     assert (row["from_generation"], row["cause"]) == (0, JOIN)
 
 
 def test_a_group_that_was_deleted_starts_anew() -> None:
-    """Its generations count from 0 again."""
     log = Log().generation(1, member("a")).generation(2).add(RecordType.GROUP_METADATA, None)
     rows = log.generation(0, at_ms=9_000).generation(1, member("a"), at_ms=9_500).rows()
-
     assert [(row["from_generation"], row["to_generation"]) for row in rows] == [(0, 1), (1, 2), (0, 1)]
 
 
@@ -168,7 +147,6 @@ def test_sessions_of_consumer_groups_are_a_setting(
     """The log does not tell it: given, it proves; else a few seconds are less than any session, most likely."""
     log = Log(session_timeout_ms=session_timeout_ms).joins("a", 1, 0).target(1, 0, a=[0]).current("a", 1, [0], 0)
     row = log.goes("a", at_ms).epoch(2, at_ms).last()
-
     assert (row["cause"], row["confidence"]) == (cause, confidence)
 
 
@@ -176,7 +154,6 @@ def test_a_commit_before_a_member_had_the_partition_is_no_sign_of_it() -> None:
     log = Log(session_timeout_ms=10_000).joins("a", 1, 0).target(1, 0, a=[0]).current("a", 1, [0], 0)
     log.joins("b", 2, 1_000).target(2, 1_000, a=[], b=[0]).current("b", 2, [], 1_000)
     log.commit(0, 5_000).goes("b", 12_000).epoch(3, 12_000)
-
     assert log.last()["cause"] == EXPIRY_OR_LEAVE
 
 
@@ -184,7 +161,6 @@ def test_a_first_epoch_behind_compaction_has_its_newcomers() -> None:
     """Who had no epoch before joined in this one; without any the cause is unknown."""
     newcomer = Log(complete_from=10).joins("a", 5, 0).target(5, 0, a=[0]).current("a", 5, [0], 0, previous=0)
     veteran = Log(complete_from=10).joins("a", 5, 0).target(5, 0, a=[0]).current("a", 5, [0], 0, previous=4)
-
     assert [(row["from_generation"], row["cause"]) for row in newcomer.rows()] == [(None, JOIN)]
     assert [(row["from_generation"], row["cause"]) for row in veteran.rows()] == [(None, UNKNOWN)]
 
@@ -219,14 +195,12 @@ def test_a_group_takes_the_place_of_one_of_another_type() -> None:
     log = Log().joins("a", 1, 100).target(1, 100, a=[0])
     log.add(RecordType.SHARE_GROUP_MEMBER_METADATA, told, 5_000, memberId="b")
     log.add(RecordType.SHARE_GROUP_METADATA, {"epoch": 1, "metadataHash": 0}, 5_000)
-
     assert [(row["type"], row["joined"]) for row in log.rows()] == [("Consumer", ["a"]), ("Share", ["b"])]
 
 
 def test_a_group_of_offsets_alone() -> None:
     """It is empty, of no protocol, and a tombstone ends it."""
     (row,) = Log().commit(0, 5).rows(GROUP)
-
     assert (row["type"], row["state"], row["generation_or_epoch"], row["protocol_type"]) == ("Classic", "Empty", 0, "")
     assert Log().commit(0, 5).add(RecordType.GROUP_METADATA, None).rows(GROUP) == []
 
@@ -236,7 +210,6 @@ def test_partitions_of_several_members_are_told() -> None:
     classic = Log().generation(1, member("a", [0, 1]), member("b", [1])).rows(DUPLICATE)
     modern = Log().joins("a", 1, 0).target(1, 0, a=[0]).current("a", 1, [0], 0).joins("b", 2, 1)
     rows = modern.target(2, 1, a=[], b=[0]).current("b", 2, [0], 1).rows(DUPLICATE)
-
     assert [(row["topic"], row["topic_partition"], row["member_ids"]) for row in classic] == [("t", 1, ["a", "b"])]
     assert [(row["topic"], row["topic_partition"], row["member_ids"]) for row in rows] == [(TOPIC_ID, 0, ["a", "b"])]
 
@@ -245,10 +218,8 @@ def test_partitions_of_several_members_are_told() -> None:
 
 
 def test_records_out_of_order_are_refused() -> None:
-    """A shuffle that lost the order must not go unnoticed."""
     log = Log(first_offset=5).generation(1, member("a"))
     log.offset = 5
-
     with pytest.raises(LogOrderError, match="offset 5 comes after that at 5"):
         log.generation(2, member("a"))
 

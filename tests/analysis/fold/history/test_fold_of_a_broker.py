@@ -92,7 +92,6 @@ def test_groups_are_those_of_the_broker(broker: dict[str, Any], histories: dict[
         for row in of_kind(rows, GROUP):
             epoch = row["generation_or_epoch"] if row["type"] != "Classic" else None
             found[group_id] = [row["type"], row["state"], row["protocol_type"], epoch, row["member_count"]]
-
     assert found == broker["groups"]
 
 
@@ -112,9 +111,7 @@ def test_members_have_what_the_broker_said(broker: dict[str, Any], histories: di
 
 
 def test_generations_are_those_of_the_log(histories: dict[str, list[tuple[str, Row]]]) -> None:
-    """Each record of a classic group is a generation with its members."""
     rows = of_kind(histories["static-mixed"], GENERATION)
-
     assert [(row["generation"], row["member_count"]) for row in rows] == [(0, 0), (1, 2), (2, 3), (2, 3), (2, 3)]
     assert [row["protocol"] for row in rows] == [None, *["range"] * 4]
 
@@ -176,7 +173,6 @@ def test_a_killed_client_is_never_said_to_have_left(
 
 
 def test_every_rebalance_has_a_cause(histories: dict[str, list[tuple[str, Row]]]) -> None:
-    """This log leaves none unknown, and says why it takes each for what it is."""
     rows = [row for found in histories.values() for row in of_kind(found, REBALANCE)]
 
     assert len(rows) == 91
@@ -249,7 +245,6 @@ def test_a_uniform_assignor_moves_what_it_must(histories: dict[str, list[tuple[s
     """Nobody had to swap; who gave partitions up did it within its poll, and until then nobody else had them."""
     moves = [row for group_id in CONSUMER_GROUPS for row in of_kind(histories[group_id], MOVE)]
     took_ms = [row["took_ms"] for group_id in CONSUMER_GROUPS for row in of_kind(histories[group_id], REVOCATION)]
-
     reasons = Counter(row["reason"] for row in moves)
     assert (reasons[SWAP], reasons[BALANCE] > 0, reasons[OWNER_GONE] > 0) == (0, True, True)
     assert 0 < max(took_ms) < 1_000

@@ -79,9 +79,7 @@ def test_groups_come_one_after_the_other() -> None:
 
 
 def test_only_the_groups_asked_for() -> None:
-    """Others are not kept, neither their records nor their commits."""
     log = Log(group_ids={"x"}).add(1, generation(1, 1, "x", a=[0]), generation(1, 1, "y", b=[0]), commit(0, 1, "z"))
-
     assert {row.group_id for row in log.history.rows()} == {"x"}
 
 
@@ -91,17 +89,14 @@ def test_a_transaction_shows_nothing() -> None:
     log.add(19_100, OffsetTombstone("g", "t", 1)).add(19_200, TransactionMarker(7, 0, True, 0), producer_id=7)
     log.add(20_000, generation(2, 20_000, a=[0, 1]))
     alone = Log().add(5, commit(0, 5, producer_id=7), producer_id=7)
-
     assert log.last_rebalance()["cause"] == EXPIRY_OR_LEAVE
     assert alone.rows(GROUP)[0].values["state"] == "Empty"
 
 
 def test_a_new_leader_epoch_is_a_move() -> None:
-    """The epoch of a batch tells that another broker wrote it."""
     log = Log().add(0, generation(1, 0, a=[0]))
     log.leader_epoch = 1
     log.add(5_000, generation(2, 5_000, a=[0]))
-
     assert log.last_rebalance()["cause"] == COORDINATOR_MOVE
 
 

@@ -99,7 +99,6 @@ def pairs(topics: list[Row]) -> set[tuple[str, int]]:
 def test_random_stories(seed: int, tmp_path: Path) -> None:
     """The history ends where the coordinator is, and its rows fit together."""
     rows, group, events = history_of(seed, tmp_path)
-
     check_the_end(rows, group)
     check_the_rows(rows)
     check_the_reasons(rows, events)

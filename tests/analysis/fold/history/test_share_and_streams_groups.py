@@ -100,9 +100,7 @@ def test_tasks_that_move() -> None:
 
 
 def test_tasks_that_are_given_up() -> None:
-    """By whom, how many, and for how long others waited."""
     (row,) = taken_over().rows(REVOCATION)
-
     assert (row["client_id"], row["partition_count"], row["took_ms"], row["end"]) == ("a", 1, 1_000, GIVEN_UP)
     assert row["partitions"] == [{"topic": "1", "topic_id": None, "partitions": [0]}]
 

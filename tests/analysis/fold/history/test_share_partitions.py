@@ -63,7 +63,6 @@ def test_a_snapshot_repeats_what_is_known() -> None:
     batches = ((3, 4, AVAILABLE, 3), (5, 5, ARCHIVED, 5), (7, 8, DONE, 1))
     alone = told(snapshot(3, *batches))
     repeated = told(update(3, *batches), snapshot(3, *batches))
-
     for row in (alone, repeated):
         assert (row["redeliveries"], row["archived_records"]) == (2 * 2 + 4, 1)
         assert [row[name] for name in ("acknowledged", "archived", "released")] == [2, 1, 2]
@@ -73,6 +72,5 @@ def test_a_share_partition_that_is_deleted() -> None:
     """It is told as it was last; one that is made again begins anew."""
     deleted = told(snapshot(3, (3, 3, AVAILABLE, 2)), ShareTombstone(KEY))
     again = told(snapshot(3, (3, 3, AVAILABLE, 2)), ShareTombstone(KEY), snapshot(-1))
-
     assert (deleted["is_deleted"], deleted["start_offset"], deleted["redeliveries"]) == (True, 3, 1)
     assert (again["is_deleted"], again["start_offset"], again["redeliveries"]) == (False, None, 1)
