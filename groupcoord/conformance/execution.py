@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -56,10 +57,20 @@ class _StepFailedError(Exception):
         self.failure = failure
 
 
-def replay(transcript: Transcript, server: Server, group_id: str, tolerance: Tolerance) -> Failure | None:
-    """Replay a transcript with ``group_id`` as its ``$g``, and return its failure or None."""
+def replay(
+    transcript: Transcript,
+    server: Server,
+    group_id: str,
+    tolerance: Tolerance,
+    *,
+    on_end: Callable[[Bindings], None] | None = None,
+) -> Failure | None:
+    """Replay a transcript with ``group_id`` as its ``$g``; return its failure, or pass its variables to ``on_end``."""
     with closing(_Replayer(transcript, server, group_id, tolerance)) as replayer:
-        return replayer.run()
+        failure = replayer.run()
+        if failure is None and on_end is not None:
+            on_end(replayer.bindings)
+        return failure
 
 
 class _Replayer:
@@ -71,6 +82,10 @@ class _Replayer:
         self._clients: dict[str, Client] = {}
         self._step = 0
         self._action = "before the first step"
+
+    @property
+    def bindings(self) -> Bindings:
+        return self._bindings
 
     def run(self) -> Failure | None:
         try:
