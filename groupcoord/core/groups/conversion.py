@@ -27,12 +27,8 @@ from groupcoord.errors import ErrorCode
 
 @define(eq=False)
 class WhenConverted(Continuation):
-    """Conversion of a group in flight. ``MODERN_CLASS`` is the class of the type that is not classic.
-
-    Attributes:
-        group: the group before.
-        events: events of the group that is not classic.
-        joiner: the join that begins the new classic group, or None.
+    """Conversion in flight, with the group before, events of the group that is not classic, and the join that caused
+    it.
     """
 
     NOT_COUNTED = ("events",)
@@ -73,7 +69,6 @@ class Conversion(Generic[GroupT]):
     # ------------------------------------------------------------ beginning
 
     def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Replace an empty group by a classic one for a joining member."""
         classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
         records = [*group.tombstones(), classic.to_record({})]
         self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
@@ -105,7 +100,6 @@ class Conversion(Generic[GroupT]):
             self.go_on_as_modern_group(written, converted, now_ms)
 
     def end(self, written: WhenConverted, now_ms: int) -> None:
-        """End the old group, after its last events."""
         context, group = self._context, written.group
         if isinstance(group, ModernGroup):
             context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)

@@ -116,12 +116,9 @@ class Group(Protocol):
 
 @define(eq=False)
 class Deletion:
-    """DeleteGroups request for one log partition, which may wait for external state.
+    """DeleteGroups request for one log partition, which may wait for external state of ``awaited`` groups.
 
-    Attributes:
-        group_ids: groups that can be deleted so far.
-        results: the results of other groups.
-        awaited: number of groups with external state to delete.
+    ``group_ids`` can be deleted so far; ``results`` are those of the other groups.
     """
 
     group_ids: list[str]

@@ -35,10 +35,8 @@ class Environments(NamedTuple):
 
 
 class GroupKinds:
-    """Table of group types of one log partition.
-
-    Attributes:
-        create_for_commit: creates the group of a commit to an unknown group id: a classic one, as in Kafka.
+    """Table of group types of one log partition. As in Kafka a commit to an unknown group id
+    creates a classic group.
     """
 
     __slots__ = ("create_for_commit", "rows")

@@ -145,7 +145,6 @@ def subscription_type(
     """Return whether all members of a group subscribe to the same topics, from counts alone as in Kafka.
 
     HOMOGENEOUS if all name the same topics and use no expression, or all use the same expression and name no topic.
-    ``by_name`` and ``by_expression`` count the members that use each name, existing or not, and each expression.
     """
     # Also if the expression matches exactly these names: Kafka does not resolve it here.
     if by_name and by_expression:
@@ -170,15 +169,14 @@ def changed_targets(
     """Return the changed targets by member, in the order in which Kafka writes them.
 
     A static member that replaces another takes over its target: ``members`` holds only the new id, and ``targets`` the
-    old target under the new id. ``topics`` has at least the existing topics of these names. The subscription type is
-    that of the last look at topics, since Kafka updates both together.
+    old target under the new id.
 
     Args:
         arrivals: the ids of all members but the newcomer, in the order of their arrival, which decides where hashes
             collide; sorted if the order is unknown.
         newcomer_id: the member that this request adds or puts into another's place, or None.
+        subscriptions: the subscription type of the last look at topics; Kafka updates both together.
         resolved: topic names by regular expression.
-        assignable: the partitions by topic that may be assigned; None: all.
     """
     # Kafka copies the map of known members, and adds the newcomer last.
     known = timeline_map_order(arrivals)

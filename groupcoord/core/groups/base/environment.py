@@ -126,12 +126,7 @@ AssignorT = TypeVar("AssignorT")
 
 @define(eq=False)
 class GroupEnvironment(Generic[SettingsT, AssignorT]):
-    """Dependencies of all groups of one type of one coordinator.
-
-    Attributes:
-        assignors: by name; the first is the default.
-        settings_of: returns the settings of a group by its id; called for each heartbeat.
-    """
+    """Dependencies of all groups of one type of one coordinator; the first assignor is the default."""
 
     NOT_STATE = ("assignors", "default_assignor")
 

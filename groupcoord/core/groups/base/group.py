@@ -114,7 +114,6 @@ class ModernGroup(ABC, Generic[StateT]):
         return timer
 
     def known_timer(self, kind: TimerKind, member_id: str) -> Timer | None:
-        """Return a member's timer, or None if it was never used."""
         return self._timers.get((kind, member_id))
 
     def drop_timers(self, member_id: str) -> Iterator[Timer]:

@@ -171,7 +171,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.meet_no_group(request, token, now_ms)
 
     def take_or_wait(self, group: GroupT, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
-        """Handle a request now, or after the write in flight."""
         if group.writing is not None:
             # A slow log must not cost a live member its place.
             self._renew_waiting_session(group, request, now_ms)
@@ -304,7 +303,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self._context.handle(request, token, now_ms)
 
     def answered(self, group: GroupT, answer: Any, now_ms: int) -> None:
-        """Apply an answer of the host, after the write in flight."""
         if group.writing is not None:
             group.answers.append(answer)
             return
@@ -377,7 +375,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._context.observer.group_loaded(group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def make_of_records(self, group_id: str) -> GroupT:
-        """Return the group that the log has, without its timers."""
         context = self._context
         group: GroupT = self.group_class(group_id, context.partition, self._environment)
         group.state = type(group.state).of(

@@ -157,9 +157,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     - ``RECORDS_OF_MEMBER``: classes of a member's records, in the order of their tombstones.
 
     Attributes:
-        metadata_hash: hash of the subscribed topics at the group's epoch.
         assignment_timestamp_ms: time of the target assignment; 0 if unknown.
-        static_members: instance id → member id.
         shared: names of large mappings that belong to another state as well.
     """
 
@@ -195,7 +193,6 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         return state
 
     def copy(self) -> Self:
-        """Return a state that can be changed without changing this one."""
         copy = type(self).__new__(type(self))
         # Large mappings stay shared until one of both states changes them.
         copy.__dict__.update(self.__dict__)
@@ -300,7 +297,6 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     # ------------------------------------------------------------ what follows from them
 
     def _put(self, before: MemberT | None, after: MemberT | None) -> None:
-        """Replace a member; None stands for no member."""
         # Checked here as well, to save a call for each record.
         if "members" in self.shared:
             self._own("members")
@@ -372,11 +368,7 @@ class Draft(ABC, Generic[StateT]):
     """Uncommitted changes on top of durable state.
 
     Requests share an append one after the other. A mark is set before each; a refused one is rolled back to it.
-
-    Attributes:
-        base: the state before the current request, with all drafted before it.
-        state: the state with all records.
-        held: the responses that wait for the records.
+    ``base`` is the state at the mark, ``state`` that with all records; ``held`` responses wait for these.
     """
 
     NOT_COUNTED = ("events",)

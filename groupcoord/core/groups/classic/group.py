@@ -76,7 +76,6 @@ class GroupMetadata:
 
     @classmethod
     def from_record(cls, record: GroupMetadataRecord, partition: int) -> GroupMetadata:
-        """Return the group of a loaded record: Stable with members, else Empty."""
         timestamp = record.state_timestamp_ms
         group = cls(record.group_id, partition, None if timestamp == NO_TIMESTAMP else timestamp)
         group.protocol_type = record.protocol_type or None
@@ -113,7 +112,6 @@ class GroupMetadata:
     # ------------------------------------------------------------ state
 
     def to(self, state: GroupState, now_ms: int) -> None:
-        """Move to another state, if the table allows it."""
         check_transition(self.state, state)
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
@@ -129,13 +127,11 @@ class GroupMetadata:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of a member; 0 without members."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     # ------------------------------------------------------------ members
 
     def identify(self, member_id: str, group_instance_id: str | None) -> MemberMetadata | ErrorCode:
-        """Return the member with these ids, or the error of the request."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
@@ -183,7 +179,6 @@ class GroupMetadata:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: MemberMetadata, member_id: str) -> None:
-        """Change the id of a static member, which keeps everything, also leadership."""
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id

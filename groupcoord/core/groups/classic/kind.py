@@ -74,7 +74,6 @@ class ClassicGroups(GroupKind):
             self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
-        """Create a group from its record; all sessions start now."""
         record = self._context.writer.hard.classic_record(group_id)
         if record is None:
             # The log has only offsets: a simple group, without a state timestamp.

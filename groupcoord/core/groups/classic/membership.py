@@ -108,7 +108,6 @@ class ClassicMembership:
         self._effects.reply(token, JoinGroupResponse(error_code, member_id))
 
     def _forget(self, group: GroupMetadata, member_id: str, now_ms: int) -> None:
-        """Remove a member or a pending id without room for it."""
         timer = group.pending_members.pop(member_id, None)
         if timer is not None:
             self._timers.cancel(timer)
@@ -247,7 +246,6 @@ class ClassicMembership:
     # ------------------------------------------------------------ LeaveGroup
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
-        """Remove members; each entry has its own result."""
         if not request.group_id:
             self._effects.reply(token, LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID))
             return

@@ -123,7 +123,6 @@ class Rebalance:
         return None
 
     def on_join_timer(self, key: TimerKey, now_ms: int) -> None:
-        """Complete the join phase, or extend the initial one."""
         group = self._groups[key.group_id]
         # Each newcomer extends the initial delay, up to the longest rebalance time-out (KIP-134, KAFKA-4925).
         if group.is_initial_rebalance and group.new_member_added and group.remaining_delay_ms:
@@ -198,11 +197,9 @@ class Rebalance:
     # ------------------------------------------------------------ assignments
 
     def synced_response(self, group: GroupMetadata, member: MemberMetadata) -> SyncGroupResponse:
-        """Return a member's assignment in the current generation."""
         return SyncGroupResponse(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
     def assign(self, written: WhenAssigned, now_ms: int) -> None:
-        """Hand out durable assignments, unless the group has left their generation."""
         group = written.group
         # Not before this: a new coordinator could have another leader's assignments in its log (KAFKA-2017).
         if not self._still_waits(written):
@@ -218,7 +215,6 @@ class Rebalance:
         self._observer.rebalance_completed(group, now_ms)
 
     def fail_assignment(self, written: WhenAssigned, error_code: ErrorCode, now_ms: int) -> None:
-        """Fail the waiting syncs after a refused write of assignments, and start a rebalance."""
         # A refused write of an ended generation concerns no member.
         if self._still_waits(written):
             self.reset_assignments(written.group, error_code, now_ms)
@@ -229,7 +225,6 @@ class Rebalance:
         return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == written.generation_id
 
     def reset_assignments(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
-        """Clear all assignments and fail the waiting syncs."""
         for member in group.members.values():
             member.assignment = b""
             if member.parked_sync is not None:
@@ -247,7 +242,6 @@ class Rebalance:
             self._timers.cancel(group.sync_timer)
 
     def on_sync_timer(self, key: TimerKey, now_ms: int) -> None:
-        """Remove the members that have not synced in time."""
         group = self._groups[key.group_id]
         late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
         # Kafka removes late members, also static ones and the leader, and rebalances (KAFKA-12890).
@@ -282,7 +276,6 @@ class Rebalance:
             self.complete_join(group, now_ms)
 
     def remove_member(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
-        """Remove a member, and release its waiting requests."""
         # A timer left behind would start a rebalance later, without a member (KAFKA-7196).
         self._timers.cancel(member.session_timer)
         group.remove(member)

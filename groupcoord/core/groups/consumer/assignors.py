@@ -157,8 +157,7 @@ class HeterogeneousAssignment:
     """Assignment of a group with different subscriptions.
 
     Members keep their partitions. The rest goes to the subscribers of a topic with the fewest. Then partitions move,
-    topic by topic, from members with most to members with least. A member is its index in the visiting order; its load
-    is the number of its partitions over all topics.
+    topic by topic, from members with most to members with least. A load is the number of partitions over all topics.
     """
 
     def __init__(self, group: GroupSpec) -> None:
@@ -209,7 +208,6 @@ class HeterogeneousAssignment:
                 self._move(topic_id, partition, levels.next_least_loaded())
 
     def _balance(self, topics: list[UUID]) -> None:
-        """Balance topics in turn until a whole round moves nothing."""
         last_changed: UUID | None = None
         for _ in range(PASSES_MAX):
             for topic_id in topics:
@@ -302,7 +300,6 @@ class _Levels:
         return self._members[self._next_giver + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Exclude the member that was returned last: it has no partition of the topic."""
         members, last = self._members, self._high_end - 1
         members[self._next_giver + 1], members[last] = members[last], members[self._next_giver + 1]
         self._high_end -= 1
@@ -377,7 +374,6 @@ class _HomogeneousAssignment:
         return total
 
     def _keep_assigned(self, quota: int, larger_shares: int) -> None:
-        """Keep the partitions of members up to their quota."""
         members_left = len(self._group.members)
         for member_id in self._group.visiting_order:
             assigned = self._assignment[member_id] = self._group.members[member_id].assigned

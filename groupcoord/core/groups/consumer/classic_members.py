@@ -56,7 +56,6 @@ P = TypeVar("P")
 
 
 def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGroupEnvironment) -> None:
-    """Check whether a client may join with the classic protocol."""
     # Kafka's order: policy, size, protocols, then the member id.
     if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
@@ -66,7 +65,6 @@ def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGr
 
 
 def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> bool:
-    """Return whether all classic members support one of these protocols."""
     supported = [
         {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
         for member in state.members.values()
@@ -195,7 +193,6 @@ def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
 
 
 def judge_sync(state: ConsumerState, member: ConsumerMember, request: SyncGroup) -> Judgement:
-    """Return whether a member may have its assignment."""
     metadata, assignment = member.metadata.classic_member_metadata, member.assignment
     assert metadata is not None
     if request.generation_id != assignment.member_epoch:
@@ -273,7 +270,6 @@ class ClassicRequests:
         self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
 
     def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
-        """Return the member that sent a request, or None after an error response."""
         try:
             return identify(group.state, request.member_id, request.group_instance_id)
         except RefusedError as error:

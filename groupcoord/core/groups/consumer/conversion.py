@@ -171,7 +171,6 @@ def downgrade(
     gone: Collection[str] = (),
     joiner_id: str | None = None,
 ) -> None:
-    """Write that a group is a classic one from now on."""
     state = draft.state
     # Kafka forgets all expressions that were known before, one that has just been forgotten once more.
     records = state.tombstones(draft.base.resolved)
@@ -197,7 +196,6 @@ def downgrade(
 def downgraded(
     state: ConsumerState, staying: list[str], environment: ConsumerGroupEnvironment, now_ms: int
 ) -> GroupMetadataRecord:
-    """Return the record of the classic group that a group of classic members becomes."""
     members = [state.members[member_id] for member_id in hash_map_order(staying)]
     protocol_name = _vote(members)
     return GroupMetadataRecord(
@@ -256,12 +254,7 @@ def _downgraded_member(
 
 @define(eq=False)
 class WhenConsumerGroupConverted(WhenConverted):
-    """Conversion between a consumer group and a classic one.
-
-    Attributes:
-        downgrade: continuation of the classic group; None without one.
-        question: the host query of the new group.
-    """
+    """Conversion between a consumer group and a classic one, with the host query of the new consumer group."""
 
     MODERN_CLASS = ConsumerGroup
 
@@ -285,7 +278,6 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         self._environment = environment
 
     def upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Convert a classic group for a joining member."""
         context, environment = self._context, self._environment
         member_id = request.member_id or context.new_uuid()
         draft = ConsumerDraft(ConsumerState(group.group_id))

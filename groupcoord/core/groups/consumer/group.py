@@ -36,7 +36,6 @@ class ConsumerGroupEnvironment(GroupEnvironment[ConsumerGroupSettings, Assignor]
     regexes: RegexResolver
 
     def check_regex(self, regex: str) -> None:
-        """Check that an expression can be matched, or fail with INVALID_REGULAR_EXPRESSION."""
         problem = self.regexes.problem(regex)
         if problem is not None:
             raise RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, problem)
@@ -196,7 +195,6 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
 
     def await_sync(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        """Start the sync timer of a classic member that has joined."""
         member = group.state.members.get(member_id)
         if member is not None:
             self._timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))

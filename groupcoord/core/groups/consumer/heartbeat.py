@@ -66,7 +66,6 @@ class RegexChange(Enum):
 
 
 def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
-    """Apply a member's new expression, or fail with INVALID_REGULAR_EXPRESSION."""
     if old == new:
         return RegexChange.NONE
     stored = draft.base
@@ -85,7 +84,6 @@ def change_regex(draft: ConsumerDraft, old: str, new: str, environment: Consumer
 def needs_resolution(
     stored: ConsumerState, state: ConsumerState, regex: str, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> bool:
-    """Return whether a group's expressions must be matched against the topics."""
     if not state.regex_subscribers:
         return False
     refreshed_ms, version = _last_resolution(stored)
@@ -186,7 +184,6 @@ def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
 
 
 def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Give a member's place to another id, and return the member under that."""
     target = draft.state.targets.get(member.member_id, {})
     return modern_identity.replace_member(
         draft, member, member_id, target=target, target_record=target_record, assignment_record=assignment_record
@@ -303,7 +300,6 @@ def move_on(
 
 
 def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Trigger:
-    """Return why a member's request makes the group's epoch grow."""
     if is_new:
         return Trigger(Cause.JOIN, member.metadata.member_id)
     # A replacing member is in the draft, but not in the state before the request.
@@ -314,7 +310,6 @@ def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Tr
 def check_capacity(
     state: ConsumerState, instance_id: str | None, member_id: str, environment: ConsumerGroupEnvironment
 ) -> None:
-    """Check that a new member has room, or fail with GROUP_MAX_SIZE_REACHED."""
     # A returning static member always has room (Kafka 4.4).
     if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
         return
@@ -385,7 +380,6 @@ def _assign_target(
     environment: ConsumerGroupEnvironment,
     now_ms: int,
 ) -> None:
-    """Compute and write the target assignment, or fail if the assignor does."""
     state = draft.state
     # A static member under a new id counts as newcomer, too.
     newcomer_id = None if asker.member_id in draft.base.members else asker.member_id

@@ -256,7 +256,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def _follow_step(
         self, group: ConsumerGroup, draft: ConsumerDraft, step: Step, principal: Principal, now_ms: int
     ) -> None:
-        """Apply the effects of a member's request apart from its records."""
         if step.looked_at_topics:
             self.looked_at_topics(group)
         # At most one query for a group.

@@ -52,7 +52,6 @@ class MemberAssignment:
     Attributes:
         member_epoch: the epoch of the target assignment that it has reached or is on the way to.
         previous_member_epoch: its epoch before the last change, which a repeated request may have; -1 before the first.
-        assigned: the partitions that it may consume.
         pending_revocation: the partitions that it has to revoke, which no other member gets before.
     """
 

@@ -77,7 +77,6 @@ class ConsumerMember(ModernMember):
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """True for a member that joined with JoinGroup."""
         return self.metadata.classic_member_metadata is not None
 
     @property
@@ -102,9 +101,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     Attributes:
         has_partition_metadata: a record of type 4 is in the log, which Kafka 4.1 and later remove.
         resolved: regular expression → record of its matching topics.
-        name_subscribers: topic name → number of members that name it.
-        regex_subscribers: regular expression → number of members that use it.
-        votes: assignor → number of members that select it.
+        name_subscribers, regex_subscribers, votes: number of members by topic name, expression, and assignor.
         owner_epochs: partition → epoch of the member that owns it or has not released it.
         seen_subscriptions: the subscription type that Kafka has cached, if another one than the current; not in the
             log.
@@ -260,7 +257,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return self.subscription_type()
 
     def is_settled(self, member: ConsumerMember) -> bool:
-        """Return whether a member has its target assignment."""
         assignment = member.assignment
         return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
 
@@ -331,11 +327,9 @@ class Downgrade:
 
 
 class ConsumerDraft(Draft[ConsumerState]):
-    """A draft of a consumer group.
+    """A draft of a consumer group, which may become a classic one.
 
-    Attributes:
-        joined: ids of members that joined with the classic protocol, and have to sync.
-        downgrade: continuation as a classic group, or None.
+    ``joined`` are members that joined with the classic protocol, and have to sync.
     """
 
     __slots__ = ("downgrade", "joined")

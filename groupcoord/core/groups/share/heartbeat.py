@@ -90,7 +90,6 @@ def handle_heartbeat(
 
 
 def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: ShareGroupEnvironment) -> ShareMember:
-    """Return the sender of a heartbeat, or a new member."""
     member = state.members.get(request.member_id)
     if member is None:
         # Kafka checks the size before the member id.
@@ -107,7 +106,6 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
 
 
 def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbeat) -> ShareGroupMemberMetadataRecord:
-    """Return a member's metadata after a heartbeat; None fields are unchanged."""
     names = request.subscribed_topic_names
     # The record keeps its order while the names are the same.
     if names is None or set(names) == set(metadata.subscribed_topic_names):
@@ -136,7 +134,6 @@ def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reaso
 
 
 def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
-    """Compute and write the target assignment, or fail if the assignor does."""
     state = draft.state
     try:
         changed = changed_targets(
@@ -164,7 +161,6 @@ def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms
 def _reconcile(
     state: ShareState, member: ShareMember, environment: ShareGroupEnvironment, *, has_bumped: bool
 ) -> ShareAssignment:
-    """Return a member's new assignment: its target, at once."""
     assignment = member.assignment
     is_behind = assignment.member_epoch != state.assignment_epoch
     # Unsubscribed topics go with the new epoch, even if the target comes later.
@@ -180,7 +176,6 @@ def _reconcile(
 
 
 def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_ms: int, now_ms: int) -> None:
-    """Draft the initialization of partitions at the share coordinator."""
     state = draft.state
     known = state.state_partitions
     # A restart forgets the query in flight; after the interval it is sent again.
@@ -212,7 +207,6 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
 def remove_members(
     draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch."""
     state = draft.state
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, None, cause)

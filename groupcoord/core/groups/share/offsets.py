@@ -187,7 +187,6 @@ ErrorCodes = Mapping[tuple[UUID, int], ErrorCode]
 
 
 def check_empty(draft: ShareDraft) -> None:
-    """Check that a group has no members, or fail with NON_EMPTY_GROUP."""
     if draft.state.members:
         raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
@@ -310,7 +309,6 @@ def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareG
 
 
 def _deleting(known: StatePartitions, partitions: PartitionsByTopic, topics: KnownTopics) -> StatePartitions:
-    """Return the states with these topics being deleted."""
     rest = known.without_topics(partitions)
     names = {topic_id: known.name_of(topic_id, topics.topic_name) for topic_id in partitions}
     return evolve(rest, deleting={**rest.deleting, **names})
@@ -332,7 +330,6 @@ def partitions_of(request: StateRequest) -> PartitionsByTopic:
 
 
 def first_error(error_codes: ErrorCodes) -> ErrorCode:
-    """Return the first error of the share coordinator, or NONE."""
     return next((code for code in error_codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 

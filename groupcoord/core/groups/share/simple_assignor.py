@@ -63,7 +63,6 @@ def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of each topic to its subscribers."""
     members = group.visiting_order
     subscribers: dict[UUID, list[int]] = {}
     for number, member_id in enumerate(members):
@@ -156,7 +155,6 @@ class _Division(Generic[PlaceT]):
 
 
 def _topic_partition_hash(place: TopicPartition) -> int:
-    """Return the hash code of Java's record of a topic id and a partition."""
     topic_id, index = place
     return 31 * uuid_hash(topic_id) + index
 

@@ -343,7 +343,6 @@ class StateChange:
         is_awaited: a response waits for it.
         token: of the waiting request; None without one, or after its timeout.
         response: its response on success.
-        deletion: the deletion that continues then, or None.
     """
 
     request: StateRequest

@@ -182,9 +182,7 @@ class _Process:
 class _Quota:
     """Quota of tasks of a member: its share of the remaining ones, rounded up.
 
-    Attributes:
-        tasks, members: number of tasks, and of members, below the quota.
-        value: the quota, which may drop for the others when a member reaches it.
+    It may drop for the others when a member reaches it; ``tasks`` and ``members`` are those below it.
     """
 
     tasks: int

@@ -57,7 +57,6 @@ from groupcoord.errors import ErrorCode
 
 
 def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
-    """Return the tasks that a member reports, or None."""
     if request.active_tasks is None:
         return None
     return HeldTasks(
@@ -181,13 +180,9 @@ TASK_OFFSETS_MAX = 10_000
 
 @frozen
 class Step:
-    """Result of a member's heartbeat.
+    """Result of a member's heartbeat: the member before, under its present id, and with the draft's records.
 
-    Attributes:
-        before: the member before, under its present id.
-        member: the member with the draft's records.
-        is_stale: the member has an older topology than the group.
-        is_delayed: a new target is due later.
+    ``is_stale``: the member has an older topology than the group; ``is_delayed``: a new target is due later.
     """
 
     before: StreamsMember
@@ -261,7 +256,6 @@ def handle_heartbeat(
 
 
 def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment) -> None:
-    """Check that a new member has room, or fail with GROUP_MAX_SIZE_REACHED."""
     state = draft.state
     # A returning static member always has room; unknown ids with an epoch fail later.
     is_known = request.member_id in state.members or request.instance_id in state.static_members
@@ -281,7 +275,6 @@ def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environm
 def _updated(
     metadata: StreamsGroupMemberMetadataRecord, request: StreamsGroupHeartbeat
 ) -> StreamsGroupMemberMetadataRecord:
-    """Return a member's metadata after a heartbeat; None fields are unchanged."""
     tags = request.client_tags
     if tags is not None:
         tags = tuple(sorted(tags))
@@ -355,7 +348,6 @@ def _write_epoch(
 
 
 def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trigger:
-    """Return why the group's epoch grows with a heartbeat."""
     if not bumps:
         return Trigger(Cause.TOPIC_CHANGE, before.member_id)
     if before.member_id in draft.base.members:
@@ -445,7 +437,6 @@ def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology)
 
 
 def assignment_configs(group_id: str, environment: StreamsGroupEnvironment) -> tuple[KeyValue, ...]:
-    """Return the settings of the assignment for an epoch record."""
     settings = environment.settings_of(group_id)
     configs = [KeyValue(NUM_STANDBY_REPLICAS, str(settings.num_standby_replicas))]
     if settings.rack_aware_assignment_tags:
@@ -495,7 +486,6 @@ def _wanted(target: MemberTasks) -> HeldTasks:
 
 
 def _has_target(state: StreamsState, member: StreamsMember) -> bool:
-    """Return whether a member has its logged target assignment."""
     wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
     return (wanted.active.keys(), wanted.standby, wanted.warmup) == (has.active.keys(), has.standby, has.warmup)
 

@@ -72,7 +72,6 @@ def leave(
 def remove_members(
     draft: StreamsDraft, member_ids: Collection[str], cause: Cause, environment: StreamsGroupEnvironment, now_ms: int
 ) -> None:
-    """Write that members are gone, and the group's next epoch."""
     state = draft.state
     group_id = state.group_id
     for member_id in member_ids:
@@ -86,11 +85,7 @@ def remove_members(
 
 @define(eq=False)
 class WhenStreamsGroupConverted(WhenConverted):
-    """Conversion between an empty classic group and a streams group.
-
-    Attributes:
-        delay_until_ms: end of the new group's initial delay, or None.
-    """
+    """Conversion between an empty classic group and a streams group, with the end of the new group's initial delay."""
 
     MODERN_CLASS = StreamsGroup
 

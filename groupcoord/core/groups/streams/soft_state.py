@@ -93,7 +93,6 @@ class StreamsMemory:
         offsets: tuple[TaskOffset, ...] | None,
         end_offsets: tuple[TaskOffset, ...] | None,
     ) -> None:
-        """Set reported offsets; None keeps the last ones."""
         if offsets is None and end_offsets is None:
             return
         known = self.task_offsets.setdefault(member_id, MemberOffsets())

@@ -58,8 +58,8 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     Attributes:
         validated_topology_epoch: the topology's epoch if its topics were valid at the group's epoch, otherwise -1.
-        assignment_configs: the settings of the target by key.
-        described_topology_epochs: topologies whose description a plugin has stored, and failed to store (KIP-1331).
+        described_topology_epochs: topologies with a description that a plugin has stored, and failed to store
+            (KIP-1331).
         active, standby, warmup: task → the processes that have it in this role or have not released it.
     """
 
@@ -170,7 +170,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return bool(self.members) and topic in self.readers
 
     def is_settled(self, member: StreamsMember) -> bool:
-        """Return whether a member has its target assignment."""
         assignment = member.assignment
         return assignment.state is TaskState.STABLE and assignment.member_epoch == self.assignment_epoch
 
@@ -277,7 +276,6 @@ def target_record(group_id: str, member_id: str, target: MemberTasks) -> Streams
 
 
 def gone_members(records: Iterable[Record]) -> list[str]:
-    """Return the ids of members with tombstones among these records."""
     tombstones = (record.key for record in records if isinstance(record, GroupTombstone))
     return [
         member_id

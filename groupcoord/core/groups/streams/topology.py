@@ -285,7 +285,6 @@ class _Decision:
         return {name: found[name] for name in sorted(found, key=string_sort_key)}
 
     def wrong_internal_topics(self, internal: Mapping[str, InternalTopic]) -> TopicProblem | None:
-        """Return the problem with an existing internal topic, or None."""
         for name, topic in internal.items():
             expected = self._fixed.get(name, topic.partition_count)
             found = self._existing.get(name, expected)
