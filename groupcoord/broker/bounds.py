@@ -1,7 +1,7 @@
 """Bounds on the number of entries in requests that are handled in one step.
 
-A handler that yields between entries takes any number of them. Every other request is refused if its arrays, nested
-ones included, hold more entries than can be handled while all other connections wait. Kafka has no such bounds.
+A handler that yields between entries takes any number of them. Every other request is refused if its arrays hold more
+entries than can be handled while all other connections wait. Kafka has no such bounds.
 """
 
 from __future__ import annotations

@@ -151,7 +151,6 @@ class Job(Awaited):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Make the call, in any thread."""
         call = self._call
         # The connection was closed before the thread came to this job.
         if call is None:

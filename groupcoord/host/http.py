@@ -36,9 +36,7 @@ class HttpError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """A request, with its path without the query string, its headers by lower-case names, and
-    ``Content-Length`` bytes.
-    """
+    """A request, with header names in lower case."""
 
     method: str
     path: str

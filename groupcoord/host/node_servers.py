@@ -101,7 +101,7 @@ class NodeServers:
 
     @property
     def nodes(self) -> Nodes:
-        """State that the nodes share; NoSuchNodeError if no node runs."""
+        """State that the nodes share."""
         if self._nodes is None:
             raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return self._nodes
@@ -116,7 +116,7 @@ class NodeServers:
         self._prepared = self._prepare(list(self._leadership.node_ids))
 
     async def start(self) -> None:
-        """Start every node that does not run; OSError or GroupcoordError if the directory or a port can't be used."""
+        """Start every node that does not run."""
         servers, self._prepared = self._prepared, []
         if not servers:
             node_ids = [node_id for node_id in self._leadership.node_ids if node_id not in self.running]
@@ -140,7 +140,6 @@ class NodeServers:
             self.on_start(server)
 
     def _give_up(self, servers: list[Server], nodes: Nodes | None) -> None:
-        """Abandon nodes that were to start; the running ones lead their partitions."""
         for server in servers:
             server.kill()
             if self._nodes is nodes and self.running:

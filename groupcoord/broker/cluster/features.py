@@ -71,12 +71,8 @@ class FeatureFileError(DataFileError):
 
 
 class Features:
-    """Feature levels of the cluster, stored in a file.
-
-    Attributes:
-        epoch: the number of changes.
-        left_out: group types that this server does not support at any level.
-        left_out_keys: further APIs that it does not support.
+    """Feature levels of the cluster, stored in a file. ``epoch`` counts changes; this server lacks what is
+    ``left_out``.
     """
 
     def __init__(self, place: Place | None = None) -> None:

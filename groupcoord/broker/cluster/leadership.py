@@ -108,7 +108,7 @@ class Leadership:
         return next((node_id for node_id in others if node_id != leader_id), NOBODY)
 
     def leader_of_all(self, topic: Topic) -> Leader | None:
-        """Return the common leader and epoch of all partitions of a topic; None if they may differ."""
+        """Return the common leader of all partitions of a topic; None if they may differ."""
         sole = self._sole
         return None if sole is None or self._later_epochs(topic, sole) else sole
 

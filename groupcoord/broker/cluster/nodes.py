@@ -35,7 +35,7 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class Owners(TypedDict):
-    """Owners of groups, transactions and share-partitions, for a group coordinator; None if it owns all."""
+    """Owners of groups, transactions and share-partitions, for a group coordinator."""
 
     owner: Callable[[int], Node | None] | None
     transaction_owner: Callable[[str], Node | None] | None
@@ -48,7 +48,6 @@ class Nodes:
     Attributes:
         coordinators: the group coordinators of the running nodes.
         transactions: the shared transaction coordinator; None for a single node.
-        share: the shared share coordinator, made by the first broker.
         before_unload: called with a partition of ``__consumer_offsets`` before its coordinator unloads it.
     """
 
@@ -199,7 +198,7 @@ class Nodes:
 
 
 class SpreadCoordinator:
-    """Group coordinators of several nodes behind the interface of one, for the transaction coordinator."""
+    """Group coordinators of several nodes, for the transaction coordinator."""
 
     def __init__(self, nodes: Nodes, partition_count: int) -> None:
         self._nodes = nodes

@@ -76,7 +76,7 @@ class IntervalError(ConfigError):
 
 @frozen
 class Subscription:
-    """Metrics wanted from matching clients: prefixes of names, the push interval, and expressions by selector."""
+    """Metrics wanted from matching clients."""
 
     metrics: tuple[str, ...]
     interval_ms: int

@@ -61,9 +61,7 @@ class Readable(NamedTuple):
 
 @define(eq=False)
 class FetchPlan:
-    """Partitions that a request reads, now and perhaps again after a wait; ``refused`` has the responses for the
-    others.
-    """
+    """Partitions that a request reads, now and after a wait; ``refused`` has the responses for the others."""
 
     request: Fetch
     bytes_max: int
@@ -153,7 +151,7 @@ class FetchResult(NamedTuple):
 
     Attributes:
         waits: whether it is too little, and the request waits.
-        has_failed: whether a partition has an error, or its reader's last record is not in the log.
+        has_failed: whether a partition has an error or diverges.
     """
 
     fetched: Fetched

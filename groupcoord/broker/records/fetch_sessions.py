@@ -91,7 +91,6 @@ class FetchContext:
     wants_session: Callable[[Fetched], Work[int]] | None = None
 
     def respond(self, fetched: Fetched) -> Work[FetchResponse]:
-        """Return the response; with a session it includes only partitions with news."""
         session = self.session
         if session is None:
             session_id = NO_SESSION if self.wants_session is None else (yield from self.wants_session(fetched))
@@ -212,7 +211,6 @@ class FetchSessions:
 
     @contextmanager
     def _counted(self, session: _Session) -> Iterator[None]:
-        """Update the partition count by the change of a session, if it still exists."""
         before = len(session.partitions)
         yield None
         # Another request may have closed it between two portions.
@@ -260,7 +258,6 @@ class FetchSessions:
 
 
 def _target(request: Fetch) -> dict[Target, FetchPartition] | None:
-    """Return the partition of a request with only one, the usual form without a session."""
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None

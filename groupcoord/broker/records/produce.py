@@ -61,7 +61,6 @@ Batches = dict[int, ProducedBatch | RefusedBatchError]
 def answer_produce(
     request: Produce, data: TopicData, verify: Verify, permissions: Permissions = UNRESTRICTED
 ) -> Work[ProduceResponse]:
-    """Append batches. As in Kafka, the last of repeated partitions counts."""
     found: dict[str | UUID, tuple[TopicNameOrIdEntry[ProducePartition], Batches]] = {}
     for topic in request.topics:
         # As recorded, a topic without partitions is not in the response.
@@ -71,6 +70,7 @@ def answer_produce(
             _, batches = found.setdefault(topic.topic_id if topic.name is None else topic.name, (topic, {}))
             for portion in portions(topic.partitions):
                 for index, records in portion:
+                    # As in Kafka, the last of repeated partitions counts.
                     batches[index] = _read(records)
                 if portion is not topic.partitions:
                     yield None
@@ -199,7 +199,6 @@ def _produce(
 def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
 ) -> ErrorCode:
-    """Verify a partition with the transaction coordinator, and translate its error as Kafka does."""
     # Refused anyway, and then not added to the transaction.
     if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
         return ErrorCode.NONE

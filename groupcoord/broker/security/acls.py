@@ -202,7 +202,6 @@ def _pattern_of(acl: Acl) -> _Pattern:
 
 
 def _remove_from(of_principal: dict[str, dict[Acl, None]], acl: Acl) -> bool:
-    """Remove an ACL; return whether no principal has any left."""
     acls = of_principal.get(acl.principal, {})
     acls.pop(acl, None)
     if not acls:

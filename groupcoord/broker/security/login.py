@@ -49,7 +49,7 @@ _MILLISECONDS = 1_000
 
 
 class MechanismFactory:
-    """Factory of the listeners' mechanisms, which share users and credentials."""
+    """Factory of the listeners' mechanisms."""
 
     def __init__(self, passwords: Mapping[str, str], credentials: ScramCredentials, clock: Clock) -> None:
         self._users = Users(passwords)
@@ -57,7 +57,7 @@ class MechanismFactory:
         self._clock = clock
 
     def new_exchange(self, mechanism: str, settings: SecuritySettings) -> NewExchange:
-        """Return a function that starts a log-in; ConfigError if the keys of tokens can't be fetched."""
+        """Return a function that starts a log-in."""
         if mechanism == PLAIN:
             return partial(PlainExchange, self._users)
         if mechanism == OAUTHBEARER:
@@ -303,7 +303,6 @@ class LoginConnection(Connection):
         sasl.refusals.add(deadline_ms, partial(self._turn_away, response, reason))
 
     def _turn_away(self, response: WireResponse | None, reason: str) -> None:
-        """Send the last response, and close the connection for a reason."""
         if self.closing is None:
             self.answer(response)
             self.refuse(reason)

@@ -167,7 +167,6 @@ class KeySet:
             raise ConfigError(f"setting 'sasl.oauthbearer.jwks.endpoint.url': {url}: {error}") from None
 
     def find(self, key_id: str | None) -> Any:
-        """Return a key by its id, or the only key for tokens without one."""
         key = next(iter(self._keys.values())) if key_id is None and len(self._keys) == 1 else self._keys.get(key_id)
         age_s = self._now_s() - self._fetched_at_s
         # Any client can invent key ids, so unknown ones cause few fetches.
@@ -208,7 +207,7 @@ def _fetch(url: str) -> dict[str | None, Any]:
 def signed_validator(
     keys: KeySet, checks: ClaimChecks, audiences: tuple[str, ...] = (), issuer: str | None = None
 ) -> ValidateToken:
-    """Return a validator of tokens signed with one of the keys, for one of the audiences and by the issuer if given."""
+    """Return a validator of signed tokens, for one of the audiences and by the issuer if given."""
 
     def validate(token: str) -> Bearer:
         import jwt

@@ -136,7 +136,6 @@ def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
 
 
 def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
-    """Return the result of the first matching rule; UnmappedNameError if there is none."""
     mapped = (rule.apply(name) for rule in rules)
     result = next((result for result in mapped if result is not None), None)
     if result is None:

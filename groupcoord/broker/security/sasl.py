@@ -68,7 +68,6 @@ def invalid_credentials(mechanism: str) -> str:
 
 
 def is_other_authorization_id(authorization_id: str, user: str) -> bool:
-    """Return whether a client requests to act as another user, which is not allowed."""
     return authorization_id not in ("", user)
 
 
@@ -141,7 +140,6 @@ class Users:
         self._nobody = secrets.token_bytes(_KEY_BYTES)
 
     def has(self, name: str, password: str) -> bool:
-        """Return whether a password is correct, in the same time for existing and other users."""
         # The same time for existing and unknown users.
         return hmac.compare_digest(self._digests.get(name, self._nobody), self._digest(password))
 

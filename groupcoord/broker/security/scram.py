@@ -99,7 +99,7 @@ def credential_of_password(mechanism: str, password: str, salt: bytes) -> ScramC
 
 
 class Nobody:
-    """Feigned credentials of unknown users, which look like those of existing ones.
+    """Feigned credentials of unknown users.
 
     Each name has one of the shapes of existing users, with their frequency, and keeps it when users are added.
     """
@@ -284,7 +284,6 @@ class ScramCredentials:
     def answer_describe(
         self, request: DescribeUserScramCredentials, permissions: Permissions
     ) -> DescribeUserScramCredentialsResponse:
-        """Describe the mechanisms and iterations of users, by default of all."""
         if not permissions.on_cluster(Operation.DESCRIBE):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return DescribeUserScramCredentialsResponse((DescribedUser("", denied, None),), denied, None)

@@ -84,7 +84,6 @@ class _Asked:
         self._results: dict[TopicIdPartition, AnyResult] = {}
 
     def answer(self, response: ShareStateResponse) -> None:
-        """Pass the response on, or retry the part that failed."""
         self.try_count += 1
         found = results_of(response)
         failed = {partition for partition, result in found.items() if result.error_code in PASSING}
@@ -148,7 +147,7 @@ class ShareCoordination:
 
     @property
     def coordinator(self) -> ShareCoordinator | None:
-        """Share coordinator, created with its topic if missing; None if topics have no logs."""
+        """Share coordinator, created on first use; None if topics have no logs."""
         if self._coordinator is None:
             self._open()
         return self._coordinator
@@ -203,7 +202,6 @@ class ShareCoordination:
     # ------------------------------------------------------------ for nodes
 
     def node_of(self, key: str) -> Node | None:
-        """Return the coordinating node of a share-partition by its key."""
         coordinator = self.coordinator
         if coordinator is None:
             return None

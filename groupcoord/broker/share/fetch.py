@@ -70,8 +70,7 @@ class ShareSession:
     """Share session of a member; it ends with the connection that opened it.
 
     Attributes:
-        epoch: the epoch of the next request.
-        partitions: the partitions, with the topic's name when they were added; "" if it did not exist.
+        partitions: with the topic's name when they were added; "" if it did not exist.
         due: partitions that the next response names in any case.
     """
 
@@ -116,7 +115,6 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
-        """Return a new session, which replaces the member's previous one."""
         known = self._sessions.get((group_id, member_id))
         if known is not None:
             self.remove(known)
@@ -147,7 +145,7 @@ class ShareSessions:
         return list(self._of_connection.get(connection, {}).values())
 
     def disconnected(self, connection: Connection, ended: list[ShareSession]) -> list[str]:
-        """Return the groups without sessions after a connection has closed and its sessions have ended."""
+        """Return the groups without sessions after a connection has closed."""
         group_ids = dict.fromkeys(session.group_id for session in ended)
         # Also the group of the last session opened there, even if that has ended.
         last = self._opened_last.pop(connection, None)
@@ -341,7 +339,6 @@ class ShareRequests:
             yield from self._wait(fetching.deadline_ms, led.values())
 
     def _led(self, fetching: _Fetching) -> Work[dict[SharedPartition, LedPartition]]:
-        """Return the share-partitions that this node leads; the others fail."""
         session = fetching.session
         led: dict[SharedPartition, LedPartition] = {}
         for number, partition in enumerate(session.rotated(fetching.request.share_session_epoch), 1):

@@ -34,7 +34,7 @@ class Origin(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """Record that was given up, with the number of its deliveries, and whether a member rejected it."""
+    """Record that was given up."""
 
     offset: int
     delivery_count: int
@@ -103,7 +103,6 @@ def _contents_in(batch: Batch, payload: bytes, wanted: Sequence[int]) -> Iterato
 
 
 def _field(payload: bytes, position: int, record_end: int) -> tuple[bytes, int]:
-    """Return a key or value with its length, and its end."""
     size, position = read_varint(payload, position)
     if size < 0:
         return _NULL, position

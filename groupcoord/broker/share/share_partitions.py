@@ -83,7 +83,6 @@ class LedPartition:
 
     Attributes:
         records: its records in flight; None until its state is read.
-        state_epoch, leader_epoch: the epochs of state writes.
         error_code: why it can't be used, or NONE.
         waiting: the callbacks of waiting fetches.
         lock_ms: the deadline of its next timer, or None.
@@ -368,9 +367,7 @@ READ_COMMITTED = "read_committed"
 
 
 class ReadRecords(NamedTuple):
-    """Records read for a member: batches of the log, acquired records, bytes, and the number of acquired records,
-    including invisible ones.
-    """
+    """Records read for a member; ``record_count`` counts acquired ones, including invisible ones."""
 
     records: bytes = b""
     acquired: tuple[AcquiredRecords, ...] = ()

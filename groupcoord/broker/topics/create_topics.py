@@ -134,7 +134,7 @@ def answer_create_topics(
 
 
 def _refusal_order(names: list[str]) -> list[str]:
-    """Return distinct names of a request in the order of Kafka's hash sets: duplicates, then all others."""
+    """Return distinct names in the order of Kafka's hash sets: duplicates, then all others."""
     first, duplicates = HashTable(string_hash), HashTable(string_hash)
     for name in names:
         # Java's HashSet iterates by hash, not in the order of the request.
@@ -574,7 +574,6 @@ class TopicRequests:
         return response.topics
 
     def reloaded(self, before: Sequence[Topic]) -> None:
-        """Apply changes of the registry that other nodes have made since ``before``."""
         self._apply_broker_configs()
         former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
         for topic_id in former.keys() - current.keys():
@@ -629,7 +628,6 @@ class TopicRequests:
         return DeleteTopicsResponse(deleted)
 
     def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
-        """Return the id of a topic, or the reference if it does not exist."""
         named = None if reference.name is None else self._topics.topic_id(reference.name)
         return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
 

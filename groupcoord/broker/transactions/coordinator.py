@@ -91,9 +91,7 @@ Found = list[tuple[str, list[tuple[int, ErrorCode | Answer]]]]
 def answer_write_txn_markers(
     request: WriteTxnMarkers, submit: Callable[[CompleteTransaction, Token], None], data: TopicData
 ) -> Work[WriteTxnMarkersResponse]:
-    """Write markers to the log partitions of offsets and to the logs of other topics, without the transaction
-    coordinator.
-    """
+    """Write markers to the log partitions of offsets and to the logs of other topics."""
     markers: list[tuple[int, Found]] = []
     submissions: list[tuple[CompleteTransaction, Answer]] = []
     for marker in request.markers:
@@ -377,7 +375,6 @@ class TransactionCoordinator(Waker):
     def _add_partitions(
         self, wanted: PartitionsToAdd, permissions: Permissions | None
     ) -> Work[tuple[TopicResult, ...]]:
-        """Add partitions to a transaction. The existence of each is checked in steps, the rest in one step."""
         existence_errors: dict[TopicPartition, ErrorCode] = {}
         for topic in wanted.topics:
             for index in topic.partitions:

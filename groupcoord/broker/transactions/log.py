@@ -156,7 +156,7 @@ class TransactionLog:
         self._append(transactional_id, None, now_ms)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """Return the coordinator epoch for markers: the leader epoch of the partition of a transactional id."""
+        """Return the leader epoch of the partition of a transactional id."""
         topic = self.topic()
         return self._data.leader_epoch(topic, partition_for(transactional_id, topic.partition_count))
 
