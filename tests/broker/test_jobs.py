@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from groupcoord.broker.work import Answer, Job, Work, do_whole, each, each_long,
 from groupcoord.errors import InvariantError
 from groupcoord.host.process import SWITCH_INTERVAL_S, JobThread
 from groupcoord.host.server import Server
-from groupcoord.testing.server import ServerThread
 from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.kafka_bytes import correlation_ids, frame, heartbeat, string
 from tests.host.test_server import loop_factories
@@ -184,26 +181,3 @@ def test_a_server_ends_while_a_job_is_done(loop_factory: Callable[[], asyncio.Ab
             runner.run(asyncio.wait_for(test(), 20))
         finally:
             may_end.set()
-
-
-def test_others_are_answered_while_a_job_is_done() -> None:
-    """A client that asks for little is answered while somebody else's large request is read."""
-    begun, may_end = threading.Event(), threading.Event()
-
-    def take_long(*arguments: object) -> None:
-        begun.set()
-        may_end.wait(20)
-        raise ZeroDivisionError
-
-    with ServerThread() as server:
-        busy, other = (socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(2))
-        with busy, other, pytest.MonkeyPatch.context() as patch:
-            slow = partial(run_in_executor, take_long)
-            patch.setattr("groupcoord.broker.connection.run_in_executor", lambda _, *rest: slow(*rest))
-            busy.sendall(describe(1))
-            assert begun.wait(20)
-            for number in range(3):
-                other.sendall(heartbeat(number))
-                assert int.from_bytes(other.recv(1_000)[4:8], "big") == number
-            may_end.set()
-            assert busy.recv(1) == b""

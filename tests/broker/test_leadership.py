@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
+from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.messages import Node
@@ -71,11 +71,6 @@ def test_what_is_remembered_of_a_topic_is_of_no_other() -> None:
     assert alone.leader(ORDERS._replace(partition_count=5), 4) == (7, 5)
     assert alone.leader(ORDERS._replace(topic_id=UUID(int=2)), 3) == (7, 6)
     assert alone.leader(ORDERS, 3) == (7, 5)
-
-
-def test_an_election_raises_the_epoch(leadership: Leadership) -> None:
-    assert leadership.elect(ORDERS, 0, 3) == Leader(3, 1)
-    assert leadership.elect(ORDERS, 0, 1) == Leader(1, 2)
 
 
 def test_others_lead_for_a_node_that_is_gone(leadership: Leadership) -> None:

@@ -115,15 +115,6 @@ def test_ends_that_raise_the_epoch(client: ProducerClient) -> None:
     assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
 
 
-def test_an_abort_of_nothing_raises_the_epoch(client: ProducerClient) -> None:
-    """A producer that has not begun may abort to get a new epoch, though not commit."""
-    producer_id, _ = client.start()
-    assert client.end((producer_id, 0), bumps=True)[0] == "INVALID_TXN_STATE"
-    assert client.end((producer_id, 0), False, bumps=True) == ("NONE", producer_id, 1)
-    assert client.end((producer_id, 0), False, bumps=True) == ("NONE", producer_id, 1)
-    assert client.end((producer_id, 1), False, bumps=True) == ("NONE", producer_id, 2)
-
-
 def test_an_end_waits_for_its_markers(world: TransactionWorld, client: ProducerClient) -> None:
     """It is answered when they are durable; until then everything about the transaction is CONCURRENT_TRANSACTIONS."""
     producer = client.start()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import re
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 DEADLINE_S = 20.0
 COMMAND = [sys.executable, "-c", "from groupcoord.cli import main; main()", "serve"]
@@ -53,3 +56,13 @@ def serve(*arguments: str) -> Iterator[Serving]:
     finally:
         process.kill()
         process.communicate()
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test with coroutines."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))
+
+    return run

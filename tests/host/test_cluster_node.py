@@ -25,6 +25,7 @@ from groupcoord.core.replies import Reply
 from groupcoord.host.cluster_node import ClusterNode, NodeIdTakenError
 from groupcoord.host.opening import open_cluster_storage
 from tests.broker.kafka_bytes import api_versions, array, frame, string
+from tests.host.serving import in_a_loop
 
 PARTITIONS = 5
 GROUPS = [f"group-{number}" for number in range(6)]
@@ -154,43 +155,37 @@ def create_topic(name: str, replicas: int) -> bytes:
     return frame(19, 2, 3, array([wanted + settings]) + struct.pack(">ib", 30_000, 0))
 
 
-def test_each_group_has_one_node_which_all_name() -> None:
+@in_a_loop
+async def test_each_group_has_one_node_which_all_name() -> None:
     """FindCoordinator says the same at every node; a commit elsewhere is NOT_COORDINATOR; who leaves hands over."""
-
-    async def act() -> None:
-        cluster = Cluster()
-        async with cluster.node(1) as one:
-            async with cluster.node(7) as other:
-                owners = await settled(one, other)
-                await commit_to_all(owners, 42)
-                for group, owner in owners.items():
-                    stranger = other if owner is one else one
-                    assert await commit(stranger, group, 43) == ErrorCode.NOT_COORDINATOR
-                    assert await found(stranger, group) == (0, owner.server.broker.node.node_id, owner.server.port)
-            assert set((await settled(one)).values()) == {one}
-            await commit_to_all(dict.fromkeys(GROUPS[1:], one), 43)
-            assert [await committed(one, group) for group in GROUPS] == [42] + [43] * (len(GROUPS) - 1)
-
-    asyncio.run(act())
-
-
-def test_who_is_killed_is_followed() -> None:
-    """When a node has been silent for long enough, the other names itself, and knows all that was acknowledged."""
-
-    async def act() -> None:
-        cluster = Cluster()
-        async with cluster.node(1) as one, cluster.node(2) as other:
+    cluster = Cluster()
+    async with cluster.node(1) as one:
+        async with cluster.node(7) as other:
             owners = await settled(one, other)
             await commit_to_all(owners, 42)
-            assert await leaders(one, OFFSETS_TOPIC) == {1, 2}
-            kill(other)
-            cluster.slot_log.now_ms += 2_000
-            assert set((await settled(one)).values()) == {one}
-            await commit_to_all({GROUPS[0]: one}, 43)
-            assert [await committed(one, group) for group in GROUPS] == [43] + [42] * (len(GROUPS) - 1)
-            assert await leaders(one, OFFSETS_TOPIC) == await leaders(one, "", brokers=True) == {1}
+            for group, owner in owners.items():
+                stranger = other if owner is one else one
+                assert await commit(stranger, group, 43) == ErrorCode.NOT_COORDINATOR
+                assert await found(stranger, group) == (0, owner.server.broker.node.node_id, owner.server.port)
+        assert set((await settled(one)).values()) == {one}
+        await commit_to_all(dict.fromkeys(GROUPS[1:], one), 43)
+        assert [await committed(one, group) for group in GROUPS] == [42] + [43] * (len(GROUPS) - 1)
 
-    asyncio.run(act())
+
+@in_a_loop
+async def test_who_is_killed_is_followed() -> None:
+    """When a node has been silent for long enough, the other names itself, and knows all that was acknowledged."""
+    cluster = Cluster()
+    async with cluster.node(1) as one, cluster.node(2) as other:
+        owners = await settled(one, other)
+        await commit_to_all(owners, 42)
+        assert await leaders(one, OFFSETS_TOPIC) == {1, 2}
+        kill(other)
+        cluster.slot_log.now_ms += 2_000
+        assert set((await settled(one)).values()) == {one}
+        await commit_to_all({GROUPS[0]: one}, 43)
+        assert [await committed(one, group) for group in GROUPS] == [43] + [42] * (len(GROUPS) - 1)
+        assert await leaders(one, OFFSETS_TOPIC) == await leaders(one, "", brokers=True) == {1}
 
 
 def kill(node: ClusterNode) -> None:
@@ -230,153 +225,127 @@ def created(answer: bytes) -> int:
     return int.from_bytes(answer[11:13], "big")
 
 
-def test_what_one_node_creates_all_know() -> None:
+@in_a_loop
+async def test_what_one_node_creates_all_know() -> None:
     """A topic and its settings, with as many replicas as there are nodes, at a node that isn't told as the controller;
     two nodes that create topics at a time both do."""
-
-    async def act() -> None:
-        cluster = Cluster()
-        async with cluster.node(1) as one, cluster.node(2) as other:
-            await settled(one, other)
-            assert created(await ask(other, create_topic("a", 3))) == ErrorCode.INVALID_REPLICATION_FACTOR
-            answers = await asyncio.gather(
-                *(ask(node, create_topic(name, 2)) for node, name in ((one, "b"), (other, "c")))
-            )
-            assert list(map(created, answers)) == [ErrorCode.NONE] * 2
-            for node in (one, other):
-                await until(lambda: _knows(node, {"b", "c"}))  # noqa: B023
-                topic = node.server.broker.topics.get("b")
-                assert topic is not None
-                assert (topic.partition_count, dict(topic.configs)) == (3, {"retention.ms": "1000"})
-                assert await leaders(node, "b") == {1, 2}
-
-    asyncio.run(act())
+    cluster = Cluster()
+    async with cluster.node(1) as one, cluster.node(2) as other:
+        await settled(one, other)
+        assert created(await ask(other, create_topic("a", 3))) == ErrorCode.INVALID_REPLICATION_FACTOR
+        answers = await asyncio.gather(*(ask(node, create_topic(name, 2)) for node, name in ((one, "b"), (other, "c"))))
+        assert list(map(created, answers)) == [ErrorCode.NONE] * 2
+        for node in (one, other):
+            await until(lambda: _knows(node, {"b", "c"}))  # noqa: B023
+            topic = node.server.broker.topics.get("b")
+            assert topic is not None
+            assert (topic.partition_count, dict(topic.configs)) == (3, {"retention.ms": "1000"})
+            assert await leaders(node, "b") == {1, 2}
 
 
 async def _knows(node: ClusterNode, names: set[str]) -> bool:
     return names <= {topic.name for topic in node.server.broker.topics}
 
 
-def test_a_change_is_tried_again_when_another_node_was_quicker() -> None:
+@in_a_loop
+async def test_a_change_is_tried_again_when_another_node_was_quicker() -> None:
     """A node that doesn't know yet what the other has written adds to that, and is not told of it."""
-
-    async def act() -> None:
-        cluster = Cluster()
-        async with cluster.node(1) as one, cluster.node(2) as other:
-            before = other._documents._state
-            assert created(await ask(one, create_topic("a", 1))) == ErrorCode.NONE
-            other._documents._state = before
-            assert created(await ask(other, create_topic("b", 1))) == ErrorCode.NONE
-            assert await _knows(other, {"a", "b"})
-
-    asyncio.run(act())
+    cluster = Cluster()
+    async with cluster.node(1) as one, cluster.node(2) as other:
+        before = other._documents._state
+        assert created(await ask(one, create_topic("a", 1))) == ErrorCode.NONE
+        other._documents._state = before
+        assert created(await ask(other, create_topic("b", 1))) == ErrorCode.NONE
+        assert await _knows(other, {"a", "b"})
 
 
 @pytest.mark.ci
-def test_a_second_node_of_an_id_does_not_start() -> None:
+@in_a_loop
+async def test_a_second_node_of_an_id_does_not_start() -> None:
     """Clients could not tell them apart; the error says where the other one is."""
-
-    async def act() -> None:
-        cluster = Cluster()
-        async with cluster.node(1) as one:
-            await settled(one)
-            with pytest.raises(NodeIdTakenError, match=f"node 1 runs already at 127.0.0.1:{one.server.port}"):
-                async with cluster.node(1, dead_ms=1_001):
-                    pass
-
-    asyncio.run(act())
+    cluster = Cluster()
+    async with cluster.node(1) as one:
+        await settled(one)
+        with pytest.raises(NodeIdTakenError, match=f"node 1 runs already at 127.0.0.1:{one.server.port}"):
+            async with cluster.node(1, dead_ms=1_001):
+                pass
 
 
-def test_there_are_no_transactions() -> None:
+@in_a_loop
+async def test_there_are_no_transactions() -> None:
     """Their APIs aren't announced, nobody coordinates them, which is final, and who asks all the same is cut off."""
-
-    async def act() -> None:
-        async with Cluster().node(1) as node:
-            announced = await ask(node, api_versions(1))
-            keys = {int.from_bytes(announced[at : at + 2], "big") for at in range(6, len(announced), 6)}
-            assert keys & {0, 1, 3, 8, 9, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66, 76} == {0, 1, 3, 8, 9, 10}
-            assert (await found(node, "x", IS_TRANSACTIONAL))[:2] == (ErrorCode.INVALID_REQUEST, -1)
-            assert await ask(node, frame(22, 0, 1, string("x") + b"\0\0\0\1")) == b""
-
-    asyncio.run(act())
+    async with Cluster().node(1) as node:
+        announced = await ask(node, api_versions(1))
+        keys = {int.from_bytes(announced[at : at + 2], "big") for at in range(6, len(announced), 6)}
+        assert keys & {0, 1, 3, 8, 9, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66, 76} == {0, 1, 3, 8, 9, 10}
+        assert (await found(node, "x", IS_TRANSACTIONAL))[:2] == (ErrorCode.INVALID_REQUEST, -1)
+        assert await ask(node, frame(22, 0, 1, string("x") + b"\0\0\0\1")) == b""
 
 
-def test_the_log_is_not_read_by_clients() -> None:
+@in_a_loop
+async def test_the_log_is_not_read_by_clients() -> None:
     """A Fetch of __consumer_offsets fails, and takes nothing away from a load."""
-
-    async def act() -> None:
-        async with Cluster().node(1) as node:
-            await settled(node)
-            head = struct.pack(">iiiib", -1, 0, 1, 1 << 20, 0)
-            asked = array([string(OFFSETS_TOPIC) + array([struct.pack(">iqi", 0, 0, 1 << 20)])])
-            answer = await ask(node, frame(1, 4, 1, head + asked))
-            at = 8 + 2 + len(OFFSETS_TOPIC) + 4 + 4
-            assert int.from_bytes(answer[at : at + 2], "big") == ErrorCode.KAFKA_STORAGE_ERROR
-
-    asyncio.run(act())
+    async with Cluster().node(1) as node:
+        await settled(node)
+        head = struct.pack(">iiiib", -1, 0, 1, 1 << 20, 0)
+        asked = array([string(OFFSETS_TOPIC) + array([struct.pack(">iqi", 0, 0, 1 << 20)])])
+        answer = await ask(node, frame(1, 4, 1, head + asked))
+        at = 8 + 2 + len(OFFSETS_TOPIC) + 4 + 4
+        assert int.from_bytes(answer[at : at + 2], "big") == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_nobody_is_elected() -> None:
+@in_a_loop
+async def test_nobody_is_elected() -> None:
     """ElectLeaders moves nothing: who owns a log partition is not for clients to say."""
-
-    async def act() -> None:
-        cluster = Cluster()
-        async with cluster.node(1) as one, cluster.node(2) as other:
-            await settled(one, other)
-            partitions = array([struct.pack(">i", index) for index in range(PARTITIONS)])
-            body = b"\0" + array([string(OFFSETS_TOPIC) + partitions]) + struct.pack(">i", 30_000)
-            answer = await ask(one, frame(ELECT_LEADERS, 1, 1, body))
-            reason = string("Leader election not needed for topic partition.")
-            assert answer.count(struct.pack(">h", ErrorCode.ELECTION_NOT_NEEDED) + reason) == PARTITIONS
-            assert await leaders(one, OFFSETS_TOPIC) == {1, 2}
-
-    asyncio.run(act())
+    cluster = Cluster()
+    async with cluster.node(1) as one, cluster.node(2) as other:
+        await settled(one, other)
+        partitions = array([struct.pack(">i", index) for index in range(PARTITIONS)])
+        body = b"\0" + array([string(OFFSETS_TOPIC) + partitions]) + struct.pack(">i", 30_000)
+        answer = await ask(one, frame(ELECT_LEADERS, 1, 1, body))
+        reason = string("Leader election not needed for topic partition.")
+        assert answer.count(struct.pack(">h", ErrorCode.ELECTION_NOT_NEEDED) + reason) == PARTITIONS
+        assert await leaders(one, OFFSETS_TOPIC) == {1, 2}
 
 
-def test_no_answer_leaves_after_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_no_answer_leaves_after_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was held up between an answer and its socket cuts the connection off: others may have answered since. What
     has nothing to do with groups is answered all the same."""
+    async with Cluster().node(1) as node:
+        await commit_to_all(await settled(node), 42)
+        coordinator = node.coordinator
+        take_replies = coordinator.take_replies
 
-    async def act() -> None:
-        async with Cluster().node(1) as node:
-            await commit_to_all(await settled(node), 42)
-            coordinator = node.coordinator
-            take_replies = coordinator.take_replies
+        def be_held_up() -> list[Reply]:
+            replies = take_replies()
+            if replies:
+                coordinator._ownership.lease_end_ms = 1  # type: ignore[union-attr]
+            return replies
 
-            def be_held_up() -> list[Reply]:
-                replies = take_replies()
-                if replies:
-                    coordinator._ownership.lease_end_ms = 1  # type: ignore[union-attr]
-                return replies
+        monkeypatch.setattr(coordinator, "take_replies", be_held_up)
+        asked = string(GROUPS[0]) + array([string("orders") + array([b"\0\0\0\0"])])
+        assert await ask(node, frame(9, 1, 2, asked)) == b""
+        monkeypatch.undo()
+        await until(lambda: _is_taken(node, GROUPS[0], 43))
 
-            monkeypatch.setattr(coordinator, "take_replies", be_held_up)
-            asked = string(GROUPS[0]) + array([string("orders") + array([b"\0\0\0\0"])])
-            assert await ask(node, frame(9, 1, 2, asked)) == b""
-            monkeypatch.undo()
-            await until(lambda: _is_taken(node, GROUPS[0], 43))
-
-            monkeypatch.setattr(coordinator.log_store, "take_look", lambda: False)
-            coordinator._ownership.lease_end_ms = 1  # type: ignore[union-attr]
-            assert await ask(node, api_versions(1))
-            assert coordinator.is_lease_over
-
-    asyncio.run(act())
+        monkeypatch.setattr(coordinator.log_store, "take_look", lambda: False)
+        coordinator._ownership.lease_end_ms = 1  # type: ignore[union-attr]
+        assert await ask(node, api_versions(1))
+        assert coordinator.is_lease_over
 
 
-def test_clients_of_a_listener_are_told_its_addresses() -> None:
+@in_a_loop
+async def test_clients_of_a_listener_are_told_its_addresses() -> None:
     """Of every node, at whichever they ask."""
+    listeners = "IN://127.0.0.1:0,OUT://127.0.0.1:0"
+    protocols = "IN:PLAINTEXT,OUT:PLAINTEXT"
+    cluster = Cluster(properties={"listeners": listeners, "listener.security.protocol.map": protocols})
+    async with cluster.node(1) as one, cluster.node(2) as other:
+        ports = {node.server.broker.node.node_id: node.server.ports for node in (one, other)}
 
-    async def act() -> None:
-        listeners = "IN://127.0.0.1:0,OUT://127.0.0.1:0"
-        protocols = "IN:PLAINTEXT,OUT:PLAINTEXT"
-        cluster = Cluster(properties={"listeners": listeners, "listener.security.protocol.map": protocols})
-        async with cluster.node(1) as one, cluster.node(2) as other:
-            ports = {node.server.broker.node.node_id: node.server.ports for node in (one, other)}
+        async def all_are_told() -> bool:
+            told = {(await found(one, group, listener="OUT"))[1:] for group in GROUPS}
+            return told == {(node_id, own["OUT"]) for node_id, own in ports.items()}
 
-            async def all_are_told() -> bool:
-                told = {(await found(one, group, listener="OUT"))[1:] for group in GROUPS}
-                return told == {(node_id, own["OUT"]) for node_id, own in ports.items()}
-
-            await until(all_are_told)
-
-    asyncio.run(act())
+        await until(all_are_told)

@@ -13,6 +13,7 @@ from groupcoord.config import Config
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.testing.server import NodesUnderTest
+from tests.host.serving import in_a_loop
 
 NODES = {1, 2, 3}
 
@@ -29,53 +30,49 @@ def known(servers: NodeServers) -> list[set[int]]:
     return [set(servers.running), set(nodes.coordinators), {node.node_id for node in nodes.leadership.brokers()}]
 
 
-def test_all_crash_while_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_all_crash_while_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Server.start
 
     async def start_later(server: Server) -> None:
         await asyncio.sleep(0)
         await start(server)
 
-    async def story() -> None:
-        monkeypatch.setattr(Server, "start", start_later)
-        cluster = cluster_of_three()
-        await cluster.start()
-        servers = cluster.servers
-        servers.crash(1)
-        starting = asyncio.ensure_future(servers.restart(1))
-        while 1 not in servers.nodes.coordinators:
-            await asyncio.sleep(0)
-        servers.crash()
+    monkeypatch.setattr(Server, "start", start_later)
+    cluster = cluster_of_three()
+    await cluster.start()
+    servers = cluster.servers
+    servers.crash(1)
+    starting = asyncio.ensure_future(servers.restart(1))
+    while 1 not in servers.nodes.coordinators:
+        await asyncio.sleep(0)
+    servers.crash()
 
-        with pytest.raises(NoSuchNodeError, match="all nodes crashed"):
-            await starting
-        assert not servers.running
-        await servers.start()
-        assert known(servers) == [NODES] * 3
-        await cluster.stop(is_final=True)
-
-    asyncio.run(story())
+    with pytest.raises(NoSuchNodeError, match="all nodes crashed"):
+        await starting
+    assert not servers.running
+    await servers.start()
+    assert known(servers) == [NODES] * 3
+    await cluster.stop(is_final=True)
 
 
-def test_a_node_that_gets_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_a_node_that_gets_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not run, and nobody is told that it does; it can try again."""
 
     async def refuse(server: Server) -> NoReturn:
         raise OSError("no port")
 
-    async def story() -> None:
-        cluster = cluster_of_three()
-        await cluster.start()
-        servers = cluster.servers
-        servers.crash(1)
-        with monkeypatch.context() as context:
-            context.setattr(Server, "start", refuse)
-            with pytest.raises(OSError, match="no port"):
-                await servers.restart(1)
+    cluster = cluster_of_three()
+    await cluster.start()
+    servers = cluster.servers
+    servers.crash(1)
+    with monkeypatch.context() as context:
+        context.setattr(Server, "start", refuse)
+        with pytest.raises(OSError, match="no port"):
+            await servers.restart(1)
 
-        assert known(servers) == [{2, 3}] * 3
-        await servers.start()
-        assert known(servers) == [NODES] * 3
-        await cluster.stop(is_final=True)
-
-    asyncio.run(story())
+    assert known(servers) == [{2, 3}] * 3
+    await servers.start()
+    assert known(servers) == [NODES] * 3
+    await cluster.stop(is_final=True)

@@ -65,20 +65,6 @@ def test_offsets_and_topics_survive(tmp_path: Path, number: signal.Signals) -> N
         assert len(again) == len(described)
 
 
-def test_topics_at_restart(tmp_path: Path) -> None:
-    """A topic of the command line may exist already; it is extended, but never made smaller."""
-    with serve("--data-dir", str(tmp_path), "--topic", "orders:3"):
-        pass
-    with serve("--data-dir", str(tmp_path), "--topic", "orders:3"):
-        pass
-    with serve("--data-dir", str(tmp_path), "--topic", "orders:5"):
-        pass
-    status, errors = refused("--port", "0", "--data-dir", str(tmp_path), "--topic", "orders:3")
-    assert status == 1
-    assert "orders:3" in errors
-    assert "5 partition(s)" in errors
-
-
 def test_the_number_of_offsets_partitions_is_kept(tmp_path: Path) -> None:
     """Another number would lose the groups: it is remembered, and asking for a different one is refused."""
     with serve("--data-dir", str(tmp_path), "--topic", "orders:1", "--set", "offsets.topic.num.partitions=3") as server:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 import socket
 import struct
@@ -40,13 +42,19 @@ def loop_factories() -> list[Any]:
     return [*factories, pytest.param(uvloop.new_event_loop, id="uvloop")]
 
 
-@pytest.fixture(params=loop_factories())
-def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
-    def run_in_loop(test: Any) -> None:
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(test, DEADLINE_S))
+def on_each_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test with coroutines on asyncio's loop and on uvloop."""
 
-    return run_in_loop
+    def run(loop_factory: Any, **fixtures: Any) -> None:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(asyncio.wait_for(test(**fixtures), DEADLINE_S))
+
+    signature = inspect.signature(test)
+    loop = inspect.Parameter("loop_factory", inspect.Parameter.KEYWORD_ONLY)
+    functools.update_wrapper(run, test, updated=()).__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), loop]
+    )
+    return pytest.mark.parametrize("loop_factory", loop_factories())(run)
 
 
 @asynccontextmanager
@@ -98,24 +106,22 @@ def connect(server: Server) -> Awaitable[tuple[asyncio.StreamReader, asyncio.Str
     return asyncio.open_connection("127.0.0.1", server.port)
 
 
-def test_round_trip(run: Any) -> None:
+@on_each_loop
+async def test_round_trip() -> None:
     """Requests are answered in order, a free port is found, and clients are told that port."""
-
-    async def test() -> None:
-        async with serving() as server:
-            assert server.broker.node.port == server.port != 0
-            reader, writer = await connect(server)
-            writer.write(heartbeat(1) + heartbeat(2)[:9])
-            assert await answers(reader, 1) == [1]
-            writer.write(heartbeat(2)[9:] + metadata(3, "t"))
-            assert await answers(reader, 2) == [2, 3]
-            writer.close()
-            await until(lambda: server.connection_count == 0)
-
-    run(test())
+    async with serving() as server:
+        assert server.broker.node.port == server.port != 0
+        reader, writer = await connect(server)
+        writer.write(heartbeat(1) + heartbeat(2)[:9])
+        assert await answers(reader, 1) == [1]
+        writer.write(heartbeat(2)[9:] + metadata(3, "t"))
+        assert await answers(reader, 2) == [2, 3]
+        writer.close()
+        await until(lambda: server.connection_count == 0)
 
 
-def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_each_loop
+async def test_answers_leave_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sockets that have something are read before the first answer is written, so that a client is woken once."""
     steps: list[str] = []
     receive_data, take_output = Connection.receive_data, Connection.take_output_parts
@@ -131,175 +137,147 @@ def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(work_module, "TURN_S", 10.0)
     monkeypatch.setattr(Connection, "receive_data", receive)
     monkeypatch.setattr(Connection, "take_output_parts", take)
-
-    async def test() -> None:
-        async with serving() as server:
-            clients = [await connect(server) for _ in range(5)]
-            await until(lambda: server.connection_count == 5)
-            steps.clear()
-            for _, writer in clients:
-                writer.write(metadata(1))
-            assert [await answers(reader, 1) for reader, _ in clients] == [[1]] * 5
-            for _, writer in clients:
-                writer.close()
-
-    run(test())
+    async with serving() as server:
+        clients = [await connect(server) for _ in range(5)]
+        await until(lambda: server.connection_count == 5)
+        steps.clear()
+        for _, writer in clients:
+            writer.write(metadata(1))
+        assert [await answers(reader, 1) for reader, _ in clients] == [[1]] * 5
+        for _, writer in clients:
+            writer.close()
     assert steps == ["read"] * 5 + ["write"] * 5
 
 
-def test_stopping_sends_the_answers_that_are_there(run: Any) -> None:
+@on_each_loop
+async def test_stopping_sends_the_answers_that_are_there() -> None:
     """A request that was read just before is answered."""
+    async with serving() as server:
+        reader, writer = await connect(server)
+        await until(lambda: server.connection_count == 1)
+        (peer,) = server._peers.values()
+        peer.data_received(metadata(1))
+    assert await answers(reader, 1) == [1]
+    writer.close()
 
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            await until(lambda: server.connection_count == 1)
-            (peer,) = server._peers.values()
-            peer.data_received(metadata(1))
-        assert await answers(reader, 1) == [1]
+
+@on_each_loop
+async def test_timers_wake_the_broker() -> None:
+    """A join and a long poll are answered when their time has come, though nothing arrives meanwhile."""
+    async with serving(group_initial_rebalance_delay_ms=30) as server:
+        reader, writer = await connect(server)
+        begin = time.monotonic()
+        writer.write(join(1) + fetch(2, "t", 0, 40))
+        assert await answers(reader, 2) == [1, 2]
+        assert time.monotonic() - begin >= 0.065
         writer.close()
 
-    run(test())
 
-
-def test_timers_wake_the_broker(run: Any) -> None:
-    """A join and a long poll are answered when their time has come, though nothing arrives meanwhile."""
-
-    async def test() -> None:
-        async with serving(group_initial_rebalance_delay_ms=30) as server:
-            reader, writer = await connect(server)
-            begin = time.monotonic()
-            writer.write(join(1) + fetch(2, "t", 0, 40))
-            assert await answers(reader, 2) == [1, 2]
-            assert time.monotonic() - begin >= 0.065
-            writer.close()
-
-    run(test())
-
-
-def test_a_slow_reader_hurts_only_itself(
-    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_slow_reader_hurts_only_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who does not read its answers is no longer read from, then disconnected with one log line; others are served."""
     monkeypatch.setattr(server_module, "DRAIN_TIMEOUT_S", 0.3)
-
-    async def test() -> None:
-        async with serving() as server:
-            slow = socket.create_connection(("127.0.0.1", server.port))
-            slow.setblocking(False)
-            loop = asyncio.get_running_loop()
-            sending = asyncio.create_task(loop.sock_sendall(slow, wide_fetch(1) * 200))
-            reader, writer = await connect(server)
-            await until(lambda: server.connection_count == 2)
-            for number in range(20):
-                writer.write(heartbeat(number))
-                assert await answers(reader, 1) == [number]
-            await until(lambda: server.connection_count == 1)
-            await asyncio.gather(sending, return_exceptions=True)
-            slow.close()
-            writer.write(heartbeat(99))
-            assert await answers(reader, 1) == [99]
-            writer.close()
-
-    with caplog.at_level(logging.INFO, "groupcoord.host"):
-        run(test())
+    caplog.set_level(logging.INFO, "groupcoord.host")
+    async with serving() as server:
+        slow = socket.create_connection(("127.0.0.1", server.port))
+        slow.setblocking(False)
+        loop = asyncio.get_running_loop()
+        sending = asyncio.create_task(loop.sock_sendall(slow, wide_fetch(1) * 200))
+        reader, writer = await connect(server)
+        await until(lambda: server.connection_count == 2)
+        for number in range(20):
+            writer.write(heartbeat(number))
+            assert await answers(reader, 1) == [number]
+        await until(lambda: server.connection_count == 1)
+        await asyncio.gather(sending, return_exceptions=True)
+        slow.close()
+        writer.write(heartbeat(99))
+        assert await answers(reader, 1) == [99]
+        writer.close()
     (record,) = caplog.records
     assert "did not read its answers" in record.message
     assert "127.0.0.1:" in record.message
 
 
-def test_a_reader_that_catches_up_goes_on(run: Any) -> None:
+@on_each_loop
+async def test_a_reader_that_catches_up_goes_on() -> None:
     """Answers larger than every buffer arrive complete and in order if the peer reads them late."""
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            count = 4
-            writer.write(b"".join(wide_fetch(number) for number in range(count)))
-            await until(lambda: any(peer._drain_timer for peer in server._peers.values()))
-            assert await answers(reader, count) == list(range(count))
-            assert server.connection_count == 1
-            writer.close()
-
-    run(test())
+    async with serving() as server:
+        reader, writer = await connect(server)
+        count = 4
+        writer.write(b"".join(wide_fetch(number) for number in range(count)))
+        await until(lambda: any(peer._drain_timer for peer in server._peers.values()))
+        assert await answers(reader, count) == list(range(count))
+        assert server.connection_count == 1
+        writer.close()
 
 
-def test_a_closing_connection_that_does_not_read_is_let_go(
-    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_closing_connection_that_does_not_read_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a bad frame a peer that reads nothing keeps its socket for a time-out only, and counts until then."""
     monkeypatch.setattr(server_module, "CLOSE_TIMEOUT_S", 0.3)
-
-    async def test() -> None:
-        async with serving(send_buffer_bytes=4_096, max_connections=2) as server:
-            reader, writer = await connect(server)
-            stuck = socket.create_connection(("127.0.0.1", server.port))
-            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            stuck.sendall(wide_fetch(1, groups=200) + b"GET / HTTP/1.1\r\n\r\n")
-            await until(lambda: "speaks HTTP" in caplog.text)
-            assert server.connection_count == 2
-            refused_reader, refused_writer = await connect(server)
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await refused_reader.readexactly(1)
-            refused_writer.close()
-            await until(lambda: server.connection_count == 1)
-            writer.write(heartbeat(1))
-            assert await answers(reader, 1) == [1]
-            writer.close()
-            stuck.close()
-
-    run(test())
+    async with serving(send_buffer_bytes=4_096, max_connections=2) as server:
+        reader, writer = await connect(server)
+        stuck = socket.create_connection(("127.0.0.1", server.port))
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        stuck.sendall(wide_fetch(1, groups=200) + b"GET / HTTP/1.1\r\n\r\n")
+        await until(lambda: "speaks HTTP" in caplog.text)
+        assert server.connection_count == 2
+        refused_reader, refused_writer = await connect(server)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await refused_reader.readexactly(1)
+        refused_writer.close()
+        await until(lambda: server.connection_count == 1)
+        writer.write(heartbeat(1))
+        assert await answers(reader, 1) == [1]
+        writer.close()
+        stuck.close()
 
 
-def test_a_half_closed_connection_is_answered_and_let_go(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_each_loop
+async def test_a_half_closed_connection_is_answered_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "TURN_S", 1e-6)
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            writer.write(b"".join(heartbeat(number) for number in range(50)))
-            writer.write_eof()
-            assert await answers(reader, 50) == list(range(50))
-            assert await reader.read() == b""
-            await until(lambda: server.connection_count == 0)
-            writer.close()
-
-    run(test())
+    async with serving() as server:
+        reader, writer = await connect(server)
+        writer.write(b"".join(heartbeat(number) for number in range(50)))
+        writer.write_eof()
+        assert await answers(reader, 50) == list(range(50))
+        assert await reader.read() == b""
+        await until(lambda: server.connection_count == 0)
+        writer.close()
 
 
-def test_a_half_closed_connection_that_waits_is_let_go(run: Any) -> None:
+@on_each_loop
+async def test_a_half_closed_connection_that_waits_is_let_go() -> None:
     """Nobody waits for the answer to a join of a peer that has ended its stream."""
-
-    async def test() -> None:
-        async with serving() as server:
-            _, writer = await connect(server)
-            writer.write(join(1))
-            await until(lambda: any(connection.is_waiting for connection in server._peers))
-            writer.write_eof()
-            await until(lambda: server.connection_count == 0)
-            writer.close()
-
-    run(test())
+    async with serving() as server:
+        _, writer = await connect(server)
+        writer.write(join(1))
+        await until(lambda: any(connection.is_waiting for connection in server._peers))
+        writer.write_eof()
+        await until(lambda: server.connection_count == 0)
+        writer.close()
 
 
-def test_a_large_answer_takes_little_memory(run: Any) -> None:
+@on_each_loop
+async def test_a_large_answer_takes_little_memory() -> None:
     """Twelve megabytes that say one thing three thousand times are read by the peer, and never lie in the server."""
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            writer.write(wide_fetch(7))
-            size = int.from_bytes(await reader.readexactly(4), "big")
-            assert size > 12_000_000
-            largest = 0
-            while size:
-                size -= len(await reader.read(min(size, 65_536)))
-                for peer in server._peers.values():
-                    largest = max(largest, peer.transport.get_write_buffer_size())
-            assert largest < 2_000_000
-            writer.close()
-
-    run(test())
+    async with serving() as server:
+        reader, writer = await connect(server)
+        writer.write(wide_fetch(7))
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        assert size > 12_000_000
+        largest = 0
+        while size:
+            size -= len(await reader.read(min(size, 65_536)))
+            for peer in server._peers.values():
+                largest = max(largest, peer.transport.get_write_buffer_size())
+        assert largest < 2_000_000
+        writer.close()
 
 
 @as_one_test
@@ -335,99 +313,88 @@ def test_a_python_that_forgets_limits_is_handed_whole_answers(monkeypatch: pytes
     asyncio.run(asyncio.wait_for(test(), DEADLINE_S))
 
 
-def test_too_many_open_files(run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@on_each_loop
+async def test_too_many_open_files(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """When descriptors run out new connections are refused, with a line that says so, and the open ones go on."""
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            await until(lambda: server.connection_count == 1)
-            monkeypatch.setattr(process, "descriptor_limit", lambda: 4)
-            for _ in range(BURST + 3):
-                refused_reader, refused_writer = await connect(server)
-                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                    await refused_reader.readexactly(1)
-                refused_writer.close()
-            writer.write(heartbeat(1))
-            assert await answers(reader, 1) == [1]
-            writer.close()
-
-    run(test())
+    async with serving() as server:
+        reader, writer = await connect(server)
+        await until(lambda: server.connection_count == 1)
+        monkeypatch.setattr(process, "descriptor_limit", lambda: 4)
+        for _ in range(BURST + 3):
+            refused_reader, refused_writer = await connect(server)
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await refused_reader.readexactly(1)
+            refused_writer.close()
+        writer.write(heartbeat(1))
+        assert await answers(reader, 1) == [1]
+        writer.close()
     assert len(caplog.records) == BURST + 1
     assert "too many open files" in caplog.records[0].message
     assert "3 lines left out" in caplog.records[-1].message
 
 
-def test_idle_connections_are_closed(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+@on_each_loop
+async def test_idle_connections_are_closed(caplog: pytest.LogCaptureFixture) -> None:
     """After connections.max.idle.ms without a byte a connection is closed; one that talks stays."""
-
-    async def test() -> None:
-        async with serving(connections_max_idle_ms=200) as server:
-            idle_reader, idle_writer = await connect(server)
-            reader, writer = await connect(server)
-            await until(lambda: server.connection_count == 2)
-            number = 0
-            while server.connection_count == 2:
-                number += 1
-                writer.write(heartbeat(number))
-                assert await answers(reader, 1) == [number]
-                await asyncio.sleep(0.005)
-            assert await idle_reader.read() == b""
-            assert server.connection_count == 1
-            for each in (writer, idle_writer):
-                each.close()
-
-    with caplog.at_level(logging.WARNING, "groupcoord.host"):
-        run(test())
+    caplog.set_level(logging.WARNING, "groupcoord.host")
+    async with serving(connections_max_idle_ms=200) as server:
+        idle_reader, idle_writer = await connect(server)
+        reader, writer = await connect(server)
+        await until(lambda: server.connection_count == 2)
+        number = 0
+        while server.connection_count == 2:
+            number += 1
+            writer.write(heartbeat(number))
+            assert await answers(reader, 1) == [number]
+            await asyncio.sleep(0.005)
+        assert await idle_reader.read() == b""
+        assert server.connection_count == 1
+        for each in (writer, idle_writer):
+            each.close()
     assert caplog.records == []
 
 
-def test_max_connections(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+@on_each_loop
+async def test_max_connections(caplog: pytest.LogCaptureFixture) -> None:
     """Above max.connections new ones are refused, and said so, until others have left."""
-
-    async def test() -> None:
-        async with serving(max_connections=1) as server:
-            reader, writer = await connect(server)
-            writer.write(heartbeat(1))
-            assert await answers(reader, 1) == [1]
-            refused_reader, refused_writer = await connect(server)
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await refused_reader.readexactly(1)
-            refused_writer.close()
-            writer.close()
-            await until(lambda: server.connection_count == 0)
-            reader, writer = await connect(server)
-            writer.write(heartbeat(2))
-            assert await answers(reader, 1) == [2]
-            writer.close()
-
-    run(test())
+    async with serving(max_connections=1) as server:
+        reader, writer = await connect(server)
+        writer.write(heartbeat(1))
+        assert await answers(reader, 1) == [1]
+        refused_reader, refused_writer = await connect(server)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await refused_reader.readexactly(1)
+        refused_writer.close()
+        writer.close()
+        await until(lambda: server.connection_count == 0)
+        reader, writer = await connect(server)
+        writer.write(heartbeat(2))
+        assert await answers(reader, 1) == [2]
+        writer.close()
     (record,) = caplog.records
     assert "max.connections (1)" in record.message
 
 
-def test_a_bug_in_timed_work_does_not_stop_the_timers(
-    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_bug_in_timed_work_does_not_stop_the_timers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An exception out of tick is logged, and the next tick comes."""
     monkeypatch.setattr(server_module, "RETRY_S", 0.02)
-
-    async def test() -> None:
-        async with serving() as server:
-            reader, writer = await connect(server)
-            with monkeypatch.context() as patch:
-                patch.setattr(server.broker.coordinator, "tick", None)
-                writer.write(fetch(1, "t", 0, 10))
-                await until(lambda: "timed work failed" in caplog.text)
-            writer.write(fetch(2, "t", 0, 10))
-            assert await answers(reader, 2) == [1, 2]
-            writer.close()
-
-    run(test())
+    async with serving() as server:
+        reader, writer = await connect(server)
+        with monkeypatch.context() as patch:
+            patch.setattr(server.broker.coordinator, "tick", None)
+            writer.write(fetch(1, "t", 0, 10))
+            await until(lambda: "timed work failed" in caplog.text)
+        writer.write(fetch(2, "t", 0, 10))
+        assert await answers(reader, 2) == [1, 2]
+        writer.close()
     assert "Traceback" in caplog.text
 
 
-def test_stop(run: Any) -> None:
+@on_each_loop
+async def test_stop() -> None:
     """Stopping closes the listener, every connection, waiting or not, and the log store."""
 
     class ClosableStore(MemoryLogStore):
@@ -436,28 +403,26 @@ def test_stop(run: Any) -> None:
         def close(self) -> None:
             self.is_closed = True
 
-    async def test() -> None:
-        store = ClosableStore()
-        async with serving(store) as server:
-            reader, writer = await connect(server)
-            waiting_reader, waiting_writer = await connect(server)
-            waiting_writer.write(fetch(1, "t", 0, 60_000))
-            writer.write(heartbeat(2))
-            assert await answers(reader, 1) == [2]
-            await until(lambda: any(connection.is_waiting for connection in server._peers))
-            assert not store.is_closed
-        assert store.is_closed
-        assert await reader.read() == b""
-        assert await waiting_reader.read() == b""
-        with pytest.raises(ConnectionError):
-            await connect(server)
-        writer.close()
-        waiting_writer.close()
-
-    run(test())
+    store = ClosableStore()
+    async with serving(store) as server:
+        reader, writer = await connect(server)
+        waiting_reader, waiting_writer = await connect(server)
+        waiting_writer.write(fetch(1, "t", 0, 60_000))
+        writer.write(heartbeat(2))
+        assert await answers(reader, 1) == [2]
+        await until(lambda: any(connection.is_waiting for connection in server._peers))
+        assert not store.is_closed
+    assert store.is_closed
+    assert await reader.read() == b""
+    assert await waiting_reader.read() == b""
+    with pytest.raises(ConnectionError):
+        await connect(server)
+    writer.close()
+    waiting_writer.close()
 
 
-def test_the_store_is_flushed_by_time(run: Any) -> None:
+@on_each_loop
+async def test_the_store_is_flushed_by_time() -> None:
     """With log.flush.interval.ms the store is asked again and again whether a flush is due."""
 
     class FlushingMemoryStore(MemoryLogStore):
@@ -467,13 +432,10 @@ def test_the_store_is_flushed_by_time(run: Any) -> None:
             self.calls += 1
             return now_ms + 10 if self.calls % 2 else None
 
-    async def test() -> None:
-        store, lazy_store = FlushingMemoryStore(), FlushingMemoryStore()
-        async with serving(store, log_flush_interval_ms=20), serving(lazy_store):
-            await until(lambda: store.calls >= 4)
-        assert lazy_store.calls == 0
-
-    run(test())
+    store, lazy_store = FlushingMemoryStore(), FlushingMemoryStore()
+    async with serving(store, log_flush_interval_ms=20), serving(lazy_store):
+        await until(lambda: store.calls >= 4)
+    assert lazy_store.calls == 0
 
 
 @as_one_test

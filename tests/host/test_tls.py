@@ -119,20 +119,6 @@ def test_requests_are_answered_over_tls(certificates: Certificates) -> None:
     run_with_server(certificates.properties(), test)
 
 
-def test_a_large_request_and_its_answer(certificates: Certificates) -> None:
-    """Many records of TLS for one request, and many for its answer."""
-
-    async def test(server: Server) -> None:
-        names = ["group-" + "x" * 200 + str(number) for number in range(3_000)]
-        frame = request_frame(15, 5, {"groups": names, "include_authorized_operations": False})
-        reader, writer = await asyncio.open_connection(HOST, server.ports["SSL"], ssl=certificates.client_context())
-        answer = read_response(15, 5, await ask(reader, writer, frame))
-        assert [group["group_id"] for group in answer["groups"]] == names
-        writer.close()
-
-    run_with_server(certificates.properties(), test)
-
-
 def test_large_records(certificates: Certificates) -> None:
     """Batches of many records of TLS are appended, and read back as they were, however they are cut."""
 
