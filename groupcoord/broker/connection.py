@@ -88,8 +88,6 @@ class Dispatcher(ABC):
 
     Attributes:
         dirty: connections with output, for :meth:`take_dirty`.
-        turns: the connections with waiting requests, for :meth:`run_turn`.
-        now_s: a monotonic clock in seconds.
         start_job: runs a job, in place by default, or in another thread.
         interceptor: sees requests before they are handled, and responses; None by default.
     """
@@ -174,18 +172,14 @@ class Connection:
 
     Attributes:
         client_host: the client's address in Kafka's form (``/127.0.0.1``).
-        principal: the client's principal.
         nodes: the nodes by id, with their addresses for the client's listener; None if they are the same for all.
         closing: the reason why the host must close the connection, or None.
         client_id: the client id of the ApiVersions request, or "".
         on_answer: takes the response of the waiting request; returns False to have it sent unchanged.
         active_at_s: the time of the last received or sent bytes, by the broker's monotonic clock.
-        cost_s: the recent cost of its requests in seconds; see :class:`~groupcoord.broker.work.Turns`.
-        cost_at_s: the time at which ``cost_s`` was computed.
         output_bytes: the number of bytes for :meth:`take_output`.
-        is_queued: True while it waits for its turn.
-        queued_at_s: the time at which it was queued.
         software: name and version of the client's software.
+        cost_s, cost_at_s, is_queued, queued_at_s: see :class:`~groupcoord.broker.work.Turns`.
     """
 
     closing_level = logging.WARNING
@@ -426,9 +420,7 @@ class Connection:
             self._fail("a request could not be handled")
 
     def answer_when_done(self, work: Work[WireResponse | None], awaited: Awaited | None = None) -> None:
-        """Send what work returns, unless that is None. A first portion is done at once, the rest at the connection's
-        turns.
-        """
+        """Send what work returns, unless that is None; what exceeds a portion is done at the connection's turns."""
         self._work_on(self._answer_with(work, awaited))
 
     def answer_later(self, work: Work[WireResponse | None]) -> None:

@@ -1,8 +1,8 @@
 """Long work in steps, and the turns in which connections do it, so that no peer holds up the others.
 
 A handler that loops over entries of a request is a generator: it yields where other connections may have their turn,
-and reads again after each yield what they may have changed. A pure function is a :class:`Job`, which the host may run
-in another thread. Between two turns of bounded time the host reads its sockets.
+and reads again afterwards what they may have changed. A pure function is a :class:`Job`, which the host may run in
+another thread.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class NodeAddress(NamedTuple):
 
 
 class LeasedBroker(Broker):
-    """Broker with a lease on its log partitions, which limits its responses about groups.
+    """Broker with a lease on its log partitions.
 
     Attributes:
         has_told: whether a response about groups was made during the lease, and may be unsent.

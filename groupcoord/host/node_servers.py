@@ -1,8 +1,7 @@
 """Several nodes of a server in one process, each with a port: they crash, restart, and take over from each other.
 
-All nodes share one storage: one log of each partition, one list of topics, one transaction log. Each node has its own
-sockets, connections and group coordinator. So a crashed node loses what a crashed broker loses, and nothing that was
-written.
+All nodes share one storage; each has its own sockets, connections and group coordinator. So a crashed node loses what a
+crashed broker loses, and nothing that was written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Asyncio server of a :class:`~groupcoord.broker.broker.Broker`: sockets, TLS and timers, without Kafka's protocol.
 
-Everything runs in the thread of the event loop, in turns of bounded time. Only jobs without shared state run in another
-thread (``host/process.py``). What a peer can make the host keep is bounded: a request by ``socket.request.max.bytes``,
-waiting requests by ``BACKLOG_LIMIT_BYTES``, unread responses by ``OUTPUT_LIMIT_BYTES`` and ``WRITE_LIMIT_BYTES`` and
-one response more. A connection counts for ``max.connections`` until its socket is closed, from the TLS handshake on.
+Everything runs in the thread of the event loop, in turns of bounded time; jobs run in another thread
+(``host/process.py``). What a peer can make the host keep is bounded: a request by ``socket.request.max.bytes``, waiting
+requests by ``BACKLOG_LIMIT_BYTES``, unread responses by ``OUTPUT_LIMIT_BYTES``, ``WRITE_LIMIT_BYTES`` and one response
+more. A connection counts for ``max.connections`` until its socket is closed.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ class Feature(NamedTuple):
         level: the highest supported level; also the initial one if finalized.
         is_finalized: whether the level is announced as finalized; not so for ``kraft.version`` at 0.
         protocol: the type of groups that it enables.
-        is_for_clients: whether its level affects clients only.
     """
 
     name: str

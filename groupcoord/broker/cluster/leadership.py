@@ -1,9 +1,9 @@
 """Leaders and replicas of partitions, and the running nodes.
 
-Nodes of one process share one log of each partition, so each node is a replica of every partition without manual
-assignment. Nodes that share a log between processes lead what they own of it. Leaders are chosen as in Kafka: the first
-running replica leads until it fails or another one is elected, and each election raises the leader epoch. Sources:
-``ReplicationControlManager``, ``PartitionChangeBuilder`` of Apache Kafka 4.4.
+Nodes of one process share their logs, so each is a replica of every partition without manual assignment. Nodes that
+share a log between processes lead what they own of it. As in Kafka, the first running replica leads until it fails or
+another one is elected, and each election raises the leader epoch. Sources: ``ReplicationControlManager``,
+``PartitionChangeBuilder`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations

@@ -61,7 +61,6 @@ class Definition:
         broker_key: the broker config that is its default, or None.
         is_internal: whether it is described only if overridden.
         tells_default: whether the broker config is a synonym also at its default.
-        has_effect: False if it is only stored and described.
     """
 
     name: str

@@ -1,9 +1,8 @@
 """Logs of topics, those that a node leads, and current leaders in responses.
 
-With ``records.enable=false`` topics have no logs, and every partition starts and ends at offset 0. Groups may still
-commit offsets such as 42, where Kafka would answer OFFSET_OUT_OF_RANGE and consumers would reset to 0. So a Fetch at
-any offset from 0 on finds the end of the log there. Produce is refused but announced, since librdkafka does not fetch
-from brokers without it. Internal topics can be read.
+With ``records.enable=false`` topics have no logs. Groups may still commit offsets such as 42, where Kafka would answer
+OFFSET_OUT_OF_RANGE and consumers would reset to 0. So a Fetch at any offset from 0 on finds the end of the log there.
+Produce is refused but announced, since librdkafka does not fetch from brokers without it. Internal topics can be read.
 """
 
 from __future__ import annotations

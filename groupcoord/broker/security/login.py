@@ -1,8 +1,8 @@
 """SASL log-in of a connection, before which no other request is handled.
 
 The order is Kafka's, as recorded: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism, in
-SaslAuthenticate requests or, after a handshake of version 0, without. A failed log-in is answered after a delay, and
-the connection is closed; any other request closes it at once.
+SaslAuthenticate requests or, after a handshake of version 0, without. A failed log-in is answered after a delay; any
+other request closes the connection at once.
 """
 
 from __future__ import annotations

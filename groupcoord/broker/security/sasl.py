@@ -39,8 +39,8 @@ class BrokenExchangeError(Exception):
 
 
 class Step(NamedTuple):
-    """Reaction to a token: bytes for the client, and after the last step the user and the expiry in milliseconds since
-    the epoch, if any.
+    """Reaction to a token: bytes for the client; after the last step also the user and the expiry of the credentials,
+    if any.
     """
 
     challenge: bytes
@@ -104,11 +104,10 @@ class SaslServer(NamedTuple):
 
     Attributes:
         mechanisms: the functions that start an exchange, by mechanism.
-        now_ms: the clock, in milliseconds since the epoch.
         refusals: timers of the delayed refusals.
-        max_receive_bytes: the longest request before the log-in (``sasl.server.max.receive.size``).
-        failure_delay_ms: the delay of a refusal (``connection.failed.authentication.delay.ms``).
-        max_reauth_ms: the longest session (``connections.max.reauth.ms``); 0 until the credentials expire.
+        max_receive_bytes: ``sasl.server.max.receive.size``.
+        failure_delay_ms: ``connection.failed.authentication.delay.ms``.
+        max_reauth_ms: ``connections.max.reauth.ms``; 0 until the credentials expire.
     """
 
     mechanisms: Mapping[str, NewExchange]

@@ -1,8 +1,8 @@
 """SASL/SCRAM (RFC 5802, RFC 7677) and its credentials (KIP-554), which administrators change and describe.
 
-An unknown user gets a salt like those of known users, always the same, and fails with the proof, as a wrong password
-does. Kafka refuses an unknown user at once, which reveals the known ones. Sources: ``ScramControlManager``,
-``KafkaApis`` of Apache Kafka 4.4, as recorded.
+An unknown user gets a salt like those of known users, always the same, and fails with the proof. Kafka refuses an
+unknown user at once, which reveals the known ones. Sources: ``ScramControlManager``, ``KafkaApis`` of Apache Kafka 4.4,
+as recorded.
 """
 
 from __future__ import annotations

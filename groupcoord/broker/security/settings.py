@@ -1,8 +1,7 @@
 """Settings of listeners, TLS, log-in and permissions, under Kafka's keys; ``sasl.users.file`` is groupcoord's own.
 
-They belong to a server and not to a coordinator, some are secret, and each may be set for one listener:
-``listener.name.internal.ssl.client.auth``. The forms of ``listeners``, ``advertised.listeners`` and
-``listener.security.protocol.map`` are Kafka's (KIP-103), certificates are PEM (KIP-651).
+Each may be set for one listener: ``listener.name.internal.ssl.client.auth``. The forms of ``listeners``,
+``advertised.listeners`` and ``listener.security.protocol.map`` are Kafka's (KIP-103), certificates are PEM (KIP-651).
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class Address(NamedTuple):
 
 @frozen
 class Listener:
-    """Listener with its protocol, the address to listen on, and the address for clients.
+    """Listener, and its address for clients.
 
     Attributes:
         host: the address to listen on; empty for all addresses.

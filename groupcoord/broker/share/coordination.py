@@ -1,7 +1,7 @@
 """Share coordinator of a server (KIP-932): its topic ``__share_group_state``, its requests, and the persister.
 
-The topic is created on first use. All nodes share one coordinator; clients send requests to the leader of the
-partition. Leaders of share-partitions and share groups call it through the :class:`Persister`, which retries.
+All nodes share one coordinator; clients send requests to the leader of the partition. Leaders of share-partitions and
+share groups call it through the :class:`Persister`, which retries.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ FIRST_PAUSE_MS = 1_000
 
 
 def pause_ms(try_count: int) -> int:
-    """Return the pause after an attempt: 1, 2, 4 or 8 s.
-
-    As in ``PersisterStateManager`` of Apache Kafka 4.4 there are five attempts, without Kafka's jitter of a fifth.
+    """Return the pause after an attempt: 1, 2, 4 or 8 s, as in ``PersisterStateManager`` of Apache Kafka 4.4 without
+    its jitter.
     """
     return FIRST_PAUSE_MS << try_count - 1
 

@@ -1,8 +1,7 @@
 """Dead letter queues of share groups (KIP-1191): records that a group has given up are appended to a topic of its
 choice.
 
-As recorded from Kafka 4.4: the topic's name needs a prefix, and the topic a config that allows this. A record goes to
-the partition of the same number, modulo their count.
+As recorded from Kafka 4.4: the topic's name needs a prefix, and the topic a config that allows this.
 """
 
 from __future__ import annotations
@@ -78,6 +77,7 @@ class DeadLetters:
 
         try:
             target = self._topic(name)
+            # As recorded: the partition of the same number, modulo their count.
             index = origin.partition % target.partition_count
             bytes_max = self._data.settings_of(target).max_message_bytes
             # Lazy, since a run may span millions of offsets.

@@ -1,7 +1,7 @@
 """Share-partitions that a broker leads (KIP-932): acquired records, reads from the log, and state writes.
 
-A share-partition is soft state. It is created from the state of the share coordinator when a share group first fetches
-from a partition, and dropped when the leader changes or the coordinator fences it.
+A share-partition is soft state: the first fetch of a share group creates it from the state of the share coordinator.
+It is dropped when the leader changes or the coordinator fences it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Transaction coordinator without sockets: producer ids, epochs, the end of transactions, and WriteTxnMarkers.
 
-It implements KIP-98, KIP-447 and KIP-890. When a transaction ends, markers go to the logs of its partitions, and
-through the :class:`~groupcoord.GroupCoordinator` to the log partitions of its groups. The order of checks is that of
-``TransactionCoordinator`` of Apache Kafka 4.4, as recorded. Changes are in the transaction log before they are
-answered.
+It implements KIP-98, KIP-447 and KIP-890, with the order of checks of ``TransactionCoordinator`` of Apache Kafka 4.4,
+as recorded. Markers go to the logs of a transaction's partitions, and through the :class:`~groupcoord.GroupCoordinator`
+to the log partitions of its groups. Changes are in the transaction log before they are answered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transaction log: the topic ``__transaction_state``, one record for each change; and the file of producer ids.
 
-Its partitions are compacted logs like those of other topics. As there, nothing is fsynced unless
-``log.flush.interval.messages`` or ``log.flush.interval.ms`` demand it: acknowledged changes survive a killed process.
+Its partitions are compacted logs like those of other topics. Nothing is fsynced unless ``log.flush.interval.…`` demands
+it: acknowledged changes survive a killed process.
 """
 
 from __future__ import annotations
