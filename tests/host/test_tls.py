@@ -7,10 +7,9 @@ import logging
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
@@ -22,6 +21,7 @@ from groupcoord.core.messages import Node
 from groupcoord.host import server as server_module
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch, iter_batches
+from tests.host.serving import in_a_loop
 from tests.wire.kio_client import read_response, request_frame
 
 HOST = "127.0.0.1"
@@ -62,22 +62,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def run_with_server(
-    properties: dict[str, str | int | float], test: Callable[[Server], Coroutine[Any, Any, None]], **config: int
-) -> None:
-    async def run() -> None:
-        clock = ManualClock(1_000)
-        broker = make_broker(
-            config=Config(offsets_topic_num_partitions=1, **config),
-            clock=clock,
-            log_store=MemoryLogStore(),
-            node=Node(1, HOST, 0),
-            security=Security(clock, properties=properties),
-        )
-        async with Server(broker) as server:
-            await asyncio.wait_for(test(server), TIMEOUT_S)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def running(properties: dict[str, str | int | float], **config: int) -> AsyncIterator[Server]:
+    clock = ManualClock(1_000)
+    broker = make_broker(
+        config=Config(offsets_topic_num_partitions=1, **config),
+        clock=clock,
+        log_store=MemoryLogStore(),
+        node=Node(1, HOST, 0),
+        security=Security(clock, properties=properties),
+    )
+    async with Server(broker) as server, asyncio.timeout(TIMEOUT_S):
+        yield server
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes) -> bytes:
@@ -106,23 +102,21 @@ async def ask_for_versions(server: Server, listener: str, context: ssl.SSLContex
     return len(read_response(18, 0, answer)["api_keys"])
 
 
-def test_requests_are_answered_over_tls(certificates: Certificates) -> None:
+@in_a_loop
+async def test_requests_are_answered_over_tls(certificates: Certificates) -> None:
     """On one listener with TLS, on the other without it, both at once; without a certificate nobody has a name."""
-
-    async def test(server: Server) -> None:
+    async with running(certificates.properties()) as server:
         context = certificates.client_context()
         assert await ask_for_versions(server, "SSL", context) == await ask_for_versions(server, "PLAINTEXT", None)
         principals, answer = await connected(server, "SSL", context)
         assert principals == ["User:ANONYMOUS"]
         assert len(answer) - 4 > 100  # without its size
 
-    run_with_server(certificates.properties(), test)
 
-
-def test_large_records(certificates: Certificates) -> None:
+@in_a_loop
+async def test_large_records(certificates: Certificates) -> None:
     """Batches of many records of TLS are appended, and read back as they were, however they are cut."""
-
-    async def test(server: Server) -> None:
+    async with running(certificates.properties()) as server:
         with server.broker.topics.edit() as edit:
             edit.create("written", 1)
         batch = encode_batch(0, [(None, bytes(1_024), 1_000)] * 100, leader_epoch=-1, base_sequence=-1)
@@ -146,76 +140,67 @@ def test_large_records(certificates: Certificates) -> None:
         assert fetched[61 : len(batch)] == batch[61:]
         writer.close()
 
-    run_with_server(certificates.properties(), test)
 
-
-def test_a_certificate_is_a_principal(certificates: Certificates) -> None:
+@in_a_loop
+async def test_a_certificate_is_a_principal(certificates: Certificates) -> None:
     """Its name as Java writes it, or what a rule makes of it."""
     seen = []
-
-    async def test(server: Server) -> None:
-        principals, _ = await connected(server, "SSL", certificates.client_context(has_certificate=True))
-        seen.extend(principals)
-
     mutual = certificates.properties(ssl_client_auth="required")
-    run_with_server(mutual, test)
-    run_with_server(mutual | {"ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/U,DEFAULT"}, test)
+    for properties in (mutual, mutual | {"ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/U,DEFAULT"}):
+        async with running(properties) as server:
+            seen += (await connected(server, "SSL", certificates.client_context(has_certificate=True)))[0]
 
     assert str(seen[0]).startswith("User:CN=ann,")
     assert "O=Example\\, Org" in str(seen[0])
     assert seen[1] == "User:ANN"
 
 
-def test_who_must_have_a_certificate_and_has_none_is_refused(
+@in_a_loop
+async def test_who_must_have_a_certificate_and_has_none_is_refused(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The connection ends, and the log says why; where one is only requested, it goes on without a name."""
 
-    async def refused(server: Server) -> None:
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await ask_for_versions(server, "SSL", certificates.client_context())
-
-    async def answered(server: Server) -> None:
+    with caplog.at_level(logging.WARNING, "groupcoord.host"):
+        async with running(certificates.properties(ssl_client_auth="required")) as server:
+            with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+                await ask_for_versions(server, "SSL", certificates.client_context())
+    assert "the TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
+    async with running(certificates.properties(ssl_client_auth="requested")) as server:
         principals, _ = await connected(server, "SSL", certificates.client_context())
         assert principals == ["User:ANONYMOUS"]
 
-    with caplog.at_level(logging.WARNING, "groupcoord.host"):
-        run_with_server(certificates.properties(ssl_client_auth="required"), refused)
-    assert "the TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
-    run_with_server(certificates.properties(ssl_client_auth="requested"), answered)
 
-
-def test_plaintext_on_a_tls_listener_is_refused(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+@in_a_loop
+async def test_plaintext_on_a_tls_listener_is_refused(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
     """A client that speaks no TLS has its connection closed, and others are served."""
 
-    async def test(server: Server) -> None:
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await ask_for_versions(server, "SSL", None)
-        assert await ask_for_versions(server, "SSL", certificates.client_context())
-
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
-        run_with_server(certificates.properties(), test)
+        async with running(certificates.properties()) as server:
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await ask_for_versions(server, "SSL", None)
+            assert await ask_for_versions(server, "SSL", certificates.client_context())
     assert "the TLS handshake failed" in caplog.text
 
 
-def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+@in_a_loop
+async def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
     """As in Kafka the connection is closed: nobody becomes ANONYMOUS, who may be a super user, by a name of his own."""
-
-    async def test(server: Server) -> None:
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await ask_for_versions(server, "SSL", certificates.client_context(has_certificate=True))
-
     rules = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=nobody$/x/"}
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
-        run_with_server(certificates.properties() | rules, test)
+        async with running(certificates.properties() | rules) as server:
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await ask_for_versions(server, "SSL", certificates.client_context(has_certificate=True))
     assert "no rule of ssl.principal.mapping.rules matches the name 'CN=ann," in caplog.text
 
 
-def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts for ``max.connections``, keeps nobody waiting, and is given up after its time."""
     monkeypatch.setattr(server_module, "HANDSHAKE_TIMEOUT_S", 0.05)
-
-    async def test(server: Server) -> None:
+    async with running(certificates.properties(), max_connections=2) as server:
         with socket.create_connection((HOST, server.ports["SSL"])) as silent:
             silent.sendall(b"\x16\x03\x01")
             assert await ask_for_versions(server, "PLAINTEXT", None)
@@ -229,10 +214,9 @@ def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: py
         for sock in held:
             sock.close()
 
-    run_with_server(certificates.properties(), test, max_connections=2)
 
-
-def test_certificates_may_stand_in_the_settings(certificates: Certificates) -> None:
+@in_a_loop
+async def test_certificates_may_stand_in_the_settings(certificates: Certificates) -> None:
     """``ssl.keystore.key`` and its kin have PEM as text."""
     chain = certificates.server_text[certificates.server_text.index("-----BEGIN CERTIFICATE") :]
     key = certificates.server_text.removesuffix(chain)
@@ -240,11 +224,8 @@ def test_certificates_may_stand_in_the_settings(certificates: Certificates) -> N
     properties["ssl.truststore.certificates"] = certificates.authority_path.read_text()
     for name in ("ssl.keystore.location", "ssl.truststore.location"):
         del properties[name]
-
-    async def test(server: Server) -> None:
+    async with running(properties) as server:
         assert await ask_for_versions(server, "SSL", certificates.client_context())
-
-    run_with_server(properties, test)
 
 
 @pytest.mark.parametrize(
