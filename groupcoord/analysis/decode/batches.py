@@ -285,7 +285,7 @@ def _read_headers(chunk: bytes, base_position: int, start: Int64s) -> Batches:
 
 
 def given_batches(batches: Sequence[Batch], chunk: bytes = b"", base_position: int = 0) -> Batches:
-    """Return batches of any format that were found one by one; ``chunk`` may be left out if their records are known."""
+    """Return batches that were found one by one; ``chunk`` may be left out if their records are known."""
     start = np.array([batch.position for batch in batches], np.int64) - base_position
     columns = (np.array([getattr(batch, name) for batch in batches], np.int64) for name in _ARRAYS[1:])
     return Batches(chunk, base_position, start, *columns, objects=batches)

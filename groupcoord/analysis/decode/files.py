@@ -43,8 +43,6 @@ INTERRUPTED = "not read; compaction was interrupted when it wrote this"
 """Problem of files that a crashed compaction left; the segments hold their records, too."""
 
 ASKED_MAX = 32
-"""Concurrent queries for folders."""
-
 SETTLED_NS = 2_000_000_000
 """A folder changed less than this ago may change again with the same timestamp: some systems store seconds only."""
 
@@ -56,8 +54,6 @@ class SegmentFile(NamedTuple):
 
     Attributes:
         name: the path of a local file, otherwise a URL.
-        partition: the log partition in its folder's name, or None.
-        size_bytes: its size when it was found.
         unread: the reason why it is not read, or None.
         identity: distinguishes it from a later file of its name; None if the file system can't.
     """
@@ -113,7 +109,7 @@ class Folders:
         if folder is None:
             folder = _listed_here(path)
         growing = [number for number, one in enumerate(folder.segments) if one.unread is None]
-        # Only where all names are as long as Kafka makes them, the last by name is the last by offset.
+        # Only among names of one length is the last by name the last by offset.
         is_in_order = len({len(folder.segments[number].path) for number in growing}) < 2
         if is_in_order and now_ns - changed_ns > SETTLED_NS:
             self._seen[path] = _Seen(folder, changed_ns, growing[-1] if growing else None)
@@ -173,7 +169,6 @@ def _folder(files: Iterable[SegmentFile], folders: Iterable[str]) -> Folder:
 
 
 def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:
-    """Return a file from the information of a file system."""
     path: str = info["name"]
     partition = partition_of(path.rpartition("/")[0])
     if is_local(file_system):

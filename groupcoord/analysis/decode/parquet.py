@@ -51,7 +51,6 @@ def time_name(moment: str) -> str:
 
 
 def schema_with_times(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the missing timestamp columns."""
     for moment in _without_time(schema):
         schema = schema.insert(schema.get_field_index(moment) + 1, pa.field(time_name(moment), TIMESTAMP))
     return schema
@@ -66,7 +65,6 @@ def with_times(rows: Rows) -> Rows:
 
 
 def timestamps(moments: pa.Array) -> pa.Array:
-    """Return points in time, in milliseconds since 1970, as timestamps."""
     is_moment = pc.and_(pc.greater_equal(moments, 0), pc.less_equal(moments, LATEST_MS))
     return pc.multiply(pc.if_else(is_moment, moments, None), _US_PER_MS).cast(TIMESTAMP)
 
@@ -83,7 +81,7 @@ WRITTEN_COLUMNS = tuple(WRITTEN_SCHEMA.names)
 """Columns of the files; the log partition is in the folder's name."""
 
 _RISING_MOMENTS = ("log_timestamp_ms", "commit_timestamp_ms")
-# Numbers that go up and up are small as differences; everything else but bytes repeats itself.
+# Rising numbers are small as differences; all others but bytes and flags repeat themselves.
 _RISING = (
     *("log_offset", "committed_offset", "position", "end_offset"),
     *_RISING_MOMENTS,
@@ -145,14 +143,7 @@ OpenFile = Callable[[str, pa.Schema], AbstractContextManager[TableFile]]
 
 
 class Written(NamedTuple):
-    """Counts of written rows.
-
-    Attributes:
-        records: rows of the table of records.
-        commits: commits and tombstones outside transactions.
-        transactional: records in transactions, including markers.
-        last_timestamp_ms: the latest record timestamp; None without records.
-    """
+    """Counts of written rows; ``commits`` are those outside transactions, ``transactional`` includes markers."""
 
     records: int = 0
     commits: int = 0
@@ -223,12 +214,12 @@ def is_offset_record(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def integers(column: pa.ChunkedArray) -> Int64s:
-    """Return a column of numbers; -1 where it is null."""
+    """Return a column of numbers; -1 for null."""
     return np.asarray(pc.fill_null(column.cast(pa.int64()), _NOTHING), np.int64)
 
 
 def flags(column: pa.ChunkedArray) -> Bools:
-    """Return a column of booleans; false where it is null."""
+    """Return a column of booleans; false for null."""
     return np.asarray(pc.fill_null(column, False), np.bool_)
 
 

@@ -77,7 +77,6 @@ class Slices(NamedTuple):
         return None if size < 0 else self.buffer[start : start + size].tobytes()
 
     def structs(self, kind: np.dtype[np.void], position: Int64s) -> NDArray[np.void]:
-        """Return packed structs at positions that are all inside the buffer."""
         whole = np.dtype(f"V{kind.itemsize}")
         everywhere = np.ndarray((len(self.buffer) - kind.itemsize + 1,), whole, self.buffer, strides=(1,))
         return everywhere[position].view(kind)
@@ -148,7 +147,6 @@ class OffsetValues:
 
     Attributes:
         is_whole: it is a decoded committed offset; otherwise the other items are undefined.
-        expire_timestamp_ms: its expiry; -1 for none.
         topic_id_start: position of the 16 bytes; -1 for none.
         rare_topic_ids: topic ids from the scalar codec, by record.
     """
@@ -218,10 +216,7 @@ class OffsetValues:
 
 
 def value_versions(keys: Keys, values: Slices, leads: NDArray[np.void]) -> tuple[Int64s, Int64s]:
-    """Return the version of each value (-1 for none) and its problem, as an index of PROBLEMS.
-
-    Only the version is checked for values other than committed offsets.
-    """
+    """Return the version of each value (-1 for none) and its problem; only committed offsets are checked further."""
     version = np.where(values.size >= VERSION_BYTES, leads["version"].astype(np.int64), -1)
     newest = _newest_version[np.where(keys.is_whole, keys.record_type, 0)]
     problem = np.where((version < 0) | (version > newest), UNKNOWN_VERSION, 0)
@@ -230,10 +225,8 @@ def value_versions(keys: Keys, values: Slices, leads: NDArray[np.void]) -> tuple
 
 
 def control_types(keys: Slices, values: Slices) -> tuple[Int64s, Bools]:
-    """Return the type of each control record, and which of them are sound.
-
-    As :func:`groupcoord.records.codec.decode_control` has it, a marker (type 0 or 1) has an epoch of the coordinator in
-    its value, and neither version is negative.
+    """Return the type of each control record, and which of them are sound, as
+    :func:`groupcoord.records.codec.decode_control`.
     """
     control_type = keys.integers("i2", keys.start + 2)
     has_key = (keys.size >= _MARKER_KEY_BYTES) & (keys.integers("i2", keys.start) >= 0)
@@ -270,15 +263,13 @@ class Placed(NamedTuple):
 
 
 def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return rows of :data:`groupcoord.analysis.decode.schema.RECORDS`, one for each record, in their order."""
+    """Return rows of ``RECORDS``, one for each record, in their order."""
     decoded = _Decoded(placed, raw_bytes=raw_bytes)
     arrays = [_MAKERS[name](decoded).cast(RECORDS.field(name).type, safe=False) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORDS.field(name) for name in columns]))
 
 
 class _Decoded:
-    """Decoded keys and values of records."""
-
     def __init__(self, placed: Placed, *, raw_bytes: bool) -> None:
         keys = Keys(placed.keys)
         self.placed = placed
@@ -432,8 +423,6 @@ def _flags(name: str, placed: Placed) -> Bools:
 
 
 def _of_batch(name: str, default: int | None) -> Callable[[_Decoded], pa.Array]:
-    """Return a maker of a column from batch headers; ``default`` applies without batches."""
-
     def make(decoded: _Decoded) -> pa.Array:
         if decoded.placed.of_batches is None:
             return _constant(default, decoded.count, RECORDS.field(name).type)
@@ -487,7 +476,7 @@ assert tuple(_MAKERS) == tuple(RECORDS.names)
 
 
 def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return :data:`groupcoord.analysis.decode.schema.RECORDS`, a row for each message, in their order."""
+    """Return rows of ``RECORDS``, one for each message, in their order."""
     placed = Placed(
         _slices(batch.column("key")),
         _slices(batch.column("value")),
@@ -499,9 +488,9 @@ def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.Re
 
 
 def accounts_of_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a row of kind ``read`` for each log partition of messages, with their offsets.
+    """Return a row of kind ``read`` for each log partition of messages.
 
-    The messages may be incomplete and their batches are unknown, so each set of rows gives its own ``complete_from``.
+    Messages may be incomplete and their batches are unknown, so ``complete_from`` follows from their offsets.
     """
     partitions = np.asarray(rows.column("log_partition"))
     offsets = np.asarray(rows.column("log_offset"))

@@ -45,7 +45,7 @@ from groupcoord.records.compression import DecompressionError, decompress
 from groupcoord.records.salvage import Damage, ReadAt, SoundBatch, salvage_batches
 
 PAYLOAD_BYTES_MAX = 67_108_864
-"""Bytes of decompressed data held at a time, plus one batch."""
+"""Limit of decompressed bytes held at a time, plus one batch."""
 
 ROWS_MAX = 8_192
 """Rows per Arrow batch: few enough that the JVM finds them in the processor's cache, row by row."""
@@ -239,8 +239,6 @@ def _int64s(values: list[int]) -> Int64s:
 
 
 CHUNK_BYTES = 4_194_304
-"""Bytes of a file held at a time."""
-
 LOOK_BACK_BYTES = 1_048_576
 """Distance before a range where the search for its first batch starts: about ``message.max.bytes`` by default."""
 
@@ -248,7 +246,6 @@ SEARCH_BYTES = 16_384
 """Bytes read at a time when only the next sound batch is needed."""
 
 SALVAGED_BATCHES_MAX = 4_096
-"""Batches held at a time in a damaged range."""
 
 
 @frozen
@@ -343,7 +340,6 @@ class RangeReader:
     # ------------------------------------------------------------ finding batches
 
     def _is_cut_short(self, error: InvalidBatchError | None) -> bool:
-        """Return whether the only problem is a last batch that the broker cut short."""
         return isinstance(error, TruncatedBatchError) and error.position > self._range.start
 
     def _is_of_others(self, found: SoundBatch | Damage) -> bool:
@@ -472,7 +468,6 @@ class RangeReader:
 
 
 def one_row(values: Mapping[str, str | int | None], settings: RowSettings) -> pa.RecordBatch:
-    """Return a row of ``schema.RECORDS`` that is not a record; missing values are null."""
     schema = pa.schema([RECORDS.field(name) for name in settings.columns])
     return pa.RecordBatch.from_arrays(
         [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema

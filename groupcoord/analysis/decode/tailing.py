@@ -30,7 +30,6 @@ from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchE
 from groupcoord.records.salvage import ReadAt, find_batch
 
 CHUNK_BYTES = 4_194_304
-"""Bytes of a file held at a time."""
 
 
 class LogChangedError(PipelineError):
@@ -72,7 +71,6 @@ class Cursor(NamedTuple):
 
 
 Cursors = dict[str, Cursor]
-"""By folder, with the protocol of its file system."""
 
 
 @frozen

@@ -90,10 +90,7 @@ def is_marker(records: pa.Table) -> pa.ChunkedArray:
 
 
 def commits(records: pa.Table, markers: Markers) -> pa.Table:
-    """Return every commit and tombstone in order (:data:`groupcoord.analysis.decode.schema.COMMITS`).
-
-    Commits of aborted transactions are omitted; transactions without a marker are ``open``.
-    """
+    """Return every commit and tombstone in order (``COMMITS``), without those of aborted transactions."""
     found = records.filter(is_offset_record(records))
     is_transactional = flags(found["is_transactional"])
     outcome: pa.Array = pa.nulls(found.num_rows, pa.string())
@@ -108,8 +105,6 @@ def commits(records: pa.Table, markers: Markers) -> pa.Table:
 GROUP = ("log_partition", "group_id")
 PARTITION = (*GROUP, "topic", "topic_partition")
 ROWS_MIN = 262_144
-"""Least number of commits that are folded at once."""
-
 LATE_MINUTES = 5
 """Minutes behind its group's newest commit after which a minute is closed, and later commits no
 longer join its count.
@@ -151,7 +146,6 @@ class CommitFacts:
     are_samples: bool = False
 
     def counted(self) -> pa.Table:
-        """Return the kept commits without those of open transactions."""
         return self.last.filter(pc.invert(_is_open(self.last)))
 
     def open(self) -> pa.Table:
@@ -291,7 +285,7 @@ def _went_back(rows: pa.Table, runs: Runs, is_new: Bools) -> pa.Table:
 
 
 def _most(rewinds: pa.Table) -> pa.Table:
-    """Return one row for each partition, with the furthest that it went back."""
+    """Return the largest rewind of each partition."""
     figures = [integers(rewinds[name]) for name in ("to", "log_offset", "by")]
     order = np.lexsort((*figures, key_codes(rewinds, PARTITION)))
     sorted_rows = rewinds.take(pa.array(order))

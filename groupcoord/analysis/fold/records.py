@@ -40,7 +40,6 @@ from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory, Row
 
 BATCH_ROWS = 131_072
-"""Number of rows read back at a time."""
 
 
 @define
@@ -204,7 +203,6 @@ FOLDED_COLUMNS = tuple(name for name in RECORDS.names if name in _NEEDED)
 """Columns for :meth:`PartitionFold.add`, without ``log_partition``."""
 
 DECODED_COLUMNS = (*FOLDED_COLUMNS, "control_type", "end_offset", "complete_from")
-"""The columns of the table of records that :func:`fold_batches` needs."""
 
 
 class PartitionFold:
@@ -218,7 +216,7 @@ class PartitionFold:
             self._history.add_span(*span)
 
     def add(self, records: pa.Table) -> pa.Table:
-        """Fold records, and return the commits among them (:data:`groupcoord.analysis.decode.schema.COMMITS`)."""
+        """Fold records, and return the commits among them."""
         is_understood = pc.and_(pc.is_null(records["problem"]), pc.is_valid(records["group_id"]))
         feed_history(self._history, records.filter(is_understood))
         found = commits(records, self._markers)
@@ -365,7 +363,6 @@ def summed_keys(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _by_group(keys: pa.Table) -> pa.Table:
-    """Return one row for each group of a log partition, and one for records without a group."""
     summed = keys.select(["log_partition", "group_id", "first_ms", "last_ms"])
     for name, (condition, values) in _of_key(keys).items():
         summed = summed.append_column(name, pc.if_else(condition, values, None))
@@ -403,7 +400,6 @@ def _of_key(keys: pa.Table) -> dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 
 def _load(partition: int | None, groups: list[Row]) -> Row:
-    """Return the row of a log partition from the rows of its groups."""
     found: Row = {"log_partition": partition}
     found |= {name: sum(row[name] or 0 for row in groups) for name in _SUMS}
     file_bytes = [row["file_bytes"] for row in groups if row["file_bytes"] is not None]

@@ -116,10 +116,9 @@ class DescribedGroup(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset, or the start offset of a share group.
+    """A committed offset, or the start offset of a share group; -1 for none.
 
     Attributes:
-        offset: next offset to read; for a share group, the first one in flight. -1 for none.
         lag: lag of a share group from its coordinator; None if unknown.
     """
 
@@ -211,7 +210,6 @@ class Patience:
         self._wait = wait
 
     def try_for(self, work: Callable[[], T], mend: Callable[[], object] = lambda: None) -> T:
-        """Return the result of ``work`` once it succeeds."""
         deadline_s = self._now_s() + self._timeout_ms / 1000
         backoff_ms = self._backoff_ms
         while True:
@@ -272,7 +270,6 @@ DESCRIBED_BY = {
 """The API that describes groups of each type."""
 
 _DESCRIBE_BIT = 1 << 8
-"""Bit of DESCRIBE in the authorized operations of a response."""
 
 
 def cluster_request() -> Request:

@@ -24,8 +24,6 @@ FETCH_BYTES = 4_194_304
 DELETED = "deleted from the log before it was read"
 
 _BATCH_START = Struct(">qi11xi")
-"""Base offset, length and last offset delta in a batch header."""
-
 _LOG_OVERHEAD_BYTES = 12
 
 
@@ -48,7 +46,7 @@ class Portion:
 
 @frozen
 class Lost:
-    """Offsets that are gone from the log: from ``start`` to before ``end``."""
+    """Offsets deleted from the log, from ``start`` to before ``end``."""
 
     start: int
     end: int
@@ -167,9 +165,7 @@ _BATCH = 1
 
 
 def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the timestamps of the next records (:data:`groupcoord.analysis.decode.schema.RECORD_TIMES`) that are
-    known.
-    """
+    """Return the known timestamps of next records (``RECORD_TIMES``)."""
     patience, found = Patience(WAIT_MS, BACKOFF_MS), []
     with connection(address) as (cluster, _):
         for row in behind:

@@ -27,8 +27,6 @@ _DURATIONS_MS = {
     "default.api.timeout.ms": 60_000,
     "retry.backoff.ms": 100,
 }
-"""Timeouts with Kafka's defaults."""
-
 log = logging.getLogger(__name__)
 
 

@@ -34,8 +34,6 @@ _DEAD = "Dead"
 _OF_COORDINATORS = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
-"""Errors that end once coordinators have settled."""
-
 T = TypeVar("T")
 
 

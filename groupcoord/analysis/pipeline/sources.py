@@ -259,7 +259,7 @@ class Source(ABC):
 
     @property
     def cluster_name(self) -> str:
-        """The id of the cluster that is read; empty for files."""
+        """Id of the cluster that is read; empty for files."""
         return ""
 
     @abstractmethod
@@ -281,10 +281,8 @@ class Source(ABC):
 
 @frozen
 class LogSource(Source):
-    """Logs in files.
-
-    Attributes:
-        paths: segment files, folders of a log partition, data directories, or patterns of these; local, or URLs.
+    """Logs in files: segment files, folders of a log partition, data directories, or patterns of
+    these; local, or URLs.
     """
 
     paths: tuple[str, ...] = field(converter=_texts)
@@ -386,7 +384,6 @@ class ClusterSource(Source):
 
 
 def read_end_offsets_file(path: str) -> pa.Table:
-    """Read a CSV file of end offsets (:data:`groupcoord.analysis.decode.schema.END_OFFSETS`)."""
     schema = arrow_schema(END_OFFSETS)
     options = pyarrow.csv.ConvertOptions(column_types=schema, include_columns=schema.names)
     with refusals_told(path):

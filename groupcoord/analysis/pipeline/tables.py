@@ -36,11 +36,7 @@ SAMPLES_MAX = 200_000
 
 @frozen
 class Known:
-    """Facts about some groups.
-
-    Attributes:
-        current: the table of current offsets.
-    """
+    """Facts about some groups."""
 
     facts: CommitFacts
     current: pa.Table
@@ -70,7 +66,6 @@ class EndOffsetSamples:
 
 
 def topics_of(known: Sequence[Known]) -> list[str]:
-    """Return the topics with a commit or an owner."""
     topics = {topic: None for one in known for topic in pc.unique(one.current["topic"]).to_pylist()}
     held = {topic: None for one in known for _, topic, _ in one.held.holders if topic is not None}
     return list(topics | held)
@@ -172,8 +167,6 @@ class ShareStates:
 
 
 ROWS_MAX = 100_000
-"""Number of exported partitions; those with the greatest lag if there are more."""
-
 _OF_LAG = (
     *("group_id", "topic", "topic_partition", "committed_offset", "end_offset", "lag", "lag_ms", "status"),
     *("member_id", "client_id", "client_host"),
@@ -181,7 +174,6 @@ _OF_LAG = (
 
 FigureRow = Mapping[str, Any]
 RebalanceCounts = Mapping[tuple[str, str], int]
-"""Number of rebalances by group and cause."""
 
 
 @frozen

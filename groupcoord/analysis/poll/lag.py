@@ -116,7 +116,7 @@ def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
 
 
 def _idle_members(group: GroupSnapshot) -> int:
-    """Return the number of members of a stable group without partitions while others have some."""
+    """Return the number of members of a stable group without partitions, while others have some."""
     if group.described is None or group.described.state != "Stable":
         return 0
     members = view_of(group.type, group.described).members.values()
@@ -243,5 +243,4 @@ def problems_of(snapshot: Snapshot, group_ids: Collection[str]) -> Iterator[str]
 
 
 def unknown_groups(snapshot: Snapshot, group_ids: Collection[str]) -> list[str]:
-    """Return the given groups that do not exist or may not be described."""
     return sorted(set(group_ids) - set(snapshot.groups) - snapshot.missing)

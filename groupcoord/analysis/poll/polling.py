@@ -236,7 +236,6 @@ APPENDED = {
 """Tables of all polls of a run."""
 
 UNDER_WAY = "under-way"
-"""File of ``rebalances`` for unfinished ones."""
 
 
 @frozen

@@ -310,7 +310,7 @@ def _conversion(before: GroupView, after: GroupView) -> str | None:
 
 
 def epoch_rows(group_id: str, before: Epochs | None, after: Epochs, at_ms: int) -> Iterator[Row]:
-    """Yield rows of ``epochs`` for changes, or for everything the first time."""
+    """Yield rows of ``epochs`` for changes; for everything the first time."""
     old_view, old_target = (None, None) if before is None else before
     view, target = after
     told = {"group_id": group_id, "group_epoch": view.generation, "target_epoch": target, "polled_ms": at_ms}

@@ -46,7 +46,6 @@ from groupcoord.analysis.rules.statuses import (
 
 Row = dict[str, Any]
 Of = tuple[int | None, str]
-"""A log partition and a group."""
 
 
 def anomalies(
@@ -103,8 +102,6 @@ def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
 
 
 class _Peak(NamedTuple):
-    """The count of events in a window, with its start and end."""
-
     of: tuple[Any, ...]
     at_ms: int
     began_ms: int
@@ -237,7 +234,6 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 def about_offsets(
     facts: CommitFacts, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
 ) -> Iterator[Row]:
-    """Yield anomalies of partitions."""
     if now_ms is None:
         return
     commits = last_commits(facts, limits)
@@ -269,7 +265,6 @@ class LastCommits(NamedTuple):
 
 
 def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
-    """Return the last commits of each partition, up to the limit."""
     commits = facts.last
     runs = Runs(commits, PARTITION)
     order, starts = runs.order, runs.starts
@@ -498,7 +493,6 @@ def _is_uneven(counts: list[int], times: float) -> bool:
 def about_shares(
     held: Assigned, facts: CommitFacts, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> Iterator[Row]:
-    """Yield anomalies of assignments."""
     if now_ms is None or not held.shares:
         return
     work = _Work(held.holders, facts, now_ms, limits)
@@ -526,7 +520,7 @@ def _group_never_committed(
 
 
 def _uneven(shares: Shares, work: _Work, now_ms: int, limits: Thresholds) -> Iterator[Row]:
-    """Yield that some members of a group have no partitions, or no work, while another has several times the mean."""
+    """Yield that some members have no partitions, or no work, while another has several times the mean."""
     since_ms, amounts, what = shares.uneven_since_ms, [float(one.partitions) for one in shares.members], "partitions"
     if since_ms is None:
         since_ms, amounts, what = work.uneven_since_ms(shares), work.rates(shares), "work"
@@ -575,7 +569,7 @@ class _Work:
             self._of_members.setdefault((place[0], holder["member_id"]), []).append(going.get(place))
 
     def rates(self, shares: Shares) -> list[float]:
-        """Return the records per millisecond that each member commits."""
+        """Return the records per millisecond of each member."""
         return [sum(one.rate for one in some if one is not None) for some in self._partitions(shares)]
 
     def uneven_since_ms(self, shares: Shares) -> int | None:

@@ -66,7 +66,6 @@ def began_ms(group: Row) -> int | None:
 
 
 def _order(holder: Row) -> tuple[tuple[bool, Any], ...]:
-    """Return a sort key with None first."""
     return tuple((holder[name] is not None, holder[name]) for name in HOLDER)
 
 
@@ -198,7 +197,7 @@ def unknown_groups(found: Histories) -> set[str]:
 
 
 def group_answers(found: Histories) -> Told:
-    """Return the tables' groups and members in the form of the coordinator's responses."""
+    """Return groups and members of the tables in the form of the coordinator's responses."""
     told: Told = {}
     of_groups = [row for row in found[GROUP] if row["type"] in (CLASSIC, CONSUMER)]
     for row in of_groups:
@@ -218,7 +217,6 @@ def group_answers(found: Histories) -> Told:
 
 
 def offset_answers(current_offsets: pa.Table) -> Told:
-    """Return the table of current offsets in the form of the coordinator's responses."""
     told: Told = {}
     names = ["log_partition", "group_id", "topic", "topic_partition", "committed_offset", "leader_epoch", "metadata"]
     for row in current_offsets.select(names).to_pylist():

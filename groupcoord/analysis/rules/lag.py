@@ -105,7 +105,7 @@ class Ends:
 
 
 def _samples(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
-    """Return the last samples of each partition's end, each with the one that followed."""
+    """Return the last samples of each partition, linked by ``next``."""
     if "at_ms" not in table.column_names:
         return {}
     found: dict[tuple[str, int], dict[int, Row]] = {}
@@ -219,7 +219,6 @@ def _row(
 
 
 def _windows(commits: pa.Table, ends: Ends) -> dict[Place, list[Row]]:
-    """Return the last commits of partitions with a known end in order, including tombstones."""
     topics = pa.array(sorted(ends.topics()), pa.string())
     wanted = commits.filter(pc.is_in(commits["topic"], topics)).select(_WINDOW)
     runs = Runs(wanted, _KEY)

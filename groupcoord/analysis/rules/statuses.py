@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from groupcoord.analysis.options import WINDOW_COMMITS
 
 SAMPLES_MAX = 1_000
-"""Number of the last samples of a partition's end that are used."""
-
 FRESH_MS = 1_000
 """Age of the next record below which a group is not behind."""
 
@@ -24,7 +22,6 @@ class LagStatus(IntEnum):
     """Status of a group in a partition, with the number in metrics, which is Burrow's up to REWIND.
 
     Attributes:
-        label: the status as printed and in tables.
         of_group: Burrow's status of a group with this worst partition: OK, WARN or ERR.
         sentence: description with ``{}`` for the partition; empty if all is well.
     """
@@ -119,7 +116,7 @@ class EndOffsetSample(NamedTuple):
 
 
 class LagMethod(Enum):
-    """Method of computing time lag: by the timestamp of the next record, or by samples after it or around it."""
+    """Method of computing time lag: by the next record's timestamp, or by samples around or after it."""
 
     RECORD = "record"
     INTERPOLATED = "interpolated"
@@ -134,7 +131,7 @@ class TimeLag(NamedTuple):
 
 
 def has_stopped(first_ms: Any, last_ms: Any, now_ms: Any) -> Any:
-    """Return whether the time since the last commit exceeds the window's duration; for numbers or Spark columns."""
+    """Return whether the last commit is older than the window is long; for numbers or Spark columns."""
     return now_ms - last_ms > last_ms - first_ms
 
 
@@ -174,12 +171,7 @@ def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, w
 
 
 class PartitionEnd(NamedTuple):
-    """Start and end of a partition's log.
-
-    Attributes:
-        start: the first offset; None if unknown.
-        end: the offset after the last record; None if unknown.
-    """
+    """Start and end of a partition's log; None if unknown."""
 
     start: int | None
     end: int | None
@@ -195,7 +187,6 @@ def known_offset(committed_offset: int | None) -> int | None:
 
 
 def records_behind(committed_offset: int | None, log: PartitionEnd) -> int | None:
-    """Return the lag in records; None if the end, or the group's start offset, is unknown."""
     if log.end is None:
         return None
     offset = known_offset(committed_offset)
@@ -273,12 +264,11 @@ def _falls_behind(lag: int, lag_ms: int | None, seen: Evidence) -> bool:
 
 
 def worst_status(labels: Iterable[str | None]) -> LagStatus:
-    """Return the worst status by label; OK if there are none."""
     return min((LagStatus.of(label) for label in labels if label), key=WORST_FIRST.index, default=LagStatus.OK)
 
 
 def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
-    """Return Burrow's status of a group: OK, WARN or ERR, as bad as the worst of its partitions."""
+    """Return Burrow's status of a group, by its worst partition."""
     return max((status.of_group for status in statuses), default=LagStatus.OK)
 
 
@@ -305,13 +295,13 @@ def time_lag(
 
 
 def judged(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time lag and the status of a partition, as columns of the table of lag."""
+    """Return the time lag and the status of a partition, as columns of ``lag``."""
     found = time_lag_of(row)
     return found | _status(row, found.get("lag_ms"))
 
 
 def time_lag_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time lag of a partition, as columns of the table of lag."""
+    """Return the time lag of a partition, as columns of ``lag``."""
     if row["lag"] is None or row["last"] is None:
         return {}
     if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:

@@ -83,11 +83,7 @@ class Surroundings:
 
 @frozen
 class Departure:
-    """End of a membership.
-
-    Attributes:
-        end: :data:`LEAVE`, :data:`EXPIRY_OR_LEAVE` or another cause, or :data:`CONVERSION`.
-    """
+    """End of a membership: a cause, or :data:`CONVERSION`."""
 
     end: str
     confidence: float
@@ -99,7 +95,7 @@ class Explanation:
     """Causes of a rebalance, with confidence and membership changes.
 
     Attributes:
-        causes: all causes, each of :data:`CAUSES`; ``cause`` is the first.
+        causes: all causes; ``cause`` is the first.
         confidence: confidence in ``cause``, from 0 to 1.
         departures: the ends of removed members, by member id.
     """
@@ -213,7 +209,7 @@ def _membership_changes(before: GroupView, after: GroupView) -> tuple[list[Membe
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
-    """Add notes as causes and evidence if there are no causes; a new match of a pattern is evidence in any case."""
+    """Add notes as causes if there are none; a new match of a pattern is evidence in any case."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]
     # Newly matched topics also cause a note about topics, which the pattern explains.
     told = resolved or ([] if found else notes)

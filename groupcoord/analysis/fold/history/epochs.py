@@ -24,8 +24,6 @@ from groupcoord.records.typed import TypedRecord
 from groupcoord.schema.engine import Values
 
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
-"""States of such groups, as Kafka names them."""
-
 NO_TIMEOUT = -1
 
 
@@ -336,7 +334,6 @@ class EpochGroup:
         return sorted(topics)
 
     def member(self, member_id: str) -> MemberView:
-        """Return a copy of a member."""
         return evolve(self._members[member_id])
 
     def assignor(self) -> str | None:
@@ -355,7 +352,6 @@ class EpochGroup:
         return old, new
 
     def is_converged(self) -> bool:
-        """Return whether every member has its target assignment of this epoch."""
         return self.epoch <= self.assignment_epoch and not self._unconverged
 
     def state(self) -> str:

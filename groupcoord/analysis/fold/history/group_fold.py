@@ -272,7 +272,7 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_after_ms": None, "ended_ms": _ended_ms(view)}))
 
     def _is_new(self, view: GroupView) -> bool:
-        """Return whether the group was created right before this view, so that compaction cannot hide a generation."""
+        """Return whether the group was created right before this view: compaction hides no generation."""
         return not self._is_first or self.options.complete_from == 0 or view.generation <= 1
 
     def _replaced(self, before: GroupView, view: GroupView) -> None:
@@ -288,7 +288,7 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": view.log_timestamp_ms, "ended_ms": view.log_timestamp_ms}))
 
     def _bury_classic(self, timestamp_ms: int) -> None:
-        """Apply the tombstone of a classic group: a deletion or, with members, a conversion to a consumer group."""
+        """Apply a classic group's tombstone: a deletion or, with members, a conversion."""
         self._complete_open(self.last_offset)
         if self._view is not None and self._view.members and self._modern is None:
             self._converted = self._view
@@ -296,7 +296,7 @@ class GroupFold:
         self._removed = CLASSIC, self.last_offset, timestamp_ms
 
     def _note_conversion(self, old_type: str, conversion: str, log_offset: int, timestamp_ms: int) -> None:
-        """Note that a group of another type was removed in the same batch, for the next row."""
+        """Note a conversion for the next row if a group of another type was removed in the same batch."""
         if self._removed == (old_type, log_offset - 1, timestamp_ms):
             self._conversion = conversion
 
@@ -393,7 +393,6 @@ class GroupFold:
             self._moved = False
 
     def _close_epoch(self, modern: EpochGroup, log_offset: int) -> GroupView | None:
-        """Add the rows of the last epoch, and return the group at its end; None without an epoch."""
         last = modern.closing_view()
         self._complete_open(log_offset)
         if last is not None:
@@ -421,7 +420,7 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
 
     def _complete_open(self, log_offset: int) -> None:
-        """Add the row of the rebalance that the next epoch, or the end of the log, completes."""
+        """Add the row of the open rebalance."""
         opened, self._open = self._open, None
         if opened is None:
             return

@@ -178,7 +178,7 @@ class LogHistory:
 
 @define
 class _Span:
-    """The batches of one file: first offset, offset after the last, and the one from which on none is missing."""
+    """The batches of one file: first offset, end, and the offset from which on none is missing."""
 
     first: int = -1
     end: int = -1
@@ -211,7 +211,6 @@ class Completeness(NamedTuple):
 
 
 def completeness(spans: Iterable[tuple[int, int, int]]) -> Completeness:
-    """Return the completeness of ranges in any order."""
     found = Completeness()
     for span in sorted(spans):
         found = found.behind(*span)
@@ -220,11 +219,7 @@ def completeness(spans: Iterable[tuple[int, int, int]]) -> Completeness:
 
 @define
 class _Gathered:
-    """Collected records of one group.
-
-    Attributes:
-        entries: its records, and the last commits between them.
-    """
+    """Collected records of one group, and the last commits between them."""
 
     entries: list[GroupRecord | LastCommit] = field(factory=list)
     topic_names: dict[UUID, str] = field(factory=dict)
@@ -261,7 +256,6 @@ def _rows_of(fold: GroupFold, gathered: _Gathered) -> Iterator[HistoryRow]:
 
 
 def feed_fold(fold: GroupFold, entry: GroupRecord | LastCommit) -> None:
-    """Apply the next record or commit of its group to a fold."""
     if isinstance(entry, LastCommit):
         if entry.place is None:
             fold.exists(entry.log_offset)

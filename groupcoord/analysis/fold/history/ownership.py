@@ -1,4 +1,4 @@
-"""Moves, revocations and memberships of a KIP-848 group (KIP-932 and KIP-1071 as well), traced record by record.
+"""Moves, revocations and memberships of KIP-848, KIP-932 and KIP-1071 groups, traced record by record.
 
 Moves are planned by target assignments, and carried out by the members' current assignments. A partition has no owner
 from its revocation until another member has it; time without members does not count. Topics are ids here, since their
@@ -47,8 +47,6 @@ had, which was unnecessary.
 """
 
 GIVEN_UP, GONE = "given up", "gone"
-"""Ends of revocations, together with :data:`groupcoord.analysis.fold.history.causes.REBALANCE_TIMEOUT`."""
-
 Subscriptions = Mapping[str, MemberView]
 
 
@@ -73,12 +71,7 @@ class Move:
 
 @define
 class Revocation:
-    """Partitions that a member has to revoke.
-
-    Attributes:
-        member: the member at that time.
-        ended_ms: when the member was removed; None before.
-    """
+    """Partitions that a member has to revoke; ``ended_ms`` is its removal, None before."""
 
     member: MemberView
     epoch: int
@@ -89,12 +82,7 @@ class Revocation:
 
 @define
 class Ownership:
-    """Target and current owners of the partitions of one group.
-
-    Attributes:
-        moves: rows of finished moves; the reader clears them.
-        revocations: rows of finished revocations, likewise.
-    """
+    """Target and current owners of the partitions of one group; the reader clears the rows."""
 
     moves: list[Row] = field(factory=list)
     revocations: list[Row] = field(factory=list)
@@ -138,7 +126,6 @@ class Ownership:
         *,
         is_of_tasks: bool = False,
     ) -> None:
-        """Compare the targets with the previous ones when their epoch is written."""
         changed = sorted(partition for partition, was in self._before.items() if self._planned.get(partition) != was)
         received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
         for partition in changed:
@@ -323,11 +310,9 @@ class Membership:
     """A membership.
 
     Attributes:
-        view: the last view of the member.
         began: how it started; None before the start of the log.
         replaced: member id that it replaced.
         away_ms: when a static member left temporarily; None while present.
-        ended_ms: when it was removed; None before.
         log_offset: of the record that started it, or ended it.
     """
 
@@ -383,7 +368,6 @@ class GroupTrace:
         return self.types.group_type != SHARE
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
-        """Apply the group's own record, after the group has."""
         self.target_ms = None
         self._ownership.begin_epoch(is_empty=not group.view().members)
         self._tell(EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms))
@@ -412,7 +396,6 @@ class GroupTrace:
         self.settle(dict.fromkeys(going_on, Departure(CONVERSION, 1.0, told)), below=0)
 
     def close(self) -> None:
-        """End the group; the ends of its members may follow."""
         self._ownership.end()
 
     def end(self) -> None:
@@ -423,7 +406,6 @@ class GroupTrace:
         self._members.clear()
 
     def take_rows(self) -> list[tuple[str, Row]]:
-        """Return the rows that became certain since the last call, each with its kind."""
         rows, self._rows = self._rows, []
         rows += [(MOVE, row) for row in self._ownership.moves]
         rows += [(REVOCATION, row) for row in self._ownership.revocations]

@@ -87,7 +87,6 @@ class CommitsOfGroups:
             self._bins[row["group_id"]].setdefault(name, Counter())[row["bin"]] += row["count_all"]
 
     def bins(self, group_id: str) -> Bins | None:
-        """Return a group's commits over time; None without commits or times."""
         if self._span is None or group_id not in self._bins:
             return None
         return bins_of(*self._span, self._bins[group_id], self._width_ms)
@@ -97,7 +96,6 @@ class CommitsOfGroups:
 
 
 def _counts(batch: pa.RecordBatch, keys: list[str]) -> Iterator[tuple[tuple[Any, ...], CommitCount]]:
-    """Yield the number and last time of a batch's commits for each key."""
     rows = pa.Table.from_batches([batch]).filter(pc.invert(batch["tombstone"]))
     times = rows["commit_timestamp_ms"]
     rows = rows.append_column("at_ms", pc.if_else(pc.greater_equal(times, 0), times, None))
@@ -113,7 +111,6 @@ def _sum(before: CommitCount | None, more: CommitCount) -> CommitCount:
 
 
 NOT_TOLD = "unknown"
-"""State of a group if its description is not permitted."""
 
 
 def group_rows(
@@ -167,7 +164,6 @@ def severities(rows: Iterable[GroupRow]) -> Mapping[str, int]:
 
 
 def most_churning(rows: Iterable[GroupRow]) -> tuple[GroupRow, ...]:
-    """Return the groups with most members that joined and left."""
     churning = [row for row in rows if row.joined + row.left > 0]
     return tuple(sorted(churning, key=lambda row: (-row.joined - row.left, row.group_id))[: model.CHURNING_MAX])
 
@@ -404,7 +400,6 @@ def _in_bins(counts: Mapping[tuple[str, int], int], width_ms: int) -> dict[str, 
 def consumer_rows(
     epochs: Iterable[Row], memberships: Iterable[Row], moves: Iterable[Row], revocations: Iterable[Row]
 ) -> tuple[model.ConsumerGroupRow, ...]:
-    """Return one row per consumer group, those with fenced and slow members first."""
     lives, moved, revoked = by_group(memberships), by_group(moves), by_group(revocations)
     found = []
     for group_id, some in by_group(epochs).items():
@@ -428,7 +423,6 @@ def consumer_rows(
 
 
 def _moved(moves: Iterable[Row]) -> tuple[int, int]:
-    """Return the number of partitions that moved from an owner, and of unnecessary moves."""
     moves = list(moves)
     return sum(_is_move(row) for row in moves), sum(row["reason"] == SWAP for row in moves)
 

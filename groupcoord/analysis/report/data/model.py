@@ -163,7 +163,6 @@ class Bins:
 
 
 def bin_width_ms(span_ms: int, bins_max: int = BINS_MAX) -> int:
-    """Return a round width that divides a span into at most ``bins_max`` bins."""
     for width_ms in _WIDTHS_MS:
         if span_ms // width_ms + 2 <= bins_max:
             return width_ms
@@ -261,7 +260,7 @@ class GroupRow:
 
 @frozen
 class RebalanceRow:
-    """One rebalance. ``joined`` and ``left`` count members; ``confidence`` is from 0 to 1."""
+    """One rebalance; ``joined`` and ``left`` count members."""
 
     group_id: str
     from_generation: int | None

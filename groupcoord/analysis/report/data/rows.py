@@ -27,7 +27,6 @@ def report_title(inputs: Sequence[str]) -> str:
 
 
 def partition_rows(load: Iterable[Row]) -> tuple[model.PartitionRow, ...]:
-    """Return the load of each log partition, or of those with most records."""
     found = sorted(load, key=lambda row: (-row["records"], _number(row)))
     names = [one.name for one in fields(model.PartitionRow) if one.name != "size_bytes"]
     rows = sorted(found[: model.PARTITIONS_MAX], key=_number)
@@ -68,7 +67,6 @@ def at_ms(value: int | None) -> int | None:
 
 
 def cut(value: object) -> str:
-    """Return a truncated text; empty for None."""
     return "" if value is None else str(value)[:TEXT_MAX]
 
 
@@ -77,7 +75,6 @@ def known(values: Iterable[int | None]) -> list[int]:
 
 
 def none_first(*values: Any) -> tuple[tuple[bool, Any], ...]:
-    """Return a sort key with None first."""
     return tuple((value is not None, value) for value in values)
 
 
@@ -92,7 +89,6 @@ _SEVERITIES = {LagStatus.OK: FINE, LagStatus.WARN: WARNING, LagStatus.ERR: BAD}
 
 
 def severity_of_status(status: str | None) -> str:
-    """Return the severity of a status label; fine for None."""
     return _SEVERITIES[LagStatus.of(status or None).of_group]
 
 
@@ -164,7 +160,6 @@ def read_rows(read_counts: Iterable[Row]) -> tuple[model.ReadCount, ...]:
 
 
 def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
-    """Return the first byte ranges that could not be read."""
     names = ["position", "size_bytes", "first_offset", "end_offset"]
     rows = [
         model.CorruptRange(file=cut(row["file"]), reason=cut(row["reason"]), **{name: row[name] for name in names})
@@ -194,7 +189,6 @@ def _lag_row(group_id: str, topic: str, rows: Sequence[Row]) -> model.LagRow:
 
 
 def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
-    """Return the number of partitions by status, the worst first."""
     groups: defaultdict[LagStatus, list[str]] = defaultdict(list)
     for row in lag:
         groups[LagStatus.of(row.get("status"))].append(row["group_id"])
@@ -206,7 +200,6 @@ def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
 
 
 def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ...]:
-    """Return deliveries to share groups, the worst first, without deleted states."""
     by_topic: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in share_partitions:
         if not row["is_deleted"]:
@@ -231,7 +224,6 @@ def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ..
 
 
 def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
-    """Return the number of anomalies by kind, the worst first."""
     by_kind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in anomalies:
         by_kind[row["kind"], row.get("status") or ""].append(row)

@@ -64,7 +64,6 @@ def element(tag: str, *content: str, **attributes: str | float | None) -> Html:
 
 
 def _value(value: str | float) -> str:
-    """Return an attribute's value unclipped: half a list of points would be another picture."""
     return value if isinstance(value, Html) else escape(str(value))
 
 
@@ -247,12 +246,8 @@ FILLS = {
     "epoch-target": "leave",
     "epoch-member": "expiry",
 }
-"""Colour variables by class of a shape."""
-
 
 OWNER_COLOURS = 24
-"""Number of distinct colours of consumers; they repeat beyond."""
-
 _TURN_DEGREES = 137.508
 """Golden angle between hues, so that each is far from the previous ones."""
 
@@ -349,7 +344,6 @@ def tile(value: str, told: str, section: str, shown: Collection[str], *, is_bad:
 
 
 def pill(word: str, severity: str) -> Html:
-    """Return a word in the colour of a severity; empty without a word."""
     return element("span", text(word), class_=f"pill {severity}") if word else EMPTY
 
 

@@ -99,7 +99,6 @@ def _span(report: Report) -> str:
 
 
 def _overview(report: Report, shown: Collection[str]) -> Html:
-    """Return the totals, linked to the sections that are ``shown``, and notes on the input."""
     found = report.overview
     anomalies = (format_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
     tiles = [
@@ -187,7 +186,6 @@ def who_has_what(story: GroupStory) -> Html:
 
 
 def _rows(share: MemberShare) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each partition, the first of them with the member."""
     member = _member(share)
     for one in share.partitions:
         yield (

@@ -68,12 +68,10 @@ def state_class(state: str) -> str:
 
 
 def in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    """Sort names by a given order; others follow alphabetically."""
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def cause_time_line(bins: Bins) -> Html:
-    """Return rebalances over time, stacked by cause."""
     height, top, floor = 200, 14, 172
     names = in_order((name for name in bins.series if bins.total(name)), CAUSES)
     highest = max((sum(bins.series[name][place] for name in names) for place in range(bins.length)), default=0)
@@ -97,7 +95,6 @@ def _column(axis: Axis, bins: Bins, place: int, counts: Mapping[str, int], floor
 
 
 def churn_time_line(bins: Bins) -> Html:
-    """Return members that joined, above the line, and that left, below it."""
     height, top, bottom = 190, 14, 164
     middle = (top + bottom) / 2
     joined, left = (bins.series.get(name, (0,) * bins.length) for name in ("joined", "left"))
@@ -159,7 +156,6 @@ def _partition_name(row: PartitionRow) -> str:
 
 
 def group_picture(story: GroupStory, axis: Axis) -> Html:
-    """Return a group over time: members, rebalances by cause, anomalies and commits."""
     members = (18, 78)
     events = (92, 116)
     commits = (136, 180)

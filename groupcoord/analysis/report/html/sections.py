@@ -446,7 +446,6 @@ def _slow(report: Report) -> Html:
 MORE_NAMED_MAX = 15
 
 NOT_JUDGED = ("UNKNOWN", "NO COMMIT")
-"""Statuses without a known lag."""
 
 
 def worst(report: Report) -> Html:
