@@ -240,6 +240,7 @@ class Parts:
             *(self.fetch_requests.timers, self.share, self.share_requests.timers),
             *(self.transactions, self.refusals, self.internal_topics),
         )
+        # No request brings the retention of data nearer: TopicData is no waker.
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
 
     # ------------------------------------------------------------ parts
@@ -347,6 +348,7 @@ class Parts:
     def reload_shared(self) -> None:
         if self.shared_documents is None:
             return
+        # To notify of the topics that other nodes have changed.
         before = list(self.topics)
         self.shared_documents.reload()
         self.topic_requests.reloaded(before)

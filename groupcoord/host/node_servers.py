@@ -100,7 +100,6 @@ class NodeServers:
 
     @property
     def nodes(self) -> Nodes:
-        """State that the nodes share."""
         if self._nodes is None:
             raise NoSuchNodeError("no node runs: all have crashed; restart() them")
         return self._nodes

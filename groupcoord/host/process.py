@@ -30,7 +30,6 @@ def descriptor_limit() -> int:
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Return whether a descriptor is reserved."""
     # The system gives the lowest free number, so a high one means that few are left.
     limit = descriptor_limit()
     return descriptor >= limit - min(RESERVE, limit // 8)

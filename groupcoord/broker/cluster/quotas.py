@@ -123,7 +123,6 @@ class Quotas:
             return AlterClientQuotasResponse(
                 tuple(AlteredQuotas(denied, CLUSTER_DENIED, entry.entity) for entry in request.entries)
             )
-        # Work yields between two entries, so nothing is read that others may change.
         # Applied at the end: work yields between two entries, and others may change the quotas.
         changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}
@@ -156,6 +155,7 @@ class Quotas:
                 refused[key] = TOO_MANY
                 continue
             changed = {**limits.get(key, {}), **change}
+            # None removes a limit.
             kept = {name: value for name, value in changed.items() if value is not None}
             if kept:
                 limits[key] = kept
@@ -168,6 +168,7 @@ class Quotas:
         return refused
 
     def _write(self, limits: dict[_Key, _Limits]) -> None:
+        # Requests that change nothing need no writable disk.
         if limits != self._limits:
             self._file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
             self._limits = limits

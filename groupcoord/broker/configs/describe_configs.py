@@ -102,6 +102,7 @@ class Resources:
                 return self._broker() if name else self._all_brokers()
             case ConfigResourceType.BROKER_LOGGER:
                 self.check_broker(name, may_be_all=False)
+        # Loggers have no configs here.
         return Resource({}, NO_CONFIGS, ConfigSource.DEFAULT)
 
     def _broker(self) -> Resource:
@@ -214,6 +215,7 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
         definition.name,
         value,
         resource.changeable is not None and definition.name not in resource.changeable,
+        # The first synonym is the value in force.
         synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms if include_synonyms else (),
         config_type=definition.config_type,
@@ -221,6 +223,7 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
 
 
 def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()) -> tuple[CreatedTopicConfig, ...]:
+    # As DescribeConfigs shows them, but without synonyms.
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
     return tuple(CreatedTopicConfig(told.name, told.value, False, told.config_source) for told in described)

@@ -181,11 +181,11 @@ class TopicData:
         return TOPIC_DEFINITIONS[name].inherited(self.config, self._layers)[0] if own is None else own
 
     def use_broker_configs(self, layers: Sequence[Layer]) -> None:
+        # The settings of all topics may inherit from them.
         self._layers = layers
         self._settings.clear()
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
-        """Append the end of a transaction to a partition."""
         topic = self.topics.get(name)
         # A deleted topic must not hold up the end of a transaction.
         if topic is None or not self._is_logged(topic) or not topic.has_partition(partition_index):
@@ -222,6 +222,7 @@ class TopicData:
                 ]
             except OSError as error:
                 self._report("the data directory can't be read", str(error))
+        # A step for some logs each, so that requests are served between them.
         due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
         for topic_id, index in due:
             topic = self.topics.get_by_id(topic_id)
@@ -363,5 +364,6 @@ class CurrentLeaders:
         if known is None:
             return CurrentLeader()
         leader = self._leadership.leader(known, index)
+        # Only their addresses go into the response.
         leader_ids.add(leader.node_id)
         return CurrentLeader(*leader)

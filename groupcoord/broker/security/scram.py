@@ -80,7 +80,6 @@ FindCredential = Callable[[str, str], ScramCredential]
 
 
 def hash_of(mechanism: str) -> str:
-    """Return the name of a mechanism's hash in hashlib."""
     return mechanism.removeprefix("SCRAM-").replace("-", "").lower()
 
 
@@ -137,6 +136,7 @@ def _shape_of(credential: ScramCredential) -> Shape:
 
 
 def _distance(seed: bytes, shape: Shape, count: int) -> float:
+    # An exponential variable with the rate count: the smallest one falls on a shape in proportion to its count.
     drawn = int.from_bytes(hmac.digest(seed, repr(tuple(shape)).encode(), "sha256")[:8], "big")
     return -math.log((drawn + 1) / (1 << 64)) / count
 
@@ -332,6 +332,7 @@ def _refusal(change: Change) -> tuple[ErrorCode, str | None]:
 
 def _apply(change: Change, credentials: Credentials) -> tuple[ErrorCode, str | None]:
     mechanism = NAME_OF[ScramMechanism(change.mechanism)]
+    # Only in the copy: all changes are written together.
     key = (change.name, mechanism)
     if isinstance(change, ScramUpsertion):
         credentials[key] = credential_of_salted(mechanism, change.salt, change.salted_password, change.iterations)
@@ -367,4 +368,5 @@ def _parsed(content: dict[str, Any]) -> _Kept:
         salt, stored_key, server_key = (bytes.fromhex(entry[field]) for field in BYTE_FIELDS)
         credential = ScramCredential(salt, stored_key, server_key, int(entry["iterations"]))
         credentials[entry["user"], entry["mechanism"]] = credential
+    # A file without a secret gets one with the next write.
     return _Kept(credentials, bytes.fromhex(content.get("secret", "")) or secrets.token_bytes(SECRET_BYTES))

@@ -261,6 +261,7 @@ class ShareStateRequests:
             return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if holds_more(request, ENTRIES_AT_ONCE):
             return self._answer_in_steps(coordinator, request, connection)
+        # The coordinator answers the connection itself, now or later.
         coordinator.submit(request, connection, connection.principal)
         self._share.deliver_replies()
         return None
@@ -327,6 +328,7 @@ class ServerShareHost:
         whole: Any = request
         results: dict[TopicIdPartition, AnyResult] = {}
         for topic in whole.topics:
+            # One portion at a time, so that other groups have their turn.
             for some in portions(topic.partitions, ENTRIES_AT_ONCE):
                 answer = Answer()
                 portion = evolve(whole, topics=(topic._replace(partitions=tuple(some)),))

@@ -83,6 +83,7 @@ class ShareSession:
         self.due: set[SharedPartition] = set()
 
     def count(self) -> None:
+        # KIP-932: 0 opens a session, so the epoch after the last is 1.
         self.epoch = FIRST_EPOCH + 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def add(self, partition: SharedPartition, name: str) -> None:
@@ -96,7 +97,7 @@ class ShareSession:
             self.due.discard(partition)
 
     def rotated(self, epoch: int) -> list[SharedPartition]:
-        """Return the partitions in the reading order of an epoch, so that each is first at times."""
+        # Each is first at times, so that max_bytes starves none of them.
         partitions = list(self.partitions)
         first = epoch % len(partitions) if partitions else 0
         return partitions[first:] + partitions[:first]
@@ -115,6 +116,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
+        # A member has one session; the new one replaces it, even on another connection.
         known = self._sessions.get((group_id, member_id))
         if known is not None:
             self.remove(known)
@@ -301,6 +303,7 @@ class ShareRequests:
         session, request = fetching.session, fetching.request
         is_final = request.share_session_epoch == FINAL_EPOCH
         named_count = sum(len(topic.partitions) for topic in request.topics)
+        # The session stays open.
         if len(session.partitions) + named_count > SESSION_PARTITIONS_MAX:
             return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
         # Before reading: released records can be acquired again.
@@ -355,7 +358,6 @@ class ShareRequests:
     def _readable(
         self, fetching: _Fetching, led: dict[SharedPartition, LedPartition], *, has_waited: bool
     ) -> dict[SharedPartition, LedPartition]:
-        """Return the share-partitions that can still be read."""
         readable = {}
         for partition, each in led.items():
             # Without a pause, nothing can have changed since the look-up.

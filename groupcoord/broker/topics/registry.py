@@ -343,6 +343,7 @@ def _topic(name: str, entry: dict[str, Any]) -> Topic:
     # JSON's true is an int in Python.
     if not isinstance(partition_count, int) or isinstance(partition_count, bool) or partition_count < 1:
         raise ValueError(f"topic {name} has {partition_count!r} partitions")
+    # Keys of JSON objects are strings.
     replicas = {int(index): tuple(map(int, node_ids)) for index, node_ids in entry.get("replicas", {}).items()}
     if not all(replicas.values()):
         raise ValueError(f"topic {name} has a partition without replicas")
