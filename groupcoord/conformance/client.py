@@ -38,7 +38,6 @@ class Frames:
         self._stream.send(_LENGTH.pack(len(frame)) + frame)
 
     def receive(self, timeout_ms: float) -> bytes | None:
-        """Return the next frame; None after ``timeout_ms``."""
         deadline_ms = self._now_ms() + timeout_ms
         while (size := self._size()) is None or len(self._buffer) < size:
             data = self._stream.receive(max(deadline_ms - self._now_ms(), 0))
@@ -174,7 +173,6 @@ class Client:
 
 @contextmanager
 def open_client(server: Server, node: Node | None = None) -> Iterator[Client]:
-    """Connect to a server, or to one of its nodes, to query it."""
     client = Client(server, _CLIENT_ID, node)
     try:
         yield client
@@ -208,7 +206,6 @@ class ServerFacts:
 
 
 def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
-    """Return lowest and highest version by API."""
     answered = client.ask("ApiVersions", 3, _SOFTWARE)["api_keys"]
     return {
         _NAMES.get(api["api_key"], str(api["api_key"])): (api["min_version"], api["max_version"]) for api in answered

@@ -177,7 +177,6 @@ def _converters(entity_class: Any) -> dict[str, Callable[[Plain], Any]]:
 
 
 def _converter(hint: Any, kafka_type: str | None) -> Callable[[Plain], Any]:
-    """Return the function that converts plain data to this type; None stays None."""
     inner, is_list = _unwrap(hint)
     convert: Callable[[Plain], Any]
     if dataclasses.is_dataclass(inner):

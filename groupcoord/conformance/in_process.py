@@ -137,7 +137,6 @@ class InProcessNodes:
             broker.tick()
 
     def handle_waiting(self) -> None:
-        """Handle waiting requests on all nodes until none is left."""
         while any(broker.turns.waiting for broker in self.brokers.values()):
             for broker in self.brokers.values():
                 broker.handle_waiting()

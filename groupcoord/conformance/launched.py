@@ -68,7 +68,6 @@ class FreePorts:
         return _is_free(port) and _is_free(port + 1)
 
     def give_back(self) -> None:
-        """Release the ports; no effect if they are released."""
         while self._locks:
             path, lock = self._locks.popitem()
             with suppress(OSError):  # other processes use the folder as well
@@ -111,7 +110,6 @@ class ServerDiedError(TargetError):
 
 
 def _placeholders(command: str, known: Collection[str]) -> set[str]:
-    """Return the placeholders in a command."""
     names = {
         name for word in shlex.split(command) for _, name, _, _ in string.Formatter().parse(word) if name is not None
     }

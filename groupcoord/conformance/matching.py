@@ -53,7 +53,6 @@ VariableKind = Literal["any", "group", "member", "producer", "topic"]
 
 
 def variable_kind(text: str) -> VariableKind | None:
-    """Return the kind of a variable, or None for other text."""
     if not text.startswith("$"):
         return None
     if not _VARIABLE.fullmatch(text):
@@ -65,7 +64,6 @@ def variable_kind(text: str) -> VariableKind | None:
 
 
 def substitute(body: Plain, bindings: Bindings) -> Plain:
-    """Return a body with the values of its variables."""
     if isinstance(body, dict):
         return {key: substitute(value, bindings) for key, value in body.items()}
     if isinstance(body, list):
@@ -160,7 +158,6 @@ class _Search:
     def _candidates(
         self, expected: Plain, got: list[Plain], is_used: list[bool], bindings: dict[str, Any]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield each free matching element; of equal ones only the first."""
         literals = _literals(expected)
         tried: list[Plain] = []
         for index, candidate in enumerate(got):
@@ -193,7 +190,6 @@ def _contradicts(literals: list[tuple[str, Plain]], got: Plain) -> bool:
 
 
 def _by_cost(expected: dict[str, Plain]) -> list[tuple[str, Plain]]:
-    """Return the compared fields, scalars first."""
     fields = [(name, value) for name, value in expected.items() if name not in IGNORED_FIELDS]
     return sorted(fields, key=lambda field: isinstance(field[1], dict | list))
 

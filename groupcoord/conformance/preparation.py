@@ -64,7 +64,6 @@ def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
 
 
 def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, Any]]:
-    """Wait until new topics have responding leaders, and return their metadata."""
     query = {
         "topics": [{"topic_id": None, "name": name} for name in names],
         "allow_auto_topic_creation": False,
@@ -100,7 +99,6 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
 
 
 def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> None:
-    """Replace all ACLs of a server and wait until it lists them."""
     creations = [
         {
             "resource_type": int(entry.resource_type),
@@ -245,7 +243,6 @@ _LEAVES: Mapping[str, dict[str, Plain]] = {
         **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets")),
     },
 }
-"""Fields of a heartbeat that leaves, by type of group."""
 
 
 @define
@@ -271,13 +268,11 @@ class Cleaner:
     has_nodes: bool = False
 
     def expect(self, group_ids: Iterable[str], named_groups: Iterable[str], topics: Iterable[str]) -> None:
-        """Note the groups and topics that a transcript may create."""
         self.group_ids.extend(group_ids)
         self.named_groups.update(named_groups)
         self.topics.update(topics)
 
     def clean(self) -> list[str]:
-        """Remove everything; return descriptions of what remains."""
         left = []
         for clean in (self._abort_transactions, self._delete_groups, self._delete_group_settings, self._delete_topics):
             try:

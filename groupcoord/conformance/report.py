@@ -339,7 +339,6 @@ def junit_xml(report: Report) -> str:
 
 
 def to_junit(title: str, cases: Iterable[Case]) -> str:
-    """Return cases as JUnit XML, one test suite per name."""
     by_suite: dict[str, list[Case]] = {}
     for case in cases:
         by_suite.setdefault(case.suite, []).append(case)
@@ -423,7 +422,6 @@ class Change:
 
 
 def load_run(path: Path) -> dict[str, Any]:
-    """Read output of ``groupcoord conformance --json``."""
     try:
         found = parse_json(read_text(path))
         _by_name(found)

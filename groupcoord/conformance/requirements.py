@@ -32,7 +32,6 @@ _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterCo
 
 
 def missing_apis(transcript: Transcript, facts: ServerFacts) -> list[str]:
-    """Return the :data:`OPTIONAL_APIS` that a transcript sends and the server lacks."""
     return sorted({step.api for step in _sends(transcript)} & OPTIONAL_APIS - set(facts.apis))
 
 
@@ -41,7 +40,6 @@ def missing_nodes(transcript: Transcript, server: Server) -> set[int]:
 
 
 def unlisted_versions(transcript: Transcript, facts: ServerFacts) -> list[str]:
-    """Return requests of a transcript, such as ``JoinGroup v9``, that the server does not list."""
     sent = sorted({(step.api, step.version) for step in _sends(transcript)})
     return [f"{api} v{version}" for api, version in sent if not _lists(facts, api, version)]
 
@@ -132,7 +130,6 @@ def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain, tuple[Step
 
 
 def _waits_for_company(transcript: Transcript, value: str, found: str) -> bool:
-    """Return whether a transcript sends requests during the initial rebalance delay."""
     delays, sessions_ms = 0, []
     for send, body, meanwhile in _exchanges(transcript):
         if send.api != "JoinGroup":

@@ -132,7 +132,6 @@ class _Run:
                 server.stop()
 
     def shared(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
-        """Replay transcripts with equal settings on one server."""
         playable: list[Transcript] = []
         for transcript in transcripts:
             if transcript.restarts and not self._target.can_restart:

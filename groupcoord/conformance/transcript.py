@@ -479,7 +479,6 @@ class _Checker:
         self._unanswered: dict[str, list[Send]] = {}
 
     def check(self, step: Step) -> None:
-        """Raise ValueError or BodyError if a step is impossible."""
         match step:
             case Send():
                 if isinstance(step.node, int) and not 1 <= step.node <= self._nodes:

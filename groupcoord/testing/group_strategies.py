@@ -247,7 +247,6 @@ def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[TopicIdEntry[Sh
 
 
 def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBatch, ...]:
-    """Return consecutive acknowledgement batches."""
     batches, offset = [], 0
     for skipped, kinds, is_same in said:
         first = offset + skipped

@@ -322,7 +322,6 @@ class Produced:
 
 
 def _is_like(record: ConsumerRecord, wanted: ProducerRecord) -> bool:
-    """Return whether a record has the given fields of the expected one."""
     return (
         record.value == wanted.value
         and wanted.key in (None, record.key)

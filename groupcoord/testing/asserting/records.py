@@ -25,7 +25,6 @@ from groupcoord.wire.broker_messages import Produce, ProducePartition, TopicName
 __tracebackhide__ = True
 
 Topics = Mapping[str, int] | Iterable[str]
-"""Partition counts by topic name, or names alone."""
 
 
 @frozen
@@ -71,7 +70,6 @@ def checked_topics(topics: Topics | None, config: Config) -> dict[str, int]:
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
-    """Return a topic by name."""
     topic = broker.topics.get(name)
     if topic is not None and not topic.is_internal:
         return topic
@@ -141,7 +139,6 @@ def encode_records(records: Sequence[RecordFields]) -> bytes:
 
 
 def decode_records(batch: Batch) -> Iterator[tuple[int, RecordFields]]:
-    """Yield offset and fields of each record of a batch."""
     payload = batch.payload(DECOMPRESSED_BYTES_MAX)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
     for head in record_heads(payload, batch.record_count):

@@ -105,7 +105,6 @@ def _walk(value: object) -> Iterable[object]:
 
 
 def is_routine(request: ReceivedRequest) -> bool:
-    """Return whether a request and its response are routine: no error, no change."""
     message, answer = request.message, request.answer
     if answer is None or not isinstance(message, ROUTINE) or errors_of(answer):
         return False
@@ -171,7 +170,6 @@ def _partitions(topics: Iterable[Any], name_of: NameOf) -> Iterator[tuple[str, A
 
 
 def describe_answer(answer: Any, name_of: NameOf) -> str:
-    """Return a short description of a response: its errors, if any."""
     errors = errors_of(answer)
     if errors:
         return some(code.name for code in errors)
@@ -231,7 +229,6 @@ def _task_names(tasks: Iterable[TaskIds]) -> Iterator[str]:
 
 
 def _acknowledged(message: ShareFetch | ShareAcknowledge, name_of: NameOf) -> Iterator[str]:
-    """Yield acknowledgements: ``accepts orders-0 from 3 to 5``."""
     for place, partition in _partitions(message.topics, name_of):
         for batch in partition.acknowledgement_batches:
             verbs = [ACKNOWLEDGED.get(kind, f"{kind}") for kind in dict.fromkeys(batch.acknowledge_types)]
@@ -354,7 +351,6 @@ def _is_seen(bug: KnownBug, requests: Sequence[ReceivedRequest], end_ms: int) ->
 
 
 def _software(requests: Sequence[ReceivedRequest]) -> str:
-    """Return name and version in the client's last ApiVersions."""
     said = (request.message for request in reversed(requests) if isinstance(request.message, ApiVersions))
     named = (f"{one.client_software_name} {one.client_software_version}" for one in said if one.client_software_name)
     return next(named, "")
@@ -377,7 +373,6 @@ def report_on(
     group_ids: Collection[str] | None = None,
     tells_nodes: bool = False,
 ) -> str:
-    """Return the report: log lines, faults, groups, and the last requests of each client."""
     lines = [*log_lines, *(f"on purpose: {fault}" for fault in faults[:FAULTS_MAX])]
     if len(faults) > FAULTS_MAX:
         lines.append(f"and {len(faults) - FAULTS_MAX} more faults")

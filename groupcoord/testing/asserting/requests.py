@@ -137,7 +137,6 @@ def _name(topic: Any) -> str | UUID:
 
 
 def _assigned_member(message: Any, answer: Any) -> str | None:
-    """Return the member id of a response with an assignment; None for other responses."""
     match answer:
         case SyncGroupResponse(error_code=ErrorCode.NONE):
             return str(message.member_id)

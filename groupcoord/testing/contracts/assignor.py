@@ -181,7 +181,6 @@ def _plain(answer: GroupAssignment) -> Plain:
 
 
 def _shuffled(group: GroupSpec) -> GroupSpec:
-    """Return an equal group with its mappings in another order."""
     chance = random.Random(repr(sorted(group.members)))
     return evolve(group, members=_in_any_order(group.members, chance), topics=_in_any_order(group.topics, chance))
 
@@ -300,7 +299,6 @@ class _AnotherProcess:
 
 
 def _answer_from_stdin() -> None:
-    """Answer pickled groups from stdin with the assignor pickled there."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the assignor must not mix with responses
     answer: Any

@@ -27,7 +27,6 @@ MARKERS_WITHIN_S = 5.0
 LOOK_UP_S = 0.2
 """Poll interval: Python handles signals in the main thread, which a signal to another thread does not wake."""
 NEED_AN_OUTPUT = (Law.ACCEPTED, Law.AFTERWARDS)
-"""Laws that can only be judged with an output topic."""
 
 
 @frozen

@@ -601,7 +601,6 @@ class Control:
         self._log_faults.hold()
 
     def held_appends(self) -> int:
-        """Return the number of waiting appends."""
         return self._log_faults.waiting()
 
     def release_appends(self) -> None:

@@ -77,7 +77,6 @@ NAMING_PARTITIONS = (
 """Requests of which single partitions can fail."""
 
 Place = tuple[str | UUID, int]
-"""Partition of a request: topic name or id, and number."""
 Chosen = Callable[[str | UUID, int], bool]
 
 

@@ -30,7 +30,6 @@ _ERRORS: dict[ErrorCode, type[LogStoreError]] = {
 
 
 def append_error(error: ErrorCode | str | int) -> LogStoreError:
-    """Return the exception of a failed append with this error."""
     code = error_named(error)
     kind = _ERRORS.get(code)
     if kind is None:

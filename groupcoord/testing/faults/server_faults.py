@@ -173,8 +173,6 @@ class HeldAppends:
 
 
 def _word(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[FaultWords, P], T]:
-    """Return a method that calls a method of :class:`~groupcoord.testing.faults.Control` in the server's thread."""
-
     @wraps(method)
     def say(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> T:
         return server.control(lambda control: method(control, *arguments, **named))
@@ -183,8 +181,6 @@ def _word(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[
 
 
 def _fault(method: Callable[Concatenate[Control, P], Rule]) -> Callable[Concatenate[FaultWords, P], Fault]:
-    """Return a method that creates a rule in the server's thread and returns its handle."""
-
     @wraps(method)
     def make(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> Fault:
         return Fault(server, lambda control: method(control, *arguments, **named))

@@ -44,7 +44,6 @@ SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 MUST_FORGET_ID = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED}
 SAYS_NOTHING_OF_MEMBERSHIP = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""Errors of a commit after which the consumer continues."""
 
 
 def subscription(*topics: str) -> bytes:
@@ -357,7 +356,6 @@ class Fleet:
         return sent
 
     def deliver(self) -> None:
-        """Pass each response to its client."""
         for token, response in self._receive():
             is_awaited = token in self.outstanding
             require(is_awaited, "token {!r} has a response without a request: {!r}", token, response)
@@ -378,7 +376,6 @@ class Fleet:
         self._owners.clear()
 
     def forget_group(self, group_id: str) -> None:
-        """Forget the generations of a removed group."""
         self._owners = {key: owner for key, owner in self._owners.items() if key[0] != group_id}
 
     def living(self, group_id: str) -> list[Consumer]:
@@ -398,7 +395,6 @@ class Fleet:
         ]
 
     def _note_owned(self, consumer: ClassicConsumer) -> None:
-        """Check that a partition has one owner in a generation."""
         for index in consumer.owned or ():
             key = (consumer.group_id, consumer.generation_id, index)
             owner = self._owners.setdefault(key, consumer.identity)

@@ -50,8 +50,6 @@ SAYS_NOTHING_OF_MEMBERSHIP = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""Errors of a commit after which the member continues."""
-
 Partitions = Mapping[UUID, tuple[int, ...]]
 
 

@@ -130,7 +130,6 @@ class PlantError(GroupcoordError):
 
 
 def plant(bug: Plant) -> None:
-    """Replace the target of a plant in this process."""
     function, changes = changes_of(bug)
     for attribute, value in changes.items():
         setattr(function, attribute, value)

@@ -228,7 +228,6 @@ class MemberLife:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """Check the laws on requests and events of a member."""
         self._look()
         member, waits = self.member, [send.request for send in self.member.in_flight.values()]
         for kinds in ((JoinGroup, SyncGroup), (FindCoordinator,)):
@@ -253,7 +252,6 @@ class MemberLife:
         self._follow()
 
     def _follow(self) -> None:
-        """Check that only owned partitions are revoked or lost, and only others assigned."""
         for event in self.events[self._seen :]:
             if isinstance(event, PartitionsAssigned):
                 require(not self.owned & set(event.partitions), "{}, and it has {}", event, self.owned)

@@ -13,7 +13,6 @@ __all__ = ["museum_page"]
 
 
 def museum_page(played: Iterable[tuple[Exhibit, Story]]) -> str:
-    """Return a page with exhibits and their steps with the bug."""
     shown = list(played)
     lead = [
         paragraph(
