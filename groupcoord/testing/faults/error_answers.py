@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, get_args
+from typing import Any, ForwardRef, get_args
 from uuid import UUID
 
 from attrs import evolve
@@ -45,6 +45,14 @@ def request_types() -> dict[str, type[Any]]:
 def _leaves(kind: type[Any]) -> Iterator[type[Any]]:
     for subclass in kind.__subclasses__():
         yield from _leaves(subclass) if subclass.__subclasses__() else (subclass,)
+
+
+def response_name(request: Any) -> str:
+    for base in getattr(type(request), "__orig_bases__", ()):
+        for response in get_args(base):  # several requests may have one type of response
+            name: str = response.__forward_arg__ if isinstance(response, ForwardRef) else response.__name__
+            return name
+    return f"{type(request).__name__}Response"
 
 
 def refuse_topics(response: MetadataResponse, error_code: ErrorCode) -> MetadataResponse:

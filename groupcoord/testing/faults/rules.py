@@ -31,6 +31,7 @@ from groupcoord.testing.faults.error_answers import (
     refuse_topics,
     refused,
     request_types,
+    response_name,
     without,
 )
 from groupcoord.wire import Answered, RequestHeader, WireResponse
@@ -121,8 +122,9 @@ class Call:
 
     @response.setter
     def response(self, response: Any) -> None:
-        if type(response).__name__ != f"{self.api}Response":
-            raise TypeError(f"a {self.api} is answered with a {self.api}Response, not with {response!r}")
+        expected = response_name(self._request)
+        if type(response).__name__ != expected:
+            raise TypeError(f"a {self.api} is answered with a {expected}, not with {response!r}")
         self._response = response
 
     @property
