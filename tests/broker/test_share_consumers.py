@@ -66,6 +66,26 @@ def test_a_fetch_ends_with_its_connection(world: SharingWorld) -> None:
     assert ben.fetch(0) == [(0, 0, 1)]
 
 
+@pytest.mark.parametrize("ending", ["fetch", "acknowledge", "close"])
+def test_records_are_released_when_a_session_ends(world: SharingWorld, ending: str) -> None:
+    """With the final epoch, or with its connection: others that wait get the records."""
+    world.produce(1)
+    ann, ben = world.client("ann"), world.client("ben")
+    assert ann.fetch() == [(0, 0, 1)]
+    assert ben.fetch(5_000) is None
+    ann.epoch = -1
+    if ending == "close":
+        ann.close()
+    else:
+        assert not getattr(ann, ending)()  # no error, and no records
+    assert ben.fetched() == [(0, 0, 2)]
+    requests = world.broker.share_requests
+    assert len(requests.sessions) == 1
+    assert requests.partitions.all()
+    ben.close()
+    assert not requests.partitions.all()
+
+
 def test_there_are_only_so_many_sessions() -> None:
     """Who comes when there are enough is refused, after its fetch's time; members that have one may open another."""
     world = SharingWorld(group_share_max_share_sessions=2, group_share_max_size=2)
@@ -121,6 +141,15 @@ def test_epochs_of_sessions(world: SharingWorld) -> None:
     assert ann.fetch() == []
     ann.epoch = 1
     assert ann.fetch() == []
+
+
+def test_a_fetch_that_renews_locks_reads_nothing(world: SharingWorld) -> None:
+    """It must not ask for records (KIP-1222), and that it did costs no epoch."""
+    ann = world.client()
+    assert ann.fetch() == []
+    assert ann.fetch(is_renew_ack=True) is ErrorCode.INVALID_REQUEST
+    ann.epoch = 1
+    assert ann.fetch(is_renew_ack=True, min_bytes=0, max_bytes=0, max_records=0) == []
 
 
 def test_who_comes_back_on_another_connection(world: SharingWorld) -> None:
