@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import field, frozen
 
 from groupcoord.analysis.decode.parquet import (
     ABORT_TYPE,
@@ -140,9 +140,9 @@ class CommitFacts:
         are_samples: the rows are offsets seen by snapshots instead of commits.
     """
 
-    last: pa.Table
-    rewinds: pa.Table
-    minutes: pa.Table
+    last: pa.Table = field(factory=LAST_COMMITS.empty_table)
+    rewinds: pa.Table = field(factory=REWINDS.empty_table)
+    minutes: pa.Table = field(factory=MINUTES.empty_table)
     are_samples: bool = False
 
     def counted(self) -> pa.Table:
@@ -170,7 +170,7 @@ class CommitFold:
         self._rows_min = rows_min
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._facts = CommitFacts(LAST_COMMITS.empty_table(), REWINDS.empty_table(), MINUTES.empty_table())
+        self._facts = CommitFacts()
         self._by_minute = _BY_MINUTE.empty_table()
 
     def add(self, commits: pa.Table) -> None:

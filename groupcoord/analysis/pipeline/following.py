@@ -21,7 +21,7 @@ from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import COMMITS, KIND_CORRUPT, arrow_schema
 from groupcoord.analysis.errors import RunFailedError, first_line
-from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
+from groupcoord.analysis.fold.commits import LAST_COMMITS, CommitFacts
 from groupcoord.analysis.fold.histories import CarriedLog
 from groupcoord.analysis.fold.history import KINDS, REBALANCE, Row
 from groupcoord.analysis.fold.records import RANGES, LoadFold, corrupt, of_partition, partition_load
@@ -231,9 +231,8 @@ class LocalFollowing(Run):
         return [self._logs[row["log_partition"]].named(row) for row in rows]
 
     def _facts(self) -> CommitFacts:
-        found = [log.facts() for log in self._logs.values()]
-        nothing = CommitFacts(LAST_COMMITS.empty_table(), REWINDS.empty_table(), MINUTES.empty_table())
-        tables = zip(*((one.last, one.rewinds, one.minutes) for one in (nothing, *found)), strict=True)
+        found = (CommitFacts(), *(log.facts() for log in self._logs.values()))
+        tables = zip(*((one.last, one.rewinds, one.minutes) for one in found), strict=True)
         return CommitFacts(*(pa.concat_tables(some).combine_chunks() for some in tables))
 
     def _ends(self, known: Known, files: TableFiles) -> Ends | None:

@@ -27,7 +27,7 @@ from groupcoord.analysis.decode.schema import (
     Columns,
     arrow_schema,
 )
-from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, PARTITION, REWINDS, CommitFacts
+from groupcoord.analysis.fold.commits import LAST_COMMITS, PARTITION, REWINDS, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.live.client import connection
 from groupcoord.analysis.live.settings import ClusterAddress
@@ -114,16 +114,11 @@ class PolledFigures:
         return model.Overview(
             first_timestamp_ms=self._first_ms,
             last_timestamp_ms=snapshot.at_ms,
-            records=0,
-            size_bytes=0,
-            log_partitions=0,
             groups=len(now),
             members=sum(row["member_count"] or 0 for row in now),
             current_offsets=sum(row["offset_count"] or 0 for row in now),
             rebalances=self._rebalances.count,
             anomalies=anomalies,
-            corrupt_ranges=0,
-            corrupt_bytes=0,
         )
 
 
@@ -183,7 +178,6 @@ def _facts(watch: LagWatch) -> CommitFacts:
     return CommitFacts(
         pa.Table.from_pylist(last, LAST_COMMITS),
         pa.Table.from_pylist(rewinds, REWINDS),
-        MINUTES.empty_table(),
         are_samples=True,
     )
 

@@ -53,7 +53,7 @@ def test_names_from_the_log_are_only_names() -> None:
 
 def test_sections_without_anything_are_left_out() -> None:
     """A log that shows hardly anything gives a page that says so, without empty tables."""
-    overview = model.Overview(None, None, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+    overview = model.Overview(log_partitions=1)
     report = model.Report("nothing", ("a",), reports.START_MS, "0", overview, tables={"rebalances": 0, "anomalies": 0})
     page = Page(report_page(report))
     words = " ".join(page.words)

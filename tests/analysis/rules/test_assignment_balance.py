@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +18,13 @@ from groupcoord.analysis.rules.statuses import IDLE_MEMBERS, NEVER_COMMITTED, UN
 
 NOW_MS = 2_000_000
 LIMITS = Thresholds(stopped_ms=100_000, uneven_ms=100_000, uneven_records=100)
-NO_COMMITS: dict[int, list[tuple[int, int]]] = {}
+Commits = Mapping[int, Sequence[tuple[int, int | None]]]
+NO_COMMITS: Commits = {}
 
 
 def told(
     views: list[tuple[int, dict[str, list[int]]]],
-    commits: dict[int, list[tuple[int, int]]] = NO_COMMITS,
+    commits: Commits = NO_COMMITS,
     ends: Ends | None = None,
     group_type: str = CLASSIC,
     topic: str | None = "t",
@@ -49,13 +51,20 @@ def told(
     ]
 
 
-def committed(commits: dict[int, list[tuple[int, int]]]) -> CommitFacts:
+def committed(commits: Commits) -> CommitFacts:
+    """Fold commits of partitions: times and offsets; None is a tombstone."""
     rows: list[dict[str, Any]] = []
     for partition, some in commits.items():
         for at_ms, offset in some:
-            row = {"group_id": "g", "log_partition": 0, "log_offset": 10 + len(rows), "topic": "t", "tombstone": False}
-            row |= {"topic_partition": partition, "committed_offset": offset, "log_timestamp_ms": at_ms}
-            rows.append(row)
+            row = {
+                "group_id": "g",
+                "log_partition": 0,
+                "log_offset": len(rows),
+                "topic": "t",
+                "topic_partition": partition,
+            }
+            row |= {"committed_offset": offset, "tombstone": offset is None}
+            rows.append(row | {"log_timestamp_ms": at_ms, "commit_timestamp_ms": at_ms})
     fold = CommitFold()
     fold.add(pa.Table.from_pylist(rows, arrow_schema(COMMITS)))
     return fold.facts()
@@ -71,7 +80,7 @@ def samples(*rows: tuple[int, int, int, int]) -> Ends:
     return Ends(table.filter(pa.compute.equal(table["at_ms"], last_ms)), table)
 
 
-def steps(last_ms: int, *offsets: int) -> list[tuple[int, int]]:
+def steps(last_ms: int, *offsets: int | None) -> list[tuple[int, int | None]]:
     """Return commits a second apart."""
     return [(last_ms - 1_000 * number, offset) for number, offset in enumerate(reversed(offsets))][::-1]
 

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.schema import COMMITS, END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
-from groupcoord.analysis.fold.commits import CommitFacts, CommitFold
+from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
+from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules.anomalies import about_offsets
 from groupcoord.analysis.rules.lag import Ends, lag
+
+from .test_assignment_balance import committed as fold
+from .test_assignment_balance import steps
 
 NOW_MS = 91_000
 TOPIC = "t"
 
 
-def committed(*partitions: tuple[int, list[int | None]]) -> CommitFacts:
-    """Fold commits a second apart, of each partition when the last one is and the offsets; None is a tombstone."""
-    rows = []
-    for partition, (last_ms, offsets) in enumerate(partitions):
-        for number, offset in enumerate(offsets):
-            at_ms = last_ms - 1_000 * (len(offsets) - 1 - number)
-            row: dict[str, Any] = {"log_partition": 0, "log_offset": 100 * partition + number, "group_id": "g"}
-            row |= {
-                "topic": TOPIC,
-                "topic_partition": partition,
-                "committed_offset": offset,
-                "tombstone": offset is None,
-            }
-            rows.append(row | {"log_timestamp_ms": at_ms, "commit_timestamp_ms": at_ms})
-    fold = CommitFold()
-    fold.add(pa.Table.from_pylist(rows, arrow_schema(COMMITS)))
-    return fold.facts()
+def committed(*partitions: tuple[int, Sequence[int | None]]) -> CommitFacts:
+    """Fold commits a second apart: for each partition the time of the last one, and the offsets."""
+    return fold({number: steps(last_ms, *offsets) for number, (last_ms, offsets) in enumerate(partitions)})
 
 
 def samples(*rows: tuple[int, int, int]) -> pa.Table:

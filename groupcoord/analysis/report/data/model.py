@@ -183,18 +183,18 @@ def bins_of(first_ms: int, last_ms: int, counts: Mapping[str, Mapping[int, int]]
 class Overview:
     """Totals of the log and its groups."""
 
-    first_timestamp_ms: int | None
-    last_timestamp_ms: int | None
-    records: int
-    size_bytes: int
-    log_partitions: int
-    groups: int
-    members: int
-    current_offsets: int
-    rebalances: int
-    anomalies: int
-    corrupt_ranges: int
-    corrupt_bytes: int
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+    records: int = 0
+    size_bytes: int = 0
+    log_partitions: int = 0
+    groups: int = 0
+    members: int = 0
+    current_offsets: int = 0
+    rebalances: int = 0
+    anomalies: int = 0
+    corrupt_ranges: int = 0
+    corrupt_bytes: int = 0
 
 
 @frozen
