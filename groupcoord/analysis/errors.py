@@ -62,7 +62,6 @@ TRANSIENT = frozenset(
 
 
 def check_error(number: int, topic: str, permission: str) -> None:
-    """Raise the exception for an error code."""
     if number == ErrorCode.NONE:
         return
     if number == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

@@ -27,12 +27,7 @@ def _numbers(partitions: Iterable[int]) -> frozenset[int]:
 
 @frozen
 class Selection:
-    """The log partitions to read and the groups to exclude.
-
-    Attributes:
-        partitions: log partitions to read; all if empty.
-        excluded_groups: regular expressions; groups with a fully matching name are excluded.
-    """
+    """The log partitions to read, all if empty, and the groups to exclude, by regular expressions for the full name."""
 
     partitions: frozenset[int] = field(default=frozenset(), converter=_numbers)
     excluded_groups: tuple[Pattern[str], ...] = field(default=(), converter=_patterns)
@@ -46,8 +41,6 @@ class Selection:
 
 
 EVERYTHING = Selection()
-"""The selection without restrictions."""
-
 WINDOW_COMMITS = 10
 """Number of last commits of a partition, and of last end offsets, that count for a status (Burrow's ``intervals``)."""
 

@@ -332,7 +332,6 @@ def _may_hold(path: str) -> bool:
 
 
 def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
-    """Return whether a file is still the one that was found, though it may have grown."""
     try:
         info = file_system.info(segment.path)
     except FileNotFoundError:

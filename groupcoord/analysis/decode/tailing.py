@@ -188,7 +188,7 @@ def _is_there(log: Log, segment: SegmentFile, cursor: Cursor) -> bool:
 
 
 class _Walked(NamedTuple):
-    """The end of a walk through a file: position, offset (0 if unknown), last batch, and whether it was cut."""
+    """End of a walk through a file: position, offset (0 if unknown), last batch, and whether it was cut."""
 
     position: int
     next_offset: int

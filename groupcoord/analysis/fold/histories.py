@@ -36,16 +36,12 @@ from groupcoord.records.schemas import RecordType
 from groupcoord.schema.engine import uuid_text
 
 GroupKey = tuple[int | None, str]
-"""A log partition, or None if unknown, and a group."""
-
 Entry = tuple[GroupKey, GroupRecord | LastCommit]
 
 ENTRY_COLUMNS = (
     *("log_partition", "group_id", "log_offset", "log_timestamp_ms", "record_type", "tombstone", "key", "value"),
     *("partition_leader_epoch", "topic", "topic_partition", "topic_id", "is_transactional"),
 )
-"""Required columns of the table of records."""
-
 _NO_EPOCH = -1
 _RECORD = ("row", *GROUP, "log_offset", "log_timestamp_ms", "key", "value", "partition_leader_epoch")
 _COMMIT = ("row", *GROUP, "log_offset", "log_timestamp_ms", "topic", "topic_partition")
@@ -68,7 +64,6 @@ def entries_of(records: pa.Table) -> list[Entry]:
 
 
 def feed_history(history: LogHistory, records: pa.Table) -> None:
-    """Add the records of a log partition, and the commits that matter, to a history."""
     for group_id, topic_id, topic in _topic_names(records):
         history.name_topic(group_id, UUID(bytes=topic_id), topic)
     for (_, group_id), entry in entries_of(records):
@@ -115,7 +110,7 @@ Before the records of a group rows without a record type name its topics: ``topi
 """
 
 HistoryRow = tuple[GroupKey, str, Row]
-"""A group, a kind (:data:`groupcoord.analysis.fold.history.KINDS`) and the values of a row."""
+"""A group, a kind and the values of a row."""
 
 
 def folded_histories(batches: Iterable[pa.Table], session_timeout_ms: int | None) -> Iterator[HistoryRow]:
@@ -166,7 +161,7 @@ def _complete_of(batch: pa.Table) -> dict[int | None, int]:
 
 
 Told = tuple[str, Row]
-"""A kind (:data:`groupcoord.analysis.fold.history.KINDS`), and a row with the group and its log partition."""
+"""A kind, and a row with the group and its log partition."""
 
 HELD_MAX = 1_048_576
 """Number of commits that wait for the end of a transaction; beyond it they are folded as they are."""
@@ -174,11 +169,7 @@ HELD_MAX = 1_048_576
 
 @define
 class _Group:
-    """A group of a growing log.
-
-    Attributes:
-        ends: its rows if the log ended here; None if they must be computed.
-    """
+    """A group of a growing log; ``ends`` are its rows if the log ended here, None if they must be computed."""
 
     fold: GroupFold
     ends: list[Told] | None = None
@@ -186,12 +177,7 @@ class _Group:
 
 @define
 class CarriedLog:
-    """A growing log partition.
-
-    Attributes:
-        number: its number; None if unknown.
-        last_timestamp_ms: of its records; None without records.
-    """
+    """A growing log partition; ``last_timestamp_ms`` is None without records."""
 
     number: int | None
     last_timestamp_ms: int | None = None

@@ -89,8 +89,6 @@ def _rows(cluster: LiveCluster, metadata: ClusterMetadata, now_ms: Callable[[], 
 
 
 SPLIT_BYTES = 67_108_864
-"""Approximate bytes of a log per task."""
-
 PROBED_OFFSETS_MIN = 100_000
 """Logs of fewer offsets are not probed, and count as an eighth of a task."""
 
@@ -125,7 +123,7 @@ class OffsetRange:
         return TopicPartition(self.topic, self.partition)
 
     def name_at(self, offset: int) -> str:
-        """Return the value of the column ``file`` for an offset."""
+        """Return the value of the column ``file``."""
         return f"kafka://{self.cluster_id}/{self.topic}-{self.partition}@{offset}"
 
 

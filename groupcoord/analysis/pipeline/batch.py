@@ -34,7 +34,6 @@ def steps(*, has_ends: bool, verifies: bool) -> list[str]:
 
 
 Paths = Sequence[str | os.PathLike[str]] | Source
-"""The input."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -57,7 +56,7 @@ class Run:
         exclude_groups: regular expressions; groups with a fully matching name are excluded.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`;
             read again for each update.
-        clock: for the time of the report.
+        clock: for the times of reports and updates.
 
     Attributes:
         size_bytes: approximate size of the logs at the start.
@@ -145,7 +144,6 @@ class Moment:
 
     @cached_property
     def ends(self) -> Ends | None:
-        """The ends of topics by partition."""
         return None if self.end_offsets is None else Ends(self.end_offsets)
 
 

@@ -101,7 +101,7 @@ REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STAL
 
 
 class WindowCommit(NamedTuple):
-    """A commit; ``lag`` is that to the end known then, or None."""
+    """A commit, and the lag to the end known then, or None."""
 
     at_ms: int
     committed_offset: int
@@ -200,7 +200,6 @@ class Evidence(NamedTuple):
 
     Attributes:
         window: the last commits, oldest first, up to :data:`WINDOW_COMMITS`, since the last tombstone.
-        now_ms: the time of the status, in milliseconds since 1970.
         was_at_end: the log ended at the committed offset in one of the last samples.
         has_owner: a member owns the partition; None if unknown.
         is_stuck: a window of snapshots showed the same offset while the end increased.

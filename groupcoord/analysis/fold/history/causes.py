@@ -47,15 +47,13 @@ SHORTEST_SESSION_MS = 5_000
 """Session timeout assumed where it is unknown: Kafka's default heartbeat interval, which sessions exceed (KIP-848)."""
 
 TIMER_SLACK_MS = 1_000
-"""Lateness of a broker's fencing timer that is still plausible."""
-
 _PROVEN, _LIKELY, _PLAUSIBLE, _ONE_OF_SEVERAL = 1.0, 0.9, 0.8, 0.5
 
 LastCommits = dict[TopicPartition, tuple[int, int]]
-"""By partition: log offset and time of its last commit."""
+"""Log offset and time of the last commit by partition."""
 
 Note = tuple[str, str]
-"""Reason for a new epoch apart from membership: the cause, and its description."""
+"""Cause of a new epoch apart from membership, and its description."""
 
 
 @frozen

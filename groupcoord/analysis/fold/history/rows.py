@@ -23,12 +23,7 @@ NO_PARTITIONS: TopicPartitions = frozenset()
 
 @frozen
 class MemberSubscription:
-    """A decoded subscription.
-
-    Attributes:
-        topics: their names; None if unreadable.
-        owned_generation: generation of ``owned``; -1 if absent (KIP-792).
-    """
+    """A decoded subscription; ``topics`` is None if unreadable."""
 
     topics: frozenset[str] | None = None
     owned: TopicPartitions = NO_PARTITIONS
@@ -74,7 +69,7 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
 """Types of groups, as Kafka's administration client names them."""
 
 LEFT_MEMBER_EPOCH = -2
-"""The epoch of a static member of a consumer group that has left for a while (KIP-848)."""
+"""Epoch of a static member that has left temporarily (KIP-848)."""
 
 
 @define
@@ -82,7 +77,6 @@ class MemberView:
     """A member at one moment.
 
     Attributes:
-        instance_id: its id as a static member (KIP-345), or None.
         rebalance_timeout_ms: time to rejoin, or to revoke partitions; -1 if unknown.
         session_timeout_ms: None for a broker setting.
         topics: subscribed topic names; None if unreadable.
@@ -93,7 +87,6 @@ class MemberView:
         metadata: the subscription's bytes, of classic members.
         epoch: member epoch (KIP-848); -1 in a classic group.
         alive_ms: its last sign of life in the log.
-        assignor: selected server-side assignor (KIP-848), or None.
         revoking_ms: start of the revocation, or None.
     """
 
@@ -161,7 +154,7 @@ class GroupView:
         return owners
 
     def duplicate_owners(self) -> dict[TopicPartition, list[str]]:
-        """Return the partitions that several members have, with the members' ids."""
+        """Return the partitions that several members have."""
         owners: dict[TopicPartition, list[str]] = {}
         for member in self.members.values():
             for partition in member.assigned:
@@ -215,7 +208,6 @@ def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset
 
 
 def by_topic(partitions: TopicPartitions) -> list[tuple[str, list[int]]]:
-    """Return topics with their partitions, both sorted."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)
@@ -248,7 +240,6 @@ def subscribed(view: GroupView | None) -> list[str] | None:
 
 
 def member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> Row:
-    """Return the row of a member of a generation or an epoch; topics that are assigned by id have names if known."""
     is_classic = view.group_type == CLASSIC
     is_by_name = view.group_type in (CLASSIC, STREAMS)
     return {
@@ -286,7 +277,6 @@ def _by_name(partitions: TopicPartitions) -> list[Row]:
 
 
 def _by_id(partitions: TopicPartitions, topics: dict[str, str]) -> list[Row]:
-    """Return partitions by topic, sorted: the ids, and the names if they are known."""
     rows = [
         {"topic": topics.get(topic_id), "topic_id": topic_id, "partitions": found}
         for topic_id, found in by_topic(partitions)

@@ -24,9 +24,8 @@ class Standing:
     """Status of a group in the report.
 
     Attributes:
-        severity: one of :data:`SEVERITIES`.
-        word: Burrow's status, or the kind of its worst anomaly; empty if all is well.
-        told: its worst anomaly as a sentence; empty if all is well.
+        word: the lag status, or the kind of its worst anomaly; empty if all is well.
+        told: that as a sentence; empty if all is well.
         lag: lag in all partitions; None if unknown.
         lag_ms: age of the oldest next record; None if unknown.
     """
@@ -61,11 +60,8 @@ class PartitionShare:
 
 @frozen
 class MemberShare:
-    """The partitions of a member at the end of the log.
-
-    Attributes:
-        client_id: None for partitions without an owner.
-        partitions: the first of them, by lag.
+    """The partitions of a member at the end of the log, the first of them by lag; ``client_id`` is None without an
+    owner.
     """
 
     client_id: str | None
@@ -81,8 +77,7 @@ class ShareGroupRow:
     """Deliveries of a topic to a share group.
 
     Attributes:
-        waiting: records that were released, or are acquired.
-        delivered_max: maximum delivery count of these; None without any.
+        waiting: records that were released, or are acquired; ``delivered_max`` is their maximum delivery count.
         redeliveries: deliveries after the first.
         given_up: records that were rejected, or delivered too often.
     """
@@ -214,7 +209,6 @@ class CauseCount:
     Attributes:
         proven: number of rebalances with a cause that the records prove.
         confidence: mean confidence, from 0 to 1.
-        median_ms: median duration; None if no duration is known.
     """
 
     cause: str
@@ -232,11 +226,9 @@ class GroupRow:
 
     Attributes:
         trouble: points, by :data:`EXPIRY_POINTS`.
-        type: Classic, Consumer, …
         state: as a coordinator describes it; None if the group does not exist any more.
         generation: generation of a classic group, epoch of another.
         rebalancing_ms: known duration of all its rebalances.
-        first_rebalance_ms: end of its first rebalance; ``last_rebalance_ms`` of the last.
     """
 
     group_id: str
@@ -359,12 +351,7 @@ class AssignorRow:
 
 @frozen
 class SlowMemberRow:
-    """Revocations of a client of a consumer group.
-
-    Attributes:
-        asked_ms: start of the longest one.
-        fenced: number of rebalance timeouts.
-    """
+    """Revocations of a client of a consumer group; ``asked_ms`` is the start of the longest one."""
 
     group_id: str
     client_id: str
@@ -381,13 +368,10 @@ class GroupStory:
     """Details of one of the worst groups.
 
     Attributes:
-        causes: number of rebalances by cause.
         rebalances: the last ones, oldest first.
         members: number of members over time.
         anomalies: the first ones.
         commits: commits over time, in common bins: series ``commits`` and ``tombstones``.
-        epochs: epochs of a KIP-848 group over time, thinned out if many.
-        shares: partitions by member at the end of the log.
     """
 
     row: GroupRow
@@ -420,13 +404,7 @@ class PartitionRow:
 
 @frozen
 class StaleRow:
-    """A group with expiring offsets.
-
-    Attributes:
-        expired: number of offsets already due.
-        next_ms: expiry of the first one.
-        group_ms: deletion of the group; None if it is kept.
-    """
+    """A group with expiring offsets; ``group_ms`` is its deletion, None if it is kept."""
 
     group_id: str
     type: str
@@ -441,14 +419,7 @@ class StaleRow:
 
 @frozen
 class LagRow:
-    """Lag of a group in a topic.
-
-    Attributes:
-        partitions: number of lagging partitions.
-        worst: largest lag of a partition.
-        lag_ms: age of the oldest next record; None if unknown.
-        status: worst status of these partitions; empty if unknown.
-    """
+    """Lag of a group in a topic; ``worst`` is the largest of a partition."""
 
     group_id: str
     topic: str
@@ -514,20 +485,14 @@ class Polls:
 
 @frozen
 class Report:
-    """Content of the page. Lists are truncated; totals in the overview are not.
+    """Content of the page. Lists are truncated, and the worst comes first; totals in the overview are not.
 
     Attributes:
         rebalances: over time, by cause.
         churn: members that ``joined`` and ``left``, over time.
-        churning: the groups with the most churn.
-        consumer_groups: those with fenced and slow members first.
-        share_groups: those with most archived records, then redeliveries, first.
-        groups: the worst first.
         severities: number of groups by severity.
-        troubled: details of the worst groups.
         tables: number of rows by table.
         is_retention_told: the brokers returned the retention; otherwise it is Kafka's default.
-        statuses: the worst first.
         polls: None if a log was read.
         excluded_groups: the expressions of excluded groups.
     """
