@@ -1,4 +1,4 @@
-"""ListGroups and DeleteGroups inside one context."""
+"""ListGroups and DeleteGroups of one log partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILTERED_AS = {"NotReady": "not_ready"}
 """Values of a states filter for states without an exact lower-case name (Kafka's ``StreamsGroupState``)."""
 
 TOMBSTONE_BYTES_MIN = 16
-"""No tombstone of an offset is shorter in a batch of the log, the names of its group and topic left aside."""
+"""Minimum size of an offset's tombstone in a batch of the log, without the names of group and topic."""
 
 
 class Administration:
@@ -37,21 +37,21 @@ class Administration:
         ]
 
     def delete_groups(self, group_ids: list[str], token: Token, now_ms: int) -> None:
-        """Delete the empty ones of these groups, after external state of share groups."""
         deletion = Deletion([*group_ids], token, self._delete_rest)
         for group_id in group_ids:
             group = self._context.groups.get(group_id)
             if group is not None and self._deletion_error(group) is ErrorCode.NONE:
                 kind = self._context.kinds[type(group)]
+                # States of a share group are deleted at the share coordinator first.
                 deletion.awaited += kind.delete_external_state(group, deletion, now_ms)
         if not deletion.awaited:
             self._delete_rest(deletion)
 
     def _delete_rest(self, deletion: Deletion) -> None:
-        """Delete the empty ones of these groups with their offsets, in one append."""
         results, groups = deletion.results, []
         for group_id in deletion.group_ids:
             group = self._context.groups.get(group_id)
+            # Checked again: members may have joined while external state was deleted.
             error_code = self._deletion_error(group)
             if group is not None and error_code is ErrorCode.NONE:
                 groups.append(group)
@@ -68,7 +68,6 @@ class Administration:
             self._context.writer.begin(records, written, (held,))
 
     def _tombstone_bytes_min(self, group: Group) -> int:
-        """Return the minimum size of the tombstones of a group's committed offsets."""
         group_id = group.group_id
         return sum(
             len(partitions) * (TOMBSTONE_BYTES_MIN + len(group_id) + len(topic))
@@ -81,7 +80,8 @@ class Administration:
         return ErrorCode.NONE if self.may_delete(group) else ErrorCode.NON_EMPTY_GROUP
 
     def may_delete(self, group: Group) -> bool:
-        """Return whether a group has no members and is not being converted, which would add one."""
+        """Return whether a group has no members, and no write in flight decides about it."""
+        # A conversion in flight would add a member.
         return group.is_empty and group.group_id not in self._context.writings
 
     def begin_deletion(self, group: Group) -> list[Record]:
@@ -89,6 +89,7 @@ class Administration:
         context = self._context
         del context.groups[group.group_id]
         context.writings[group.group_id] = Writing(group, [], [])
+        # Offsets in flight and in open transactions are covered, too.
         keys = context.writer.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return tombstones + group.tombstones()

@@ -61,10 +61,10 @@ class Trigger(NamedTuple):
 
 @frozen
 class Event:
-    """Something happened to a group.
+    """An event of a group.
 
     Attributes:
-        group_id: which group.
+        group_id: the group.
         at_ms: when, in milliseconds since the Unix epoch.
     """
 
@@ -105,7 +105,7 @@ class MemberAssigned(Event):
     """A member has a new assignment, for programs that notify members themselves.
 
     A classic group has one for each member and generation. A consumer group has one when the member's epoch or
-    partitions change; others get partitions only after the member has revoked them (KIP-848).
+    partitions change.
 
     Attributes:
         generation_id: the generation, or the member's epoch, with which the member commits.
@@ -120,10 +120,7 @@ class MemberAssigned(Event):
 
 @frozen
 class RebalanceStarted(Event):
-    """A rebalance started; ``generation_id`` is the generation that it ends.
-
-    Of a consumer group: its epoch has grown, and the one before was ``generation_id``.
-    """
+    """A rebalance started; ``generation_id`` is the generation that it ends, or the epoch before."""
 
     generation_id: int
     trigger: Trigger
@@ -140,7 +137,7 @@ class RebalanceCompleted(Event):
         generation_id: the new one; more than one above if a rebalance was interrupted by the next.
         triggers: the causes of its start and restarts.
         duration_ms: from the first start.
-        member_count: how many members the new generation has.
+        member_count: number of members of the new generation.
     """
 
     old_generation_id: int
@@ -152,7 +149,7 @@ class RebalanceCompleted(Event):
 
 @frozen
 class GroupLoaded(Event):
-    """A load of the log brought the group here."""
+    """A load of the log, or a conversion, brought the group here."""
 
     generation_id: int
     member_count: int
@@ -160,7 +157,9 @@ class GroupLoaded(Event):
 
 @frozen
 class GroupRemoved(Event):
-    """The group is gone from this coordinator: deleted, expired, never written, or its log partition was unloaded."""
+    """The group is gone from this coordinator: deleted, expired, converted, never written, or its log partition was
+    unloaded.
+    """
 
     cause: Cause
 
@@ -178,7 +177,7 @@ class AppendFailures:
     """Appends to one log partition that failed or have an unknown outcome.
 
     Attributes:
-        count: how many there were.
+        count: number of appends.
         reason: the message of the last one.
         next_log_offset: end of the log at that time; when it grows, the log store can write again.
     """
@@ -202,9 +201,9 @@ class Counters:
     consumer_group_rebalances: int = 0
     """Epochs that began because subscriptions or topics changed; as in Kafka, not because a member left."""
     share_group_rebalances: int = 0
-    """The same of share groups."""
+    """The same for share groups."""
     streams_group_rebalances: int = 0
-    """The same of streams groups."""
+    """The same for streams groups."""
     offset_commits: int = 0
     """Committed offsets, one for each partition."""
     offset_deletions: int = 0
@@ -219,7 +218,6 @@ class Counters:
     """Members removed because their session expired."""
 
     def count_rebalance(self, group_type: str) -> None:
-        """Count an epoch of a group by its type."""
         name = f"{group_type}_group_rebalances"
         setattr(self, name, getattr(self, name) + 1)
 

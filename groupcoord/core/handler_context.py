@@ -27,7 +27,7 @@ class Writing(NamedTuple):
 
     Attributes:
         group: the group before it, which readers see.
-        waiting: handled in order after the log's answer.
+        waiting: requests, handled in order after the log's answer.
         overdue: timers of the group that fired meanwhile.
     """
 
@@ -39,16 +39,11 @@ class Writing(NamedTuple):
 class GroupKind:
     """Handlers of all groups of one type in one log partition.
 
-    :class:`~groupcoord.core.groups.group.Group` is the interface of a single group.
-
     Attributes:
-        group_class: the class of its groups.
         record_types: record types by which a load recognizes its groups.
-        describe_request: the request that describes its groups.
         handlers: request of its protocol → handler, if the group is of this type or does not exist. A group of another
             type handles it as a guest if it can; otherwise this handler refuses or converts the group.
         guest_handlers: request of another protocol → handler, if the group is of this type.
-        timers: type of timer → handler.
         answer_class: class of the host's answers to its queries; None without queries.
     """
 
@@ -89,9 +84,8 @@ class GroupKind:
         """Revert soft state that belongs to no durable append of the log partition, after the log refused one."""
 
     def delete_external_state(self, group: Any, deletion: Deletion, now_ms: int) -> bool:
-        """Begin to delete a group's external state; return False if there is none.
-
-        The :class:`.Deletion` continues afterwards.
+        """Begin to delete a group's external state, after which the deletion continues; return
+        False if there is none.
         """
         return False
 
@@ -113,7 +107,7 @@ class HandlerContext:
         writings: group id → write in flight that its requests wait for.
         has_modern_groups: there was a group that is not classic, so classic requests may be a guest's.
         handle: handles a request for one group.
-        wake_retention: schedules the next expiry check when a group is added; ``Retention`` sets it.
+        wake_retention: schedules the next expiry check; ``Retention`` sets it.
         kinds: class of groups → handlers (:class:`.GroupKind`).
         new_member_id: returns a member id for a prefix, a client or instance id.
         new_uuid: returns a member id for a consumer group.
@@ -137,29 +131,25 @@ class HandlerContext:
     wake_retention: Callable[[int], None] = field(init=False)
 
     def add_group(self, group: Group, now_ms: int) -> None:
-        """Add a group that is not in the log yet.
-
-        Readers see it once an append that began later is durable, of any group: Kafka 4 likewise versions its
-        memory by the writes of the log partition. Without a write it stays soft state, until a restart or the next
-        expiry check.
-        """
+        """Add a group that is not in the log yet."""
+        # Readers see it once an append that began later is durable, of any group: Kafka 4 versions its memory by the
+        # writes of the log partition. Without a write it stays soft state until a restart or the next expiry check.
         group.first_append = self.writer.next_number
         self.groups[group.group_id] = group
         self.writer.unseen.setdefault(group.first_append, []).append(group)
         self.wake_retention(now_ms)
 
     def discard_groups(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Discard the groups added since the append before ``number``, which the log has refused.
-
-        A group with a later append in flight stays and belongs to that one.
-        """
+        """Discard the groups added since the append before ``number``, which the log has refused."""
         writer = self.writer
+        # A group with a later append in flight stays, and belongs to that one.
         for group in writer.unseen.pop(number, ()):
             followers = (entry.number for entry in writer.in_flight if entry.continuation.concerns(group))
             first_follower = next(followers, None)
             if first_follower is not None:
                 group.first_append = first_follower
                 writer.unseen.setdefault(first_follower, []).append(group)
+            # Another group may have its id by now.
             elif self.groups.get(group.group_id) is group:
                 # Kafka never answers the joins that wait in it.
                 self.effects.replies += group.refuse_waiting(error_code, names_members=False)
@@ -167,9 +157,7 @@ class HandlerContext:
                 self.end(group, Cause.CREATION_FAILED, now_ms)
 
     def is_seen(self, group: Group) -> bool:
-        """Return whether something that was written after the group was made is durable: until then
-        no reader sees it.
-        """
+        """Return whether readers see a group: a later append than the one before it is durable."""
         return group.first_append <= self.writer.last_durable
 
     def visible(self, group_id: str) -> Group | None:
@@ -179,12 +167,11 @@ class HandlerContext:
         return group if group is not None and group.first_append <= self.writer.last_durable else None
 
     def visible_groups(self) -> list[Group]:
-        """Return all groups that readers see."""
+        # A group that is being deleted is listed until its tombstones are durable.
         group_ids = self.groups.keys() | self.writings.keys()
         return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
 
     def disarm(self, group: Group) -> None:
-        """Cancel all timers of a group."""
         for timer in group.timers():
             self.timers.cancel(timer)
 

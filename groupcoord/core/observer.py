@@ -34,7 +34,7 @@ MAX_TRIGGERS = 16
 
 
 class OpenRebalance(NamedTuple):
-    """Rebalance in progress: its start, generation and causes."""
+    """Rebalance in progress: its start, the generation before and the causes."""
 
     started_ms: int
     generation_id: int
@@ -45,7 +45,6 @@ class Observer:
     """Records events of groups while they are on, and counters.
 
     Attributes:
-        counters: totals.
         events: events since the last call of ``take_events``; None while they are off.
         append_failures: log partition → failed appends since the last call of ``take_append_failures``.
     """
@@ -61,7 +60,6 @@ class Observer:
         self._open_rebalances: dict[str, OpenRebalance] = {}
 
     def member_added(self, group: GroupMetadata, member: MemberMetadata, now_ms: int) -> None:
-        """A member joined."""
         if self.events is not None:
             self.events.append(
                 MemberAdded(
@@ -75,21 +73,18 @@ class Observer:
             )
 
     def member_removed(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
-        """Record a removed member."""
         if cause is Cause.SESSION_EXPIRY:
             self.counters.session_expirations += 1
         if self.events is not None:
             self.events.append(MemberRemoved(group.group_id, now_ms, member.member_id, member.group_instance_id, cause))
 
     def member_replaced(self, group: GroupMetadata, old_member_id: str, member: MemberMetadata, now_ms: int) -> None:
-        """Record a static member's new id."""
         if self.events is not None:
             self.events.append(
                 MemberReplaced(group.group_id, now_ms, old_member_id, member.member_id, member.group_instance_id)
             )
 
     def members_assigned(self, group: GroupMetadata, now_ms: int) -> None:
-        """Record the assignments of a classic group's members."""
         if self.events is not None:
             self.events += [
                 MemberAssigned(
@@ -102,7 +97,7 @@ class Observer:
     def assignments_changed(
         self, before: ModernGroupState[Any, Any] | None, after: ModernGroupState[Any, Any], now_ms: int
     ) -> None:
-        """Record new assignments of members."""
+        # Drafts copy members on write, so the same mapping means no change.
         if self.events is None or (before is not None and before.members is after.members):
             return
         for member_id, member in after.members.items():
@@ -112,6 +107,7 @@ class Observer:
                 known.assignment.member_epoch == assignment.member_epoch
                 and known.assignment.assigned == assignment.assigned
             )
+            # A static member that left temporarily keeps its assignment, and has no process to notify.
             if not (is_same or member.has_left):
                 self.events.append(
                     MemberAssigned(
@@ -127,13 +123,14 @@ class Observer:
             self._open(started)
 
     def rebalance_completed(self, group: GroupMetadata, now_ms: int) -> None:
-        """A generation is stable, or the group fell empty."""
+        # Generations count, not groups that fell empty.
         if group.members:
             self.counters.group_completed_rebalances += 1
         self._close(group.group_id, group.generation_id, len(group.members), now_ms)
 
     def _open(self, started: RebalanceStarted) -> None:
         rebalance = self._open_rebalances.get(started.group_id)
+        # A restart keeps the first start, so that the duration is the members' wait.
         rebalance = rebalance or OpenRebalance(started.at_ms, started.generation_id, ())
         if len(rebalance.triggers) < MAX_TRIGGERS:
             rebalance = rebalance._replace(triggers=(*rebalance.triggers, started.trigger))
@@ -154,6 +151,7 @@ class Observer:
         for event_class, facts in drafted:
             if event_class is MemberRemoved:
                 self.counters.session_expirations += facts[-1] is Cause.SESSION_EXPIRY
+            # As Kafka's consumer-group-rebalance-count.
             elif event_class is RebalanceStarted and not facts[-1].cause.is_removal:
                 self.counters.count_rebalance(group_type)
             if self.events is not None:
@@ -168,16 +166,15 @@ class Observer:
             self._close(group.group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def offsets_removed(self, count: int, cause: Cause) -> None:
-        """Count removed offsets."""
         if cause is Cause.EXPIRY:
             self.counters.offset_expirations += count
         else:
             self.counters.offset_deletions += count
 
     def append_failed(self, partition: int, reason: str, next_log_offset: int) -> None:
-        """The log store could not write an append."""
         self.counters.append_failures += 1
         before = self.append_failures.get(partition)
+        # One entry a partition, so that a dead log does not fill memory.
         count = 1 if before is None else before.count + 1
         self.append_failures[partition] = AppendFailures(count, reason, next_log_offset)
 
@@ -187,23 +184,19 @@ class Observer:
             self.events = [event for event in self.events if not is_meant(event)]
 
     def ownership_lost(self, now_ms: int) -> None:
-        """Record that another process owns the log."""
         self.forget_untold()
         if self.events is not None:
             self.events.append(OwnershipLost("", now_ms))
 
     def partition_loaded(self, duration_ms: int) -> None:
-        """A log partition was loaded."""
         self.counters.partition_loads += 1
         self.counters.partition_load_ms += duration_ms
 
     def group_loaded(self, group_id: str, generation_id: int, member_count: int, now_ms: int) -> None:
-        """Record a loaded or converted group."""
         if self.events is not None:
             self.events.append(GroupLoaded(group_id, now_ms, generation_id, member_count))
 
     def group_removed(self, group: Group, cause: Cause, now_ms: int) -> None:
-        """Record that a group is gone from this coordinator."""
         self._open_rebalances.pop(group.group_id, None)
         if self.events is not None:
             self.events.append(GroupRemoved(group.group_id, now_ms, cause))

@@ -22,8 +22,8 @@ _make_reply = maker(Reply)
 class Continuation:
     """Consequence of an append apart from the responses that it holds (:attr:`Append.held`).
 
-    Small data, so that a core can be copied and printed. Its methods get the
-    :class:`~groupcoord.core.handler_context.HandlerContext` of the log partition.
+    It is small data, so that a core can be copied and printed. ``context`` is the log partition's
+    :class:`~groupcoord.core.handler_context.HandlerContext`.
     """
 
     __slots__ = ()
@@ -43,17 +43,16 @@ class Continuation:
         return ()
 
     def concerns(self, group: Group) -> bool:
-        """Return whether the append concerns a group, which then exists."""
+        """Return whether the append makes this group exist."""
         return False
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of requests that are handled after the log's answer."""
         return []
 
 
 @define(eq=False)
 class Append:
-    """Append of ``records`` to log partition ``partition``, with its sequence number.
+    """Append of ``records`` to a log partition, with its sequence number.
 
     Attributes:
         continuation: the consequence of the log store's answer.
@@ -70,15 +69,16 @@ class Append:
 class Effects:
     """Collects the outputs of handlers, in order."""
 
+    # A fingerprint is taken between inputs, when only replies may be left.
     NOT_COUNTED = ("appends", "questions", "replies")
 
     __slots__ = ("appends", "questions", "replies")
 
     def __init__(self) -> None:
+        # Deques, because the coordinator empties them while handlers add to them.
         self.questions: deque[Question] = deque()
         self.replies: list[Reply] = []
         self.appends: deque[Append] = deque()
 
     def reply(self, token: Token, response: Response | None) -> None:
-        """Answer a request."""
         self.replies.append(_make_reply((token, response)))

@@ -32,11 +32,6 @@ class Partition:
 
     Attributes:
         index: the number of the log partition.
-        administration: lists, describes and deletes its groups.
-        append_timeouts: timeouts of appends that the log store answers later.
-        commits: offsets and transactions.
-        writer: appends in flight and hard state.
-        retention: expiry, and deleted topics.
         repeaters: class of a heartbeat → :meth:`.GroupKind.repeat_heartbeat`.
         describers: class of a request that describes groups → :meth:`.GroupKind.describe`.
     """
@@ -55,6 +50,7 @@ class Partition:
         self._kinds = kinds = GroupKinds(self._context, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
+        # Commits and deletions of offsets are the same for every type of group.
         self._handlers: dict[type, Handler] = {
             OffsetCommit: self.commits.commit,
             TxnOffsetCommit: self.commits.commit_transactional,
@@ -65,11 +61,13 @@ class Partition:
             TimerKind.EXPIRY: self.retention.on_timer,
         }
         self._guest_handlers: dict[type, Mapping[type, Handler]] = {}
+        # A guest handler replaces the protocol's own one for groups of its type.
         for kind in kinds.rows:
             if kind.guest_handlers:
                 self._guest_handlers[kind.group_class] = kind.guest_handlers
             self._handlers.update(kind.handlers)
             self._timer_handlers.update(kind.timers)
+        # By class, so that the router finds these in one look-up.
         self.repeaters = {kind.heartbeat_request: kind.repeat_heartbeat for kind in kinds.rows}
         self.describers = {kind.describe_request: kind.describe for kind in kinds.rows}
         self._answers = {kind.answer_class: kind.found_out for kind in kinds.rows}
@@ -77,7 +75,6 @@ class Partition:
     # ------------------------------------------------------------ requests
 
     def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
-        """Handle a request for one group."""
         kind = type(request)
         handler = self._handlers[kind]
         # The existence and the type of the group depend on the write in flight.
@@ -93,15 +90,15 @@ class Partition:
 
     def answered(self, answer: Found, now_ms: int) -> None:
         """Handle the host's answer to a query (``Effects.questions``)."""
+        # An answer may be late: the type of group checks that it is still wanted.
         self._answers[type(answer)](answer, now_ms)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Note that topics were created, extended or deleted."""
         for group in self._context.groups.values():
             group.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: UUID, now_ms: int) -> None:
-        """Delete all state of a deleted topic."""
+        # Offsets first; share groups also delete the topic from their metadata.
         self.retention.forget_topic(name, topic_id)
         for kind in self._kinds.rows:
             kind.topic_deleted(topic_id, now_ms)
@@ -110,6 +107,7 @@ class Partition:
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Start a rebalance without a cause, for tests of members; return False if that is impossible now."""
         group = self._context.groups.get(group_id)
+        # While a write decides about the group, its type is open.
         if group is None or group_id in self._writings:
             return False
         return bool(self._context.kinds[type(group)].begin_rebalance(group, now_ms))
@@ -117,7 +115,7 @@ class Partition:
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        """A timer of this partition is due."""
+        # A write that ends or converts the group makes its timers void.
         if key.group_id in self._writings:
             self._writings[key.group_id].overdue.append(key)
             return
@@ -126,10 +124,8 @@ class Partition:
     # ------------------------------------------------------------ the log's answers
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``.
-
-        Raises:
-            StoreContractError: the log store broke its contract.
+        """Handle that the appends up to ``number`` are durable; the first record of ``number`` lies
+        at ``base_offset``.
         """
         for append in self.writer.acknowledge(number, base_offset):
             # The records are applied before their answers leave: a marker's offsets show with it (KAFKA-17507).
@@ -137,20 +133,19 @@ class Partition:
             written = append.continuation
             # After the replies, because the requests that it resumes came later.
             written.on_durable(self._context, now_ms)
+            # Most appends resume nothing.
             if self._writings:
                 self._end_writings(written.suspended, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle the refusal of append ``number``.
-
-        Raises:
-            StoreContractError: it is not the oldest append in flight.
-        """
+        """Handle the refusal of append ``number``, which must be the oldest in flight."""
+        # None for a refusal of an append from before the last load.
         append = self.writer.fail(number)
         if append is not None:
             # First the groups that the append would have shown, so that later steps do not find them.
             self._context.discard_groups(number, for_client(error_code), now_ms)
             for kind in self._kinds.rows:
+                # Kafka's timeline reverts all soft state of the log partition, not only the group's.
                 kind.append_refused()
             self._refuse_held(append, error_code)
             written = append.continuation
@@ -168,10 +163,11 @@ class Partition:
 
     def _refuse_held(self, append: Append, append_error: ErrorCode) -> None:
         self._effects.replies += [refused(reply, append_error) for reply in append.held]
+        # A late acknowledgement must not answer a second time.
         append.held.clear()
 
     def _go_on_as_before(self, groups: Collection[Group], now_ms: int) -> None:
-        """Resume groups that stay as they were; timers that fired meanwhile fire now, unless waiting requests rearm
+        """Resume groups that stay as they were. Timers that fired meanwhile fire now, unless waiting requests rearm
         them.
         """
         timers, fired = self._context.timers, []
@@ -189,7 +185,7 @@ class Partition:
                 self.on_timer(timer.key, now_ms)
 
     def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
-        """Resume the requests of these groups after the log's answer."""
+        # All first, since a resumed request may begin the next write of its group.
         ended = [self._writings.pop(group.group_id) for group in groups]
         for request, token in [entry for writing in ended for entry in writing.waiting]:
             self.handle(request, token, now_ms)
@@ -197,15 +193,11 @@ class Partition:
     # ------------------------------------------------------------ life cycle
 
     def replay(self, log_offset: int, record: Record | CommitRecords) -> None:
-        """Apply one loaded record, or the records of a commit from ``log_offset`` on, before :meth:`loaded`.
-
-        Raises:
-            StoreContractError: the offset does not increase.
-        """
+        """Apply one loaded record, or the records of a commit from ``log_offset`` on."""
         self.writer.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
-        """The log was replayed: bring the groups to life and start the clocks."""
+        """Create the groups of the loaded records, and start their timers."""
         # A group of offsets alone has an entry, too: it becomes an Empty classic group (KAFKA-4704).
         for group_id, records in self.writer.hard.groups.items():
             self._kinds.of_records(records).load(group_id, now_ms)
@@ -222,10 +214,7 @@ class Partition:
         return waiting
 
     def fail_appends(self, now_ms: int, error_code: ErrorCode) -> None:
-        """Fail all appends in flight, with an unknown outcome.
-
-        Call :meth:`take_waiting` before.
-        """
+        """Fail all appends in flight, with an unknown outcome; :meth:`take_waiting` has been called before."""
         for entry in list(self.writer.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
 
@@ -240,6 +229,7 @@ class Partition:
         for kind in self._kinds.rows:
             self._effects.replies += kind.refuse_waiting(ErrorCode.NOT_COORDINATOR)
         self._context.groups.clear()
+        # tick() expects that the partition of a timer is served.
         self._context.timers.cancel(self.retention.timer)
         self._context.timers.cancel(self.append_timeouts.timer)
 
@@ -247,16 +237,14 @@ class Partition:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Groups by id. For observers and tests: do not change it."""
+        """Groups by id, for observers and tests."""
         return self._context.groups
 
     @property
     def hard(self) -> HardState:
-        """Hard state. For observers and tests: do not change it."""
         return self.writer.hard
 
     def offset_count(self) -> int:
-        """Return the number of committed offsets."""
         committed = self.writer.hard.offsets.committed
         return sum(len(partitions) for topics in committed.values() for partitions in topics.values())
 
@@ -265,20 +253,18 @@ class Partition:
         return self.writer.hard.snapshot()
 
     def parked_tokens(self) -> list[Token]:
-        """Return the token of every request that waits here, for joins, syncs and the log."""
+        """Return the token of every request that waits here: for joins, syncs, queries and the log."""
         tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
+        # Responses that wait for the log.
         tokens += [reply.token for append in self.writer.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
+        # Requests that are handled after the log's answer, such as a join that converts a group.
         tokens += [token for append in self.writer.in_flight for token in append.continuation.parked_tokens()]
         tokens += [token for kind in self._kinds.rows for token in kind.parked_tokens()]
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:
-        """Check all invariants.
-
-        Raises:
-            InvariantError: one does not hold.
-        """
+        """Raise InvariantError unless all structures fit together."""
         self.writer.check()
         owned: set[int] = {id(self.retention.timer), id(self.append_timeouts.timer)}
         for group_id, group in self._context.groups.items():
@@ -287,6 +273,7 @@ class Partition:
             group.check()
             self._check_seen(group)
             group.check_durable(self.writer.hard.groups.get(group_id))
+            # A group that is being deleted is not among the groups, but may come back.
             owned.update(id(timer) for timer in group.timers())
         for writing in self._writings.values():
             owned.update(id(timer) for timer in writing.group.timers())
@@ -295,6 +282,7 @@ class Partition:
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
+        # Hard state keeps a deleted group until its tombstones are durable.
         forgotten = self.writer.hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
         if forgotten:
             raise InvariantError(f"the log has groups that memory lacks: {forgotten}")

@@ -34,25 +34,22 @@ class TimerKind(Enum):
     SESSION = "session", Cause.SESSION_EXPIRY
     """Session of a member of a classic group, or of a pending id."""
     JOIN = "join", Cause.REBALANCE_TIMEOUT
-    """The time to join a classic group's next generation is over."""
+    """Time to join a classic group's next generation."""
     SYNC = "sync", Cause.SYNC_TIMEOUT
-    """The time to sync in a classic group's generation is over."""
+    """Time to sync in a classic group's generation."""
     CONSUMER_SESSION = "consumer session", Cause.SESSION_EXPIRY
-    """A member of a consumer group was silent for too long."""
     REVOCATION = "revocation", Cause.REBALANCE_TIMEOUT
     """Time of a member of a consumer group to revoke partitions."""
     MEMBER_JOIN = "member join", Cause.REBALANCE_TIMEOUT
-    """A classic member of a consumer group has not joined again in time."""
+    """Time of a classic member of a consumer group to join again."""
     MEMBER_SYNC = "member sync", Cause.SYNC_TIMEOUT
-    """A classic member of a consumer group has not synced in time."""
+    """Time of a classic member of a consumer group to sync."""
     SHARE_SESSION = "share session", Cause.SESSION_EXPIRY
-    """A member of a share group was silent for too long."""
     STREAMS_SESSION = "streams session", Cause.SESSION_EXPIRY
-    """A member of a streams group was silent for too long."""
     TASK_REVOCATION = "task revocation", Cause.REBALANCE_TIMEOUT
     """Time of a member of a streams group to revoke tasks."""
     ASSIGNMENT_DELAY = "assignment delay"
-    """The first members of a streams group have waited long enough for others: tasks are assigned."""
+    """Time that the first members of a streams group wait for others."""
     APPEND = "append"
     """An append may be overdue."""
     EXPIRY = "expiry"
@@ -72,7 +69,6 @@ class Timer:
     """Deadline of one owner, created unarmed; :class:`TimerQueue` arms and cancels it.
 
     Attributes:
-        key: the owner.
         deadline_ms: when it fires; None while it is not armed.
     """
 
@@ -108,6 +104,7 @@ class TimerQueue:
         self.advances = 0
 
     def arm(self, timer: Timer, deadline_ms: int) -> None:
+        # Equal deadlines fire in the order of arming, so each arming has a number.
         self._sequence = timer._sequence = self._sequence + 1
         timer.deadline_ms = deadline_ms
         entry = timer._entry
@@ -123,14 +120,13 @@ class TimerQueue:
         self._entries[entry] = timer
 
     def cancel(self, timer: Timer) -> None:
-        """Disarm ``timer``, if it is armed."""
         timer.deadline_ms = None
         if timer._entry is not None:
             del self._entries[timer._entry]
             timer._entry = None
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the first timer fires, or None."""
+        # Entries of postponed timers lie before their deadlines.
         self._settle()
         if not self._entries:
             self._next_ms = NEVER_MS
@@ -149,15 +145,12 @@ class TimerQueue:
         return timer
 
     def armed(self) -> list[Timer]:
-        """Return every armed timer, in no order, for checks."""
+        """Return every armed timer, in no order."""
+        # Not in order, which would sort the entries.
         return list(dict.values(self._entries))
 
     def check(self) -> None:
-        """Check that entries and timers mirror each other.
-
-        Raises:
-            InvariantError: they do not.
-        """
+        """Raise InvariantError unless entries and timers mirror each other."""
         for entry, timer in self._entries.items():
             if timer._entry != entry or timer.deadline_ms is None or timer.deadline_ms < entry[0]:
                 raise InvariantError(f"timer queue entry {entry} does not belong to {timer!r}")

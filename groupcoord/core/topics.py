@@ -12,8 +12,6 @@ from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
-"""The topics that Kafka keeps its own state in."""
-
 MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 

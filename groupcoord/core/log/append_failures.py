@@ -43,13 +43,14 @@ _TRANSLATION = {
 def for_client(error_code: ErrorCode) -> ErrorCode:
     """Return the error that clients of Kafka 4 see for a failed append.
 
-    Retriable errors of the log become retriable errors of the coordinator (KAFKA-3590); others stay as they are.
+    Retriable errors of the log become retriable errors of the coordinator (KAFKA-3590), refusals of a batch for its
+    size UNKNOWN_SERVER_ERROR; others stay as they are.
     """
     return _TRANSLATION.get(error_code, error_code)
 
 
 _OF_THE_GROUP = (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-"""Partition errors of a commit that come from the group, not from earlier checks."""
+"""Results of a partition that the group decided, unlike errors of earlier checks."""
 
 _OF_THE_COORDINATOR = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -59,10 +60,8 @@ _OF_THE_COORDINATOR = (
 
 
 def for_transaction_coordinator(error_code: ErrorCode) -> ErrorCode:
-    """Return the error that a transaction coordinator sees for a marker that was not written.
-
-    It handles errors of partitions and leaders, so errors of the log stay as they are.
-    """
+    """Return the error that a transaction coordinator sees for a marker that was not written."""
+    # Transaction coordinators handle errors of partitions and leaders, so errors of the log stay.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _OF_THE_COORDINATOR else error_code
 
 
@@ -77,11 +76,13 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case OffsetCommitResponse() | TxnOffsetCommitResponse():
             topics = tuple(_refused_topic(topic, error_code) for topic in response.topics)
             return Reply(held.token, evolve(response, topics=topics))
+        # Without a member id: a new one was not written.
         case JoinGroupResponse():
             return Reply(held.token, JoinGroupResponse(error_code))
         case LeaveGroupResponse():
             # The members are gone all the same; a restart would restore the last durable generation.
             return Reply(held.token, LeaveGroupResponse(error_code))
+        # Kafka's error response has no topics.
         case OffsetDeleteResponse():
             return Reply(held.token, OffsetDeleteResponse(error_code))
         case DeleteGroupsResponse():
@@ -101,7 +102,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
 
 
 def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
-    """Return a topic's results after a failed append; errors of earlier checks stay."""
+    # Errors of earlier checks stay.
     results = partition_results(topic.partitions)
     if results.error_codes is None:
         return topic._replace(partitions=refused_partitions(results.partition_indexes, error_code))
@@ -110,13 +111,7 @@ def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
 
 
 class AppendTimeouts:
-    """Deadlines of unanswered appends of one log partition.
-
-    One timer stands for the oldest append; appends answered meanwhile are skipped when it fires.
-
-    Attributes:
-        timer: fires when an append may be overdue.
-    """
+    """Deadlines of unanswered appends of one log partition; its ``timer`` fires when one may be overdue."""
 
     NOT_COUNTED = ("_deadlines", "timer")
 
@@ -131,7 +126,9 @@ class AppendTimeouts:
         """Add an append that the log store answers later."""
         self._drop_answered()
         deadline_ms = now_ms + self._context.config.offsets_commit_timeout_ms
+        # All have the same timeout, so deadlines are in the order of appends.
         self._deadlines.append((number, deadline_ms))
+        # One timer for all: appends answered meanwhile are skipped when it fires.
         if self.timer.deadline_ms is None:
             self._context.timers.arm(self.timer, deadline_ms)
 

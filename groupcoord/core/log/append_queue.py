@@ -16,7 +16,7 @@ from groupcoord.errors import InvariantError, LogStoreError, StoreContractError
 
 
 class Appended(Protocol):
-    """An append: records that go into the log together, under a number."""
+    """Records that go into the log together, under a number."""
 
     number: int
     records: Sequence[Any]
@@ -36,9 +36,7 @@ class AppendQueue(Generic[A]):
     appends.
 
     Attributes:
-        in_flight: unanswered appends, oldest first.
         next_log_offset: minimum offset of later records.
-        next_number: number of the next append.
         refusals: number → error of a refused append that waits for its turn.
     """
 
@@ -63,14 +61,13 @@ class AppendQueue(Generic[A]):
     def in_turn(self, number: int, answer: AppendResult) -> list[tuple[int, AppendResult]]:
         """Return the results in turn that an answer leads to, where refusals wait.
 
-        A cumulative acknowledgement does not cover refused appends. Refusals right behind the answered append follow.
-
         Raises:
             StoreContractError: this append was refused before.
         """
         if number in self.refusals:
             raise StoreContractError(f"log partition {self._partition}: append {number} is answered twice")
         told: list[tuple[int, AppendResult]] = [(number, answer)]
+        # An acknowledgement is cumulative, but does not cover refused appends.
         if not isinstance(answer, LogStoreError) and number <= self.in_flight[-1].number:
             earlier = list(takewhile(lambda entry: entry.number < number, self.in_flight))
             for entry in reversed(earlier):
@@ -93,12 +90,14 @@ class AppendQueue(Generic[A]):
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
         """
+        # A late answer to an append from before the last load.
         if number < self._first_number:
             return [], base_offset
         answered = list(takewhile(lambda entry: entry.number <= number, self.in_flight))
         if not answered or answered[-1].number != number:
             raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
         for entry in answered[:-1]:
+            # The store names the last append's offset; earlier ones lie before it.
             base_offset -= len(entry.records)
         # A store that goes back has lost acknowledged records.
         if base_offset < self.next_log_offset:
@@ -118,25 +117,18 @@ class AppendQueue(Generic[A]):
             return None
         if not self.in_flight or self.in_flight[0].number != number:
             raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
+        # Present if the refusal has waited for this turn.
         self.refusals.pop(number, None)
         return self.in_flight.popleft()
 
     def check(self) -> None:
-        """Check that appends are in order, and that waiting refusals have earlier appends.
-
-        Raises:
-            InvariantError: they are not, or have none.
-        """
+        """Raise InvariantError unless appends are in order, and waiting refusals have earlier appends."""
         numbers = [entry.number for entry in self.in_flight]
         if numbers != sorted(set(numbers)) or not self.refusals.keys() <= set(numbers[1:]):
             raise InvariantError(f"appends {numbers} are in flight, refusals wait for {list(self.refusals)}")
 
     def check_loaded(self, log_offset: int) -> None:
-        """Check that the offset of a loaded record increases.
-
-        Raises:
-            StoreContractError: it does not.
-        """
+        """Raise StoreContractError if the offset of a loaded record lies before an earlier one."""
         if log_offset < self.next_log_offset:
             raise StoreContractError(
                 f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
@@ -147,7 +139,6 @@ class PartitionWriter(AppendQueue[Append]):
     """Append queue of a log partition that applies durable appends to hard state.
 
     Attributes:
-        hard: the hard state.
         last_durable: number of the last durable append.
         unseen: append number → groups added since the append before, which readers don't see yet.
     """
@@ -163,22 +154,20 @@ class PartitionWriter(AppendQueue[Append]):
         self._effects = effects
 
     def begin(self, records: Sequence[Record], continuation: Continuation, held: Iterable[Reply] = ()) -> Append:
-        """Ask for ``records`` to be made durable together; a commit is pending until then."""
+        """Ask for ``records`` to be made durable together."""
         number = self.next_number
         self.next_number = number + 1
+        # A pending commit shields its partitions from expiry, and deletions cover it.
         if type(records) is CommitRecords:
             self._pending[number] = records
         append = Append(self._partition, number, records, continuation, [*held])
         self.in_flight.append(append)
+        # The coordinator passes it to the log store after this input.
         self._effects.appends.append(append)
         return append
 
     def acknowledge(self, number: int, base_offset: int) -> list[Append]:
-        """Apply and return every append up to ``number``, whose first record is at ``base_offset``.
-
-        Raises:
-            StoreContractError: the append was already answered or never made, or an offset went back.
-        """
+        """Apply and return every append up to ``number``; otherwise as :meth:`answered`."""
         in_flight = self.in_flight
         if in_flight and in_flight[0].number == number and base_offset >= self.next_log_offset:  # nearly always
             answered = [in_flight[0]]
@@ -186,11 +175,13 @@ class PartitionWriter(AppendQueue[Append]):
             answered, base_offset = self.answered(number, base_offset)
             if not answered:
                 return answered
+        # Applied before the responses leave, so that readers see what was acknowledged.
         hard, unseen = self.hard, self.unseen
         self.last_durable = number
         for entry in answered:
             in_flight.popleft()
             if unseen:
+                # From here on readers see the groups that were added before this append.
                 unseen.pop(entry.number, None)
             records = entry.records
             if type(records) is CommitRecords:
@@ -199,27 +190,20 @@ class PartitionWriter(AppendQueue[Append]):
                 base_offset += records.record_count
                 continue
             hard.apply_all(records, base_offset)
+            # Other records, such as control records, may lie between appends, never inside one.
             base_offset += len(records)
         self.next_log_offset = base_offset
         return answered
 
     def fail(self, number: int) -> Append | None:
-        """Remove and return the oldest append, which was refused.
-
-        Raises:
-            StoreContractError: ``number`` is not the oldest unanswered append.
-        """
+        """Remove and return the oldest append, as :meth:`refused`."""
         entry = self.refused(number)
         if entry is not None:
             self._pending.pop(number, None)
         return entry
 
     def load(self, record: Record | CommitRecords, log_offset: int) -> None:
-        """Apply a loaded record, or the records of a commit from ``log_offset`` on.
-
-        Raises:
-            StoreContractError: the offset is below an earlier one.
-        """
+        """Apply a loaded record, or the records of a commit from ``log_offset`` on."""
         self.check_loaded(log_offset)
         if type(record) is CommitRecords:  # as a rule
             self.hard.apply_commit(record, log_offset)
@@ -229,11 +213,6 @@ class PartitionWriter(AppendQueue[Append]):
             self.next_log_offset = log_offset + 1
 
     def check(self) -> None:
-        """Check that appends are in order, and that pending commits are in flight.
-
-        Raises:
-            InvariantError: they are not.
-        """
         super().check()
         self.hard.offsets.check()
         numbers = [entry.number for entry in self.in_flight]

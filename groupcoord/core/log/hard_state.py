@@ -22,13 +22,13 @@ from groupcoord.core.log.records import (
 from groupcoord.core.offsets.cache import OffsetCache
 
 LoggedGroupRecord = tuple[int, GroupRecord]
-"""The place of a group's record in the log, and the record."""
+"""Log offset of a group's record, and the record."""
 
 RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
 
 
 class HardState:
-    """Changes only in :meth:`apply` (and its part for commits): the same for live traffic, loading and checks.
+    """State that is the same for live traffic, loading and checks: it changes only by applying durable records.
 
     Attributes:
         groups: group id → the last record of each of its keys; empty for a group that only has (or had) offsets.
@@ -44,12 +44,10 @@ class HardState:
         _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
 
     def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
-        """Apply the records of one append from ``log_offset`` on.
-
-        Adjacent tombstones of a group's offsets are applied together, because deletions have very many.
-        """
+        """Apply the records of one append from ``log_offset`` on."""
         tombstones: list[OffsetTombstone] = []
         for place, record in enumerate(records):
+            # Adjacent tombstones of a group are applied together, because deletions have very many.
             if tombstones and (type(record) is not OffsetTombstone or record.group_id != tombstones[0].group_id):
                 self.offsets.apply_tombstones(tombstones)
                 tombstones = []
@@ -58,13 +56,13 @@ class HardState:
             elif (apply := _APPLY.get(type(record))) is not None:
                 apply(self, record, log_offset + place)
             else:
+                # Inlined from _remember, because a group's write has several of these.
                 of_group: Any = record
                 self.groups.setdefault(of_group.group_id, {})[of_group.key] = (log_offset + place, of_group)
         if tombstones:
             self.offsets.apply_tombstones(tombstones)
 
     def apply_commit(self, commit: CommitRecords, log_offset: int) -> None:
-        """Apply the records of one commit from ``log_offset`` on."""
         group_id = commit.topics[0][0][0]  # by place: this is done for each commit
         # A commit makes a group exist: a load finds it by its offsets alone (KAFKA-4704).
         if group_id not in self.groups:
@@ -72,11 +70,10 @@ class HardState:
         self.offsets.apply(commit, log_offset)
 
     def _remember(self, record: GroupRecord, log_offset: int) -> None:
-        """Apply a group's record."""
         self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
 
     def _forget(self, tombstone: GroupTombstone, log_offset: int) -> None:
-        """Apply a group's tombstone; without records left the group is gone."""
+        # None if compaction kept only the tombstone.
         records = self.groups.get(tombstone.group_id)
         if records is not None:
             records.pop(tombstone.key, None)
@@ -84,12 +81,11 @@ class HardState:
                 del self.groups[tombstone.group_id]
 
     def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
-        """Return the last record of a classic group; None if it has none."""
         _, record = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY, (None, None))
         return record if isinstance(record, GroupMetadataRecord) else None
 
     def has_consumer_group(self, group_id: str) -> bool:
-        """Return whether the log has records of a consumer group with this id, and none of a classic one."""
+        """Return whether the log has records of a group with this id that is not classic."""
         records = self.groups.get(group_id, {})
         return bool(records) and CLASSIC_GROUP_KEY not in records
 
@@ -100,10 +96,11 @@ class HardState:
             found += [entry for partitions in topics.values() for entry in partitions.values()]
         for keys in self.offsets.transactions.values():
             found += keys.values()
+        # By offset, so that a replay meets records as in the log.
         return iter(sorted(found, key=lambda entry: entry[0]))
 
     def group_records(self) -> Iterator[LoggedGroupRecord]:
-        """Return the last record of each key of each group, with its log offset."""
+        """Yield the last record of each key of each group, with its log offset."""
         for records in self.groups.values():
             yield from records.values()
 
@@ -124,6 +121,7 @@ _APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
     OffsetTombstone: lambda hard, record, log_offset: hard.offsets.apply_tombstones((record,)),
     GroupTombstone: HardState._forget,
     TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
+    # Unknown types are skipped, as in Kafka (KAFKA-14869).
     OpaqueRecord: lambda hard, record, log_offset: None,
 }
-"""Effects of records other than a group's, by type."""
+"""Effects of records other than a group's."""

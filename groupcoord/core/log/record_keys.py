@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 RecordKey = tuple[int, str]
-"""Record type, and the member or regular expression in the key, or "".
-
-Record classes have it as ``key``, and ``key_of`` for tombstones where the key names something.
-"""
+"""Record type, and the member or regular expression in the key, or ""."""
 
 
 class MemberRecord:

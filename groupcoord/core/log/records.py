@@ -1,8 +1,7 @@
 """Records of ``__consumer_offsets`` as values.
 
-Hard state is the fold over them. Treat them as immutable; those of offsets are not frozen, because a commit makes one
-for each partition. Sources: Kafka's ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for
-markers.
+Treat them as immutable; those of offsets are not frozen, because a commit makes one for each partition. Sources:
+Kafka's ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for markers.
 """
 
 from __future__ import annotations
@@ -141,8 +140,8 @@ class OffsetCommitRecord:
     """Committed offset of one partition (record type 1).
 
     With a ``producer_id`` it belongs to a transaction (KIP-98), invisible until the producer's marker commits it.
-    ``value_version`` is the version in a log; None: that of Kafka 4.4. ``key_version`` is 0 for brokers before 0.9.
-    ``raw_value`` holds the original bytes of a value with unknown tagged fields.
+    ``value_version`` is the version in a log; None: that of Kafka 4.4. ``raw_value`` holds the original bytes of a
+    value with unknown tagged fields.
     """
 
     group_id: str
@@ -162,7 +161,7 @@ class OffsetCommitRecord:
 
 
 class RecordForm(NamedTuple):
-    """Encoding of a committed offset that differs from Kafka 4.4's; see :class:`OffsetCommitRecord`."""
+    """Encoding of a committed offset that differs from Kafka 4.4's; fields as in :class:`OffsetCommitRecord`."""
 
     value_version: int | None = None
     key_version: int = 1
@@ -173,7 +172,7 @@ _USUAL_FORM = RecordForm()
 
 
 class CommitKind(NamedTuple):
-    """Common fields of the offsets of one topic of a commit; see :class:`OffsetCommitRecord`."""
+    """Common fields of the offsets of one topic of a commit, as in :class:`OffsetCommitRecord`."""
 
     group_id: str
     topic: str
@@ -198,6 +197,7 @@ class CommittedTopic(NamedTuple):
 make_committed_topic = maker(CommittedTopic)
 
 
+# A commit of a hundred partitions is one object until its records are read.
 class CommitRecords(Rows[OffsetCommitRecord]):
     """Records of one commit, of one group and at most one producer, as columns.
 
@@ -218,6 +218,7 @@ class CommitRecords(Rows[OffsetCommitRecord]):
     def __len__(self) -> int:
         return self.record_count
 
+    # Rows are made for stores and checks; hard state takes the columns.
     def __iter__(self) -> Iterator[OffsetCommitRecord]:
         records: list[OffsetCommitRecord] = []
         for kind, columns in self.topics:
@@ -332,10 +333,7 @@ class TransactionMarker:
 
 @define(unsafe_hash=True)
 class OpaqueRecord:
-    """Record of an unknown type or version, kept as it is.
-
-    Producer and ``is_control`` are those of its batch.
-    """
+    """Record of an unknown type or version, kept as it is; producer and ``is_control`` are those of its batch."""
 
     key: bytes
     value: bytes | None

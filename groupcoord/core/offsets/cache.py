@@ -28,17 +28,14 @@ TRACKED_PRODUCERS_MAX = 10_000
 
 
 class ProducerEpochs(NamedTuple):
-    """The epoch that a producer had when it last wrote, and that of the coordinator that wrote its last marker."""
+    """Epoch of a producer's last write, and epoch of the coordinator of its last marker."""
 
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
 
 
 class Producers:
-    """Epochs of the last producers with transactional records or markers in a log partition.
-
-    Soft state: after a compaction, old epochs may be accepted again.
-    """
+    """Epochs of the last producers with transactional records or markers in a log partition."""
 
     __slots__ = ("_epochs",)
 
@@ -46,17 +43,19 @@ class Producers:
         self._epochs: dict[int, ProducerEpochs] = {}
 
     def wrote(self, producer_id: int, producer_epoch: int, coordinator_epoch: int | None = None) -> None:
-        """A producer wrote a record, or (with a ``coordinator_epoch``) a coordinator its marker."""
+        # Popped and put, so that the order is that of the last writes.
         known = self._epochs.pop(producer_id, None)
         if coordinator_epoch is None:
             coordinator_epoch = NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
         self._epochs[producer_id] = ProducerEpochs(producer_epoch, coordinator_epoch)
         if len(self._epochs) > TRACKED_PRODUCERS_MAX:
+            # Soft state: markers of a forgotten producer are accepted.
             del self._epochs[next(iter(self._epochs))]
 
     def marker_error(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> ErrorCode:
-        """Return why a marker may not be written: a later transaction, or a later coordinator, was here already."""
+        """Return why a marker may not be written, or NONE."""
         known = self._epochs.get(producer_id)
+        # A later transaction, or (below) a later coordinator, was here already.
         if known is not None and producer_epoch < known.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if known is not None and coordinator_epoch < known.coordinator_epoch:
@@ -69,18 +68,14 @@ class Producers:
 
 
 LoggedCommit = tuple[int, OffsetCommitRecord]
-"""The place of a commit in the log, and its record."""
+"""Log offset of a commit, and its record."""
 
 
 class DurableCommit:
     """Remaining offsets of a commit to one topic: at least one partition, once each.
 
-    A commit of the same partitions replaces its columns. If some of them are committed or deleted, the others become
-    separate commits.
-
     Attributes:
         kind: common fields of the offsets.
-        columns: the offsets.
         log_offset: log offset of the first; the others follow.
     """
 
@@ -95,21 +90,22 @@ class DurableCommit:
         self._places: dict[int, int] | None = None
 
     def place_of(self, partition: int) -> int:
-        """Return where the columns have a partition that is in them."""
+        """Return the position of a partition in the columns."""
         indexes = self.columns.partition_indexes
         if len(indexes) == 1:
+            # One partition needs no index.
             return 0
         if self._places is None:
             self._places = {index: place for place, index in enumerate(indexes)}
         return self._places[partition]
 
     def logged(self, partition: int) -> LoggedCommit:
-        """Return the place in the log and the record of one of the partitions."""
+        """Return the log offset and the record of one of the partitions."""
         place = self.place_of(partition)
         return self.log_offset + place, record_at(self.kind, self.columns, place)
 
     def agrees(self, partition: int, other: DurableCommit) -> bool:
-        """Return whether another commit has the same of a partition, at the same place in the log."""
+        """Return whether another commit has the same offset of a partition, at the same place in the log."""
         place, others = self.place_of(partition), other.place_of(partition)
         return (
             self.log_offset + place == other.log_offset + others
@@ -121,10 +117,9 @@ class DurableCommit:
 
 
 OffsetsOfTopic = dict[int, DurableCommit]
-"""By partition; a commit is listed under each partition whose last commit it is."""
+"""Commits by partition; a commit is listed under each partition whose last commit it is."""
 
 OffsetsOfGroup = dict[str, OffsetsOfTopic]
-"""By topic and partition."""
 
 
 def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_offset: int) -> None:
@@ -133,6 +128,7 @@ def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_
     known = of_topic.get(indexes[0])
     if known is not None and known.columns[0] == indexes:  # consumers usually commit the same partitions again
         known.kind, known.columns, known.log_offset = kind, columns, log_offset
+    # A peer may name a partition twice; the last one counts.
     elif len(indexes) == 1 or len(set(indexes)) == len(indexes):
         if of_topic:
             take_out(of_topic, indexes)
@@ -146,6 +142,7 @@ def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_
 
 def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
     """Remove partitions from the columns of their commits; they stay listed."""
+    # Each commit once, though it is listed under several partitions.
     found = {id(known): known for index in indexes if (known := of_topic.get(index)) is not None}
     for known in found.values():
         columns = known.columns
@@ -153,12 +150,13 @@ def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
             taken = set(indexes)
             for place, index in enumerate(columns.partition_indexes):
                 if index not in taken:
+                    # The others become separate commits.
                     of_topic[index] = DurableCommit(known.kind, columns.select([place]), known.log_offset + place)
 
 
 def delete(of_topic: OffsetsOfTopic, indexes: Iterable[int]) -> None:
-    """Delete the offsets of these partitions."""
     known = tuple(dict.fromkeys(index for index in indexes if index in of_topic))
+    # Deletions of groups clear whole topics, without touching each commit.
     if len(known) == len(of_topic):
         of_topic.clear()
         return
@@ -197,13 +195,13 @@ def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
 class OffsetCache:
     """Offsets of all groups of one log partition.
 
-    ``committed`` and ``transactions`` are hard state: only :meth:`apply`, :meth:`apply_tombstones` and
-    :meth:`apply_marker` change them, in the order of the log. ``pending`` is soft.
+    ``committed`` and ``transactions`` are hard state: they change only by applying durable records, in the order of the
+    log.
 
     Attributes:
         committed: group id → topic → partition → the commit with its offset.
         transactions: producer id → (group id, topic, partition) → its last offset in the open transaction (KIP-98).
-        pending: append number → commits in flight.
+        pending: append number → commits in flight; soft.
         producers: producers of transactional commits and markers; soft.
     """
 
@@ -214,17 +212,16 @@ class OffsetCache:
         self.transactions: dict[int, dict[tuple[str, str, int], LoggedCommit]] = {}
         self.pending: dict[int, CommitRecords] = {}
         self.producers = Producers()
+        # Index of transactions: group id → (topic, partition) → producer ids, in the order of writes.
         self._open: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
 
     # ------------------------------------------------------------ hard state
 
     def apply(self, commit: CommitRecords, log_offset: int) -> None:
-        """Take a commit over that lies in the log from ``log_offset`` on.
-
-        It counts at once, or (from a transaction) is put aside until its marker.
-        """
+        """Apply a durable commit, which lies in the log from ``log_offset`` on."""
         topics = commit.topics
         kind = topics[0][0]
+        # Visible when the marker of the transaction comes.
         if kind.producer_id != NO_PRODUCER_ID:
             self._put_aside(commit, log_offset)
             return
@@ -248,7 +245,7 @@ class OffsetCache:
             self.producers.wrote(record.producer_id, record.producer_epoch)
 
     def apply_tombstones(self, records: Sequence[OffsetTombstone]) -> None:
-        """Delete offsets, also in open transactions."""
+        """Delete offsets of one group, also in open transactions."""
         group_id = records[0].group_id
         of_group = self.committed.get(group_id)
         if of_group is not None:
@@ -265,11 +262,12 @@ class OffsetCache:
         if group_id in self._open:
             for record in records:
                 key = (record.topic, record.partition)
+                # A copy, since dropping the last offset removes the entry.
                 for producer_id in self._open.get(group_id, {}).get(key, {}).copy():
                     self._drop_open(producer_id, (group_id, *key))
 
     def apply_marker(self, marker: TransactionMarker) -> None:
-        """End a producer's transaction: its offsets become visible where nothing newer was committed, or vanish."""
+        """End a producer's transaction."""
         self.producers.wrote(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
         for key, (log_offset, record) in self.transactions.get(marker.producer_id, {}).copy().items():
             self._drop_open(marker.producer_id, key)
@@ -277,6 +275,7 @@ class OffsetCache:
                 group_id, topic, partition = key
                 of_topic = self.committed.setdefault(group_id, {}).setdefault(topic, {})
                 current = of_topic.get(partition)
+                # A commit outside of the transaction that was written later wins.
                 if current is None or log_offset > current.log_offset + current.place_of(partition):
                     # From here on it is an offset like any other, as in a compacted log without the marker.
                     kind, columns = topic_of_record(record)
@@ -303,7 +302,7 @@ class OffsetCache:
         return self.committed.get(group_id, {})
 
     def committed_records(self) -> dict[str, dict[str, dict[int, LoggedCommit]]]:
-        """Return every committed offset as its place in the log and its whole record, by group, topic and partition."""
+        """Return every committed offset as its log offset and its record, by group, topic and partition."""
         return {
             group_id: {
                 topic: {index: commit.logged(index) for index, commit in partitions.items()}
@@ -317,11 +316,10 @@ class OffsetCache:
         return (topic, partition) in self._open.get(group_id, {})
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Return whether an open transaction has offsets of this group."""
         return group_id in self._open
 
     def pending_keys(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Return (topic, partition) of every commit of a group that is on its way to the log."""
+        """Yield (topic, partition) of every commit of a group that is in flight."""
         for commit in self.pending.values():
             for kind, columns in commit.topics:
                 if kind.group_id == group_id:
@@ -348,11 +346,7 @@ class OffsetCache:
         ]
 
     def check(self) -> None:
-        """Check that the index of open transactions mirrors them.
-
-        Raises:
-            InvariantError: it does not, or has an empty container.
-        """
+        """Raise InvariantError unless the index of open transactions mirrors them, and no container is empty."""
         listed = {(key, pid) for pid, keys in self.transactions.items() for key in keys}
         indexed = {
             ((group_id, *tp), pid)

@@ -57,11 +57,11 @@ class WhenCommitted(Continuation):
         context.observer.counters.offset_commits += self.offset_count
 
     def concerns(self, group: Group) -> bool:
+        # A group that this commit made stays if an earlier append fails.
         return self.group_id == group.group_id
 
 
 def count_offsets(records: Iterable[Record]) -> int:
-    """Return the number of offset tombstones."""
     return sum(type(record) is OffsetTombstone for record in records)
 
 
@@ -95,7 +95,7 @@ class WhenDeleted(Continuation):
 
 @define(eq=False)
 class WhenWritten(Continuation):
-    """Counts deleted offsets; follows a transaction marker with none."""
+    """Counts deleted offsets; a transaction marker deletes none."""
 
     deleted_offset_count: int = 0
 
@@ -108,14 +108,14 @@ _make_reply = maker(Reply)
 
 
 RECORD_BYTES_MIN = 40
-"""No record of a commit is shorter in a batch of the log, the names of its group and topic left aside."""
+"""Minimum size of a commit's record in a batch of the log, without the names of group and topic."""
 
 MANY_RECORDS = 1_000
 """Number of records above which names count for the size as well."""
 
 
 class Commits:
-    """Handles the offset requests of one context."""
+    """Handles the offset requests of one log partition."""
 
     __slots__ = ("_config", "_context", "_create_group", "_effects", "_groups", "_offsets", "_timers", "_writer")
 
@@ -132,10 +132,7 @@ class Commits:
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
     def commit(self, request: OffsetCommit, token: Token, now_ms: int) -> None:
-        """Commit offsets; the response waits for the log. Partitions with too long metadata fail alone.
-
-        An unknown group is created, also if all partitions fail, as in Kafka 4.
-        """
+        """Commit offsets; the response waits for the log."""
         group_id, topics, retention_ms = request.group_id, request.topics, request.retention_time_ms
         assert group_id is not None
         group = self._groups.get(group_id)
@@ -146,6 +143,7 @@ class Commits:
         if error_code is not NO_ERROR:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(topics, error_code)))
             return
+        # Request versions 2 to 4 may set a retention.
         expire_timestamp_ms = NO_TIMESTAMP if retention_ms == -1 else now_ms + retention_ms
         committed, results = draft_commit(
             group_id, topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
@@ -167,6 +165,7 @@ class Commits:
            are newer ones; an abort drops them.
         """
         group = self._groups.get(request.group_id)
+        # An empty id is allowed in OffsetCommit, but not in a transaction.
         if not request.group_id:
             error_code = ErrorCode.INVALID_GROUP_ID
         elif group is not None:
@@ -194,6 +193,7 @@ class Commits:
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
         now_ms: int,
     ) -> None:
+        # The response is complete now, and leaves when the log has the records.
         held = _make_reply((token, response))
         # Without partitions with too long metadata, whose pending entries would stay forever (KAFKA-16371).
         records = CommitRecords(topics)
@@ -206,6 +206,7 @@ class Commits:
         # Even if no partition is accepted: Kafka creates the group before it looks at the metadata.
         if group_id not in self._groups:
             self._create_group(group_id, now_ms)
+        # Without accepted partitions nothing waits for the log.
         if count:
             self._writer.begin(records, WhenCommitted(group_id, count), (held,))
         else:
@@ -225,6 +226,7 @@ class Commits:
         marker = TransactionMarker(
             request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
         )
+        # Also for a producer without offsets here.
         held = Reply(token, CompleteTransactionResponse(ErrorCode.NONE))
         self._writer.begin([marker], WhenWritten(), (held,))
 
@@ -234,6 +236,7 @@ class Commits:
         if not request.group_id:
             error_code = ErrorCode.INVALID_GROUP_ID
         else:
+            # Kafka's order: the id, the group, its state, then each topic.
             error_code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_deletion_error()
         if group is None or error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetDeleteResponse(error_code))
@@ -248,6 +251,7 @@ class Commits:
                 # Kafka checks existence per partition, and writes no tombstone for others (KAFKA-8954).
                 known = self._offsets.known_partitions(request.group_id, name, dict.fromkeys(indexes))
                 records += [OffsetTombstone(request.group_id, name, index) for index in known]
+            # Also partitions without an offset succeed.
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
@@ -258,14 +262,13 @@ class Commits:
     # ------------------------------------------------------------ OffsetFetch
 
     def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
-        """Return a group's committed offsets; none for an unknown group.
-
-        Topics keep the names and ids of the request.
-        """
+        """Return a group's committed offsets; none for an unknown group."""
         assert wanted.group_id is not None
         group_id, offsets = wanted.group_id, self._offsets
+        # Readers see the group of the log, not a pending one.
         group = self._context.visible(group_id)
         is_known = group is not None
+        # Kafka checks member id and epoch before the topics (KIP-848).
         if group is not None and (error_code := group.fetch_error(wanted)) is not ErrorCode.NONE:
             return FetchedGroup(group_id, error_code, ())
         committed = offsets.of_group(group_id) if is_known else {}
@@ -276,6 +279,7 @@ class Commits:
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
         topics = []
         for topic in named:
+            # Topics keep the names and ids of the request.
             name, indexes, topic_id = topic.name or "", topic.partition_indexes, topic.topic_id
             fetched = FetchedOffsets(fetch_columns(committed.get(name, {}), indexes, topic_id))
             if checks_stability:
@@ -284,7 +288,6 @@ class Commits:
         return _make_group((group_id, ErrorCode.NONE, tuple(topics)))
 
     def _without_unstable(self, group_id: str, topic: str, fetched: FetchedOffsets) -> FetchedOffsets:
-        """Return an error for each partition that an open transaction may still change."""
         indexes = fetched.columns.partition_indexes
         is_unstable = [self._offsets.is_unstable(group_id, topic, index) for index in indexes]
         rows = zip(fetched, is_unstable, strict=True)
@@ -299,7 +302,6 @@ class Commits:
 
 
 def _error_without_group(request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
-    """Return NONE if a request may commit to a group that does not exist."""
     if request.generation_id < 0:
         return NO_ERROR  # outside of group management every client may commit, which makes a simple group
     # Only versions with member epochs distinguish an absent group from a wrong generation (KIP-848).
@@ -307,7 +309,6 @@ def _error_without_group(request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
 
 
 def _bytes_min(topics: list[CommittedTopic]) -> int:
-    """Return the minimum size of a commit's records."""
     return sum(
         len(columns.offsets) * (RECORD_BYTES_MIN + len(kind.group_id) + len(kind.topic)) for kind, columns in topics
     )

@@ -20,7 +20,6 @@ from groupcoord.errors import ErrorCode
 _make_result = maker(TopicResult)
 
 Draft = tuple[list[CommittedTopic], tuple[TopicResult, ...]]
-"""Records and results by topic."""
 
 
 def draft_commit(
@@ -32,7 +31,7 @@ def draft_commit(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> Draft:
-    """Return the records and results of a commit."""
+    """Return the records and results of a commit, by topic."""
     committed, results = [], []
     for topic in topics:
         name, columns, topic_id = topic.name, topic.columns, topic.topic_id
@@ -40,6 +39,7 @@ def draft_commit(
         error_codes = None
         if columns.metadata is not None:
             columns, error_codes = accept_metadata(columns, metadata_limit)
+        # Results name all partitions, records only the accepted ones.
         results.append(_make_result((name, topic_id, PartitionResults(topic.columns[0], error_codes))))
         if not columns[0]:
             continue
@@ -68,6 +68,7 @@ def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, 
     metadata = columns.metadata
     if metadata is None:
         return columns, None
+    # A text has at most two UTF-16 units for each character.
     longest = metadata.length if type(metadata) is AsciiTexts else max(map(len, metadata))
     if 2 * longest <= limit:  # nearly always
         return columns, None
@@ -79,5 +80,5 @@ def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, 
 
 
 def utf16_length(text: str) -> int:
-    """Return the number of UTF-16 code units, which Kafka's limits count."""
+    # Kafka's limits count UTF-16 code units, lone surrogates included.
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -21,7 +21,7 @@ MAX_RECORDS_PER_APPEND = 5_000
 
 
 class _Expired:
-    """Tombstones on their way to the writer, in appends of bearable size."""
+    """Tombstones on their way to the writer, in appends of bounded size."""
 
     __slots__ = ("_emptied", "_records", "_writer")
 
@@ -32,6 +32,7 @@ class _Expired:
 
     def add(self, records: list[Record], emptied: tuple[Group, ...] = ()) -> None:
         """Add the tombstones of a group; an ``emptied`` group ends with the last of them."""
+        # A group's tombstones stay together where they fit.
         if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
             self.write()
         while len(records) > MAX_RECORDS_PER_APPEND:
@@ -41,7 +42,6 @@ class _Expired:
         self._emptied += emptied
 
     def write(self) -> None:
-        """Append what was added."""
         if self._records:
             written = WhenDeleted(self._emptied, Cause.EXPIRY, count_offsets(self._records))
             self._writer.begin(self._records, written)
@@ -63,23 +63,20 @@ class Retention:
         self._swept_ms = 0
 
     def start(self, now_ms: int) -> None:
-        """Count the time to the next sweep from now on."""
         self._swept_ms = now_ms
         self.wake(now_ms)
 
     def wake(self, now_ms: int) -> None:
-        """Schedule the next sweep, if there are groups and none is scheduled.
-
-        After a time without groups, sweeps continue in the original rhythm.
-        """
+        """Schedule the next sweep, if there are groups and none is scheduled."""
         if self._context.groups and self.timer.deadline_ms is None:
             interval_ms = self._context.config.offsets_retention_check_interval_ms
+            # After a time without groups, sweeps continue in the original rhythm.
             passed_ms = (now_ms - self._swept_ms) % interval_ms
             self._context.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        """Write tombstones for everything that is due, and arm the next sweep."""
         expired = _Expired(self._context.writer)
+        # A copy, since deletions remove groups.
         for group in list(self._context.groups.values()):
             if group.group_id in self._context.writings:
                 # During a conversion the subscriptions are unknown.
@@ -94,12 +91,9 @@ class Retention:
         self.start(now_ms)
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
-        """Delete the offsets of a deleted topic, but not those of a newer topic of the same name.
-
-        Offsets in flight and in open transactions are included. Kafka writes a tombstone for each transaction with an
-        offset of a partition, and another for a committed offset (``OffsetMetadataManager.onTopicsDeleted``).
-        """
+        """Delete the offsets of a deleted topic, but not those of a newer topic of the same name."""
         offsets = self._context.writer.hard.offsets
+        # Committed offsets, then those in flight and in open transactions.
         found = [
             (commit.kind, index)
             for group_id in self._context.groups
@@ -110,6 +104,8 @@ class Retention:
         found += [(kind, index) for kind, columns in pending if kind.topic == topic for index in columns[0]]
         # The topic may exist again under another id, with commits that have to stay.
         newer = {(kind.group_id, index) for kind, index in found if kind.topic_id not in (ZERO_UUID, topic_id)}
+        # Kafka writes a tombstone for each transaction with an offset, and one for a committed offset
+        # (OffsetMetadataManager.onTopicsDeleted).
         keys = dict.fromkeys((kind.producer_id, (kind.group_id, index)) for kind, index in found)
         places = [place for _, place in keys if place not in newer]
         if places:
@@ -138,6 +134,7 @@ class Retention:
         return due, not kept and not pending and not offsets.has_open_transaction(group_id)
 
     def _is_due(self, group: Group, kind: CommitKind, now_ms: int) -> bool:
+        # None while members use the topic, or may use it (KIP-211).
         base_ms = group.offset_age_base_ms(kind)
         if base_ms is None:
             return False

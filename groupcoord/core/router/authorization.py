@@ -74,7 +74,7 @@ Principal = Any
 """Principal of a request; the coordinator only passes it on."""
 
 Authorize = Callable[[Principal, Operation, Resource], bool]
-"""Returns whether ``principal`` may do this. Called often: it should be quick, and must not raise."""
+"""Returns whether a principal may do this. Called often: it should be quick, and must not raise."""
 
 
 class Permissions:
@@ -91,19 +91,16 @@ class Permissions:
         self.principal = principal
 
     def on_group(self, group_id: str | None, operation: Operation) -> bool:
-        """Return whether an operation on a group is allowed."""
+        # A null group id stands for the empty one.
         return self._allows(operation, ResourceType.GROUP, group_id or "")
 
     def on_topic(self, topic: str, operation: Operation) -> bool:
-        """Return whether an operation on a topic is allowed."""
         return self._allows(operation, ResourceType.TOPIC, topic)
 
     def on_transactional_id(self, transactional_id: str, operation: Operation) -> bool:
-        """Return whether an operation on a transactional id is allowed."""
         return self._allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def on_cluster(self, operation: Operation) -> bool:
-        """Return whether an operation on the cluster is allowed."""
         return self._allows(operation, *CLUSTER)
 
     def group_operations(self, group_id: str) -> int:
@@ -111,11 +108,9 @@ class Permissions:
         return self._bits(OPERATIONS_ON_A_GROUP, ResourceType.GROUP, group_id)
 
     def topic_operations(self, topic: str) -> int:
-        """Return the allowed operations on a topic as a bit set."""
         return self._bits(OPERATIONS_ON_A_TOPIC, ResourceType.TOPIC, topic)
 
     def cluster_operations(self) -> int:
-        """Return the allowed operations on the cluster as a bit set."""
         return self._bits(OPERATIONS_ON_THE_CLUSTER, *CLUSTER)
 
     def group_error(self, group_id: str | None, operation: Operation) -> ErrorCode:
@@ -123,7 +118,6 @@ class Permissions:
         return ErrorCode.NONE if self.on_group(group_id, operation) else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def topic_error(self, topic: str, operation: Operation) -> ErrorCode:
-        """Return TOPIC_AUTHORIZATION_FAILED, or NONE if this is allowed."""
         return ErrorCode.NONE if self.on_topic(topic, operation) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
@@ -135,4 +129,3 @@ class Permissions:
 
 
 UNRESTRICTED = Permissions(None, None)
-"""Everything is allowed."""

@@ -65,10 +65,7 @@ _NO_PLUGIN = "The broker has no streams group topology description plugin config
 
 
 def _blank_field(*texts: str | None) -> str | None:
-    """Return the message for the first blank field of member id, group id, instance id and rack id; None without one.
-
-    Kafka checks them in this order.
-    """
+    """Return the message for the first blank one of member id, group id, instance id and rack id, in Kafka's order."""
     for name, text in zip(("MemberId", "GroupId", "InstanceId", "RackId"), texts, strict=True):
         if text is not None and is_blank(text):
             return f"{name} can't be empty."
@@ -79,13 +76,11 @@ def _blank_field(*texts: str | None) -> str | None:
 
 
 def consumer_heartbeat_permission(permissions: Permissions, request: ConsumerGroupHeartbeat) -> ErrorCode:
-    """Return NONE if the client may READ the group, and DESCRIBE each topic that it names.
-
-    Topics of its regular expression are filtered later.
-    """
+    """Return NONE if the client may READ the group, and DESCRIBE each topic that it names."""
     error_code = permissions.group_error(request.group_id, Operation.READ)
     if error_code is not ErrorCode.NONE:
         return error_code
+    # Topics of a regular expression are filtered when it is resolved.
     for topic in request.subscribed_topic_names or ():
         error_code = permissions.topic_error(topic, Operation.DESCRIBE)
         if error_code is not ErrorCode.NONE:
@@ -97,6 +92,7 @@ def refuse_malformed_consumer_heartbeat(
     request: ConsumerGroupHeartbeat, assignors: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Return the error response to an invalid heartbeat, or None."""
+    # INVALID_REQUEST before UNSUPPORTED_ASSIGNOR (ConsumerGroupHeartbeat in GroupCoordinatorService).
     message = _consumer_problem(request)
     if message is not None:
         return ConsumerGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
@@ -109,8 +105,8 @@ def refuse_malformed_consumer_heartbeat(
 
 
 def _consumer_problem(request: ConsumerGroupHeartbeat) -> str | None:
-    """Return the first problem of a heartbeat in Kafka's order, or None."""
     epoch = request.member_epoch
+    # A joining member of version 0 has no id yet; the coordinator creates one (KIP-1082).
     needs_member_id = request.requires_member_id or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH
     member_id = request.member_id if needs_member_id else None
     blank = _blank_field(member_id, request.group_id, request.instance_id, request.rack_id)
@@ -126,6 +122,7 @@ def _consumer_problem(request: ConsumerGroupHeartbeat) -> str | None:
 def _consumer_join_problem(request: ConsumerGroupHeartbeat) -> str | None:
     if request.rebalance_timeout_ms == -1:
         return "RebalanceTimeoutMs must be provided in first request."
+    # A member that rejoins has given up what it owned.
     if request.topic_partitions is None or request.topic_partitions:
         return "TopicPartitions must be empty when (re-)joining."
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
@@ -153,6 +150,7 @@ def refuse_malformed_share_heartbeat(
     request: ShareGroupHeartbeat, permissions: Permissions | None
 ) -> ShareGroupHeartbeatResponse | None:
     """Return the error response to an invalid heartbeat, or one with topics without DESCRIBE, or None."""
+    # KafkaApis checks the id's length before topics, and the form last.
     units = len(request.member_id.encode("utf-16-le", "surrogatepass")) // 2
     if not 0 < units <= MEMBER_ID_UNITS_MAX:
         return ShareGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST)
@@ -165,7 +163,7 @@ def refuse_malformed_share_heartbeat(
 
 
 def _share_problem(request: ShareGroupHeartbeat) -> str | None:
-    """Return the first problem of a heartbeat in Kafka's order, or None."""
+    # Members of share groups are never static.
     blank = _blank_field(request.member_id, request.group_id, None, request.rack_id)
     if blank is not None:
         return blank
@@ -194,7 +192,6 @@ ShareTopicT = TypeVar("ShareTopicT", ShareTopicToDescribe, ShareTopicToAlter, Sh
 def _split(
     topics: Iterable[ShareTopicT], permissions: Permissions | None, operation: Operation
 ) -> tuple[tuple[ShareTopicT, ...], list[ShareTopicT]]:
-    """Return the topics of a request on which an operation is allowed, and the others."""
     allowed: list[ShareTopicT] = []
     denied: list[ShareTopicT] = []
     for topic in topics:
@@ -232,7 +229,6 @@ def complete_description(
 def readable_alteration(
     request: AlterShareGroupOffsets, permissions: Permissions | None
 ) -> tuple[AlterShareGroupOffsets, tuple[AlteredShareTopic, ...]]:
-    """Return the part of a request about topics with READ, and errors for the others."""
     allowed, denied = _split(request.topics, permissions, Operation.READ)
     refused = [
         AlteredShareTopic(name, ZERO_UUID, tuple([ShareOffsetResult(index, _TOPIC_DENIED) for index, _ in partitions]))
@@ -244,7 +240,6 @@ def readable_alteration(
 def readable_deletion(
     request: DeleteShareGroupOffsets, permissions: Permissions | None
 ) -> tuple[DeleteShareGroupOffsets, tuple[ForgottenShareTopic, ...]]:
-    """Return the part of a request about topics with READ, and errors for the others."""
     allowed, denied = _split(request.topics, permissions, Operation.READ)
     refused = [ForgottenShareTopic(topic.topic_name, ZERO_UUID, _TOPIC_DENIED) for topic in denied]
     return evolve(request, topics=allowed), tuple(refused)
@@ -256,12 +251,16 @@ def readable_deletion(
 def refuse_streams_topics(
     request: StreamsGroupHeartbeat, permissions: Permissions | None
 ) -> StreamsGroupHeartbeatResponse | None:
-    """Return the error response to a topology with invalid topics, or topics without DESCRIBE, or None."""
+    """Return the error response to a topology that is too large, or has topics that are internal, illegal or without
+    DESCRIBE.
+    """
     if request.topology is None:
         return None
+    # Before anything walks over it: a peer decides how large it is.
     if says_more(request.topology, TOPOLOGY_VALUES_MAX):
         return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology is too large.")
     names = list(dict.fromkeys(_topics_of_subtopologies(request.topology.subtopologies)))
+    # KafkaApis: internal topics, then illegal names, then permissions.
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
         message = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
@@ -286,6 +285,7 @@ def _topics_of_subtopologies(subtopologies: Iterable[Subtopology | DescribedSubt
 def refuse_malformed_streams_heartbeat(request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatResponse | None:
     """Return the error response to an invalid heartbeat, or None."""
     topology = request.topology
+    # Before the other fields, as in Kafka.
     if topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
         message: str | None = "Regular expressions for source topics are not supported yet."
     else:
@@ -306,7 +306,6 @@ def refuse_malformed_streams_heartbeat(request: StreamsGroupHeartbeat) -> Stream
 
 
 def _streams_problem(request: StreamsGroupHeartbeat) -> str | None:
-    """Return the first problem of a heartbeat in Kafka's order, or None."""
     blank = _blank_field(request.member_id, request.group_id, request.instance_id, request.rack_id)
     if blank is not None:
         return blank
@@ -314,10 +313,12 @@ def _streams_problem(request: StreamsGroupHeartbeat) -> str | None:
     message = _streams_join_problem(request) if epoch == JOIN_GROUP_MEMBER_EPOCH else None
     if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
         message = "InstanceId can't be null."
+    # The message names the number, unlike that of consumer groups.
     if epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         message = f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
     if message is not None:
         return message
+    # All three lists of tasks are sent, or none.
     given = {tasks is None for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)}
     if len(given) > 1:
         return "If one task-type is non-null, all must be non-null."
@@ -361,7 +362,7 @@ def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupD
 def answer_description_update(
     request: StreamsGroupTopologyDescriptionUpdate, permissions: Permissions | None
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """Return the error response to a topology description: there is no plugin that stores it."""
+    # Without a plugin nothing else of the request is looked at.
     if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
         return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_PLUGIN)

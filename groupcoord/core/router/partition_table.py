@@ -10,7 +10,7 @@ from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.errors import ErrorCode
 
 MAX_CACHED_ROUTES = 100_000
-"""Bound of the cache, whose group ids come from clients."""
+"""Bound of the cache; clients choose group ids."""
 
 
 class NumberedPartition(Protocol):
@@ -40,11 +40,11 @@ _ERRORS = {
 
 
 class PartitionTable(Generic[KeyT, PartitionT]):
-    """A table of log partitions by number.
+    """Log partitions by number.
 
     Attributes:
         active: the partitions that are served; None for the others.
-        status: whether and why.
+        status: the status of each partition.
         is_closed: the coordinator was closed, and nothing loaded since.
     """
 
@@ -58,6 +58,7 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         self.status = [PartitionStatus.UNLOADED] * count
         self.is_closed = False
         self._text_of = text_of
+        # A hash over the id for each request would cost more than a look-up.
         self._routes: dict[KeyT, int] = {}
 
     def __len__(self) -> int:
@@ -72,12 +73,12 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         index = self._routes.get(key)
         if index is None:
             if len(self._routes) >= MAX_CACHED_ROUTES:
+                # Cheaper than to track which ids are old; the live ones come back at once.
                 self._routes.clear()
             index = self._routes[key] = partition_for(self._text_of(key), len(self.active))
         return index
 
     def serving(self, key: KeyT) -> PartitionT | None:
-        """Return the log partition that serves a group; None if none does."""
         index = self._routes.get(key)
         return self.active[self.index_of(key) if index is None else index]
 
@@ -90,6 +91,5 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         self.status[partition.index] = PartitionStatus.ACTIVE
 
     def withdraw(self, index: int, status: PartitionStatus) -> None:
-        """Serve a partition no longer."""
         self.active[index] = None
         self.status[index] = status

@@ -60,18 +60,20 @@ def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config
         return error_code
     if not request.group_id and not isinstance(request, OffsetCommit):  # Kafka allows commits of the empty group id
         return ErrorCode.INVALID_GROUP_ID
+    # Kafka checks the group id before the session timeout.
     if isinstance(request, JoinGroup) and not allows_session_timeout(config, request.session_timeout_ms):
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return error_code
 
 
 def disowned(reply: Reply) -> Reply:
-    """Return the error response of a coordinator that may have lost its log, so that the client looks for another one.
-
-    The request may have been executed, as after a broken connection.
+    """Return the error response of a coordinator that may have lost its log, so that the client
+    looks for another one.
     """
     token, response = reply
+    # The request may have been executed, as after a broken connection.
     match response:
+        # Kafka never answers it, so there is nothing to replace.
         case None:
             return reply
         case FindCoordinatorResponse():

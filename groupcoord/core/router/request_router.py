@@ -120,7 +120,6 @@ DESCRIBED_KINDS: dict[type, DescribedKind] = {
     ShareGroupDescribe: DESCRIBED_SHARE_GROUPS,
     StreamsGroupDescribe: DESCRIBED_STREAMS_GROUPS,
 }
-"""Descriptions of groups by request."""
 
 
 @frozen
@@ -200,6 +199,7 @@ class RequestRouter:
     def serve(self, protocols: frozenset[GroupType]) -> None:
         """Serve the requests of these types of groups from now on; members of others stay for their session."""
         self.served_protocols = protocols
+        # One table, so that a switched-off protocol costs served ones nothing.
         self._routes = self._every_route | {
             kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
         }
@@ -213,6 +213,7 @@ class RequestRouter:
         route = self._routes.get(type(request))
         if route is None:
             raise TypeError(f"{type(request).__name__} is no request of the group coordinator")
+        # Without an authorizer no permission objects are made.
         permissions = None
         if self._authorize is not None:
             permissions = Permissions(self._authorize, principal)
@@ -223,7 +224,6 @@ class RequestRouter:
         route.handler(request, token, permissions, now_ms)
 
     def refuse_unserved(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
-        """Fail a request for a log partition that is not served."""
         self._effects.reply(token, unserved(request, error_code, self._config))
 
     # ------------------------------------------------------------ requests for one group
@@ -241,6 +241,7 @@ class RequestRouter:
         topics, token = self._resolve(request, token, permissions)
         if not topics:
             return
+        # Not by evolve, which is slower: this is done for each commit.
         resolved = OffsetCommit(
             request.group_id,
             topics,
@@ -250,6 +251,7 @@ class RequestRouter:
             request.retention_time_ms,
             request.supports_member_epoch,
         )
+        # The fast path of _to_group, one call less.
         partition = self._partitions.serving(request.group_id or "")
         if partition is not None:
             partition.handle(resolved, token, now_ms)
@@ -261,6 +263,7 @@ class RequestRouter:
     ) -> None:
         topics, token = self._resolve(request, token, permissions)
         if topics:
+            # Topics without permission or partition are answered already.
             resolved = evolve(request, topics=topics)
             error_code = self._transaction_error(resolved)
             if error_code is ErrorCode.NONE:
@@ -284,7 +287,6 @@ class RequestRouter:
         return topics, token
 
     def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
-        """Verify the producer, as the last check before the group's."""
         verify = self._verify_transaction
         # Kafka validates the group id and its own state before it asks the transaction coordinator.
         if verify is None or not request.group_id or self._partitions.is_closed:
@@ -294,6 +296,7 @@ class RequestRouter:
     def _delete_offsets(
         self, request: OffsetDelete, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
+        # Kafka checks the topics before the group, as for commits.
         topics, refused = resolve_delete(request.topics, self._topics, permissions)
         token = self._split_requests.partly_refused(token, refused)
         self._to_group(OffsetDelete(request.group_id, topics), token, permissions, now_ms)
@@ -301,6 +304,7 @@ class RequestRouter:
     def _complete_transaction(
         self, request: CompleteTransaction, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
+        # The marker names the log partition, because its producer wrote there.
         partition = self._partitions.active[request.partition]
         if partition is not None:
             partition.commits.complete_transaction(request, token)
@@ -310,7 +314,7 @@ class RequestRouter:
     # ------------------------------------------------------------ modern protocols
 
     def _heartbeat(self, request: Heartbeats, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        """Handle a heartbeat. One that repeats its member's previous one is answered without further checks."""
+        # A repeated heartbeat passed all checks before: it is answered without them.
         partition = self._partitions.serving(request.group_id)
         if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
             return
@@ -335,14 +339,17 @@ class RequestRouter:
     def _check_consumer_heartbeat(
         self, request: ConsumerGroupHeartbeat, permissions: Permissions | None
     ) -> ConsumerGroupHeartbeatResponse | None:
+        # For the permissions on topics that a regular expression matches.
         request.principal = None if permissions is None else permissions.principal
         return None if self._partitions.is_closed else refuse_malformed_consumer_heartbeat(request, self._assignors)
 
     def _check_streams_heartbeat(
         self, request: StreamsGroupHeartbeat, permissions: Permissions | None
     ) -> StreamsGroupHeartbeatResponse | None:
+        # Creation of internal topics needs further permissions (KIP-1071).
         request.permissions = permissions
         request.principal = None if permissions is None else permissions.principal
+        # KafkaApis checks topics before GroupCoordinatorService looks whether it is active.
         refusal = refuse_streams_topics(request, permissions)
         return (
             refusal
@@ -353,7 +360,7 @@ class RequestRouter:
     def _describe_share_offsets(
         self, request: DescribeShareGroupOffsets, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        """Describe each group separately, because each queries the share coordinator."""
+        # None marks a part that is still to come.
         groups: list[DescribedShareGroupOffsets | None] = []
         for wanted in request.groups:
             error_code = ErrorCode.NONE
@@ -367,6 +374,7 @@ class RequestRouter:
         gather = self._split_requests.gather(token, groups, _described)
         for place, wanted in [each for each in enumerate(request.groups) if groups[each[0]] is None]:
             allowed, refused = readable_description(wanted, permissions)
+            # Each group queries the share coordinator separately.
             part = Part(gather, place, partial(complete_description, refused, permissions))
             self._to_group(DescribeOneShareGroup(*allowed), part, permissions, now_ms)
 
@@ -404,10 +412,10 @@ class RequestRouter:
         permissions: Permissions | None,
         now_ms: int,
     ) -> None:
-        """Describe groups of the request's type."""
         kind = DESCRIBED_KINDS[type(request)]
         described: list[Any] = []
         for group_id in request.group_ids:
+            # An empty id is invalid here, unlike in DescribeGroups.
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
             if not isinstance(partition, ErrorCode):
                 assert group_id is not None
@@ -426,6 +434,7 @@ class RequestRouter:
     ) -> Any:
         """Return a description as the client may see it, with its operations if requested."""
         if permissions is not None:
+            # Before the operations are added: a hidden group has none.
             group = kind.hide(group, permissions)
         if request.include_authorized_operations:
             group = with_operations(group, self._operations_on(group.group_id, permissions))
@@ -439,7 +448,7 @@ class RequestRouter:
     def _partition_of(
         self, group_id: str | None, operation: Operation, permissions: Permissions | None
     ) -> Partition | ErrorCode:
-        """Return the log partition that serves a group, or the error of the group."""
+        # KafkaApis checks the permission before the id.
         if permissions is not None and not permissions.on_group(group_id, operation):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         if group_id is None:
@@ -461,12 +470,15 @@ class RequestRouter:
             if isinstance(found, ErrorCode):
                 return FetchedGroup(wanted.group_id or "", found, ())
             partition = found
+        # A group that is not served fails as a whole, before its topics are looked at.
         named, refused = resolve_fetch(wanted, self._topics, permissions)
         fetched = partition.commits.fetch(named, require_stable=request.require_stable)
         if wanted.topics is None:
             if permissions is not None:
+                # A fetch of all topics omits what may not be seen; named topics fail.
                 fetched = hide_topics(fetched, permissions)
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched
+        # With an error of the group there are no topics.
         if refused and fetched.error_code is ErrorCode.NONE:
             return fetched._replace(topics=fetched.topics + refused)
         return fetched
@@ -505,12 +517,14 @@ class RequestRouter:
         groups: list[ListedGroup] = []
         for partition in self._partitions:
             groups += partition.administration.list_groups(states, types)
+        # DESCRIBE on the cluster shows all groups, otherwise each needs its own.
         if permissions is not None and not permissions.on_cluster(Operation.DESCRIBE):
             groups = [group for group in groups if permissions.on_group(group.group_id, Operation.DESCRIBE)]
         self._effects.reply(token, ListGroupsResponse(ErrorCode.NONE, tuple(groups)))
 
     def _delete(self, request: DeleteGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         refused: list[DeletedGroup] = []
+        # One append for each log partition; results come separately.
         served: dict[Partition, list[str]] = {}
         # A repeated name is deleted once, and has one result.
         for group_id in dict.fromkeys(request.group_ids):

@@ -1,7 +1,4 @@
-"""FindCoordinator, and requests that several log partitions answer in parts.
-
-Describing groups checks each group in the order of Kafka's ``KafkaApis``: permission, group, topics.
-"""
+"""FindCoordinator, and requests that several log partitions answer in parts."""
 
 from __future__ import annotations
 
@@ -49,9 +46,7 @@ class Coordinators:
     """Nodes for FindCoordinator.
 
     Attributes:
-        node: this node.
         owner: returns the node of a log partition; None: always this one.
-        partition_count: number of log partitions.
         transaction_owner: returns the node of a transactional id; None: always this one.
         share_owner: returns the node of a share-partition; None: there is no share coordinator.
     """
@@ -68,14 +63,11 @@ class Coordinators:
 def find_coordinator(
     request: FindCoordinator, key: str, cluster: Coordinators, refusal: ErrorCode = ErrorCode.NONE
 ) -> FoundCoordinator:
-    """Return the coordinator of one key.
-
-    A valid key of a share-partition (KIP-932) fails with COORDINATOR_NOT_AVAILABLE without share coordinators.
-    ``refusal`` is an error of the permissions.
-    """
+    """Return the coordinator of one key; ``refusal`` is an error of the permissions."""
     node: Node | None
     node, error_code = None, refusal
     if refusal is ErrorCode.NONE:
+        # Unless a node is found.
         error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         match request.key_type:
             case CoordinatorType.GROUP:
@@ -83,6 +75,7 @@ def find_coordinator(
                 node = cluster.node if owner is None else owner(partition_for(key, cluster.partition_count))
             case CoordinatorType.TRANSACTION:
                 node = cluster.node if cluster.transaction_owner is None else cluster.transaction_owner(key)
+            # A key of another form is INVALID_REQUEST, as an unknown type is.
             case CoordinatorType.SHARE if request.supports_share_keys and _SHARE_KEY.fullmatch(key):
                 node = None if cluster.share_owner is None else cluster.share_owner(key)
             case _:
@@ -95,7 +88,6 @@ class Gather:
     """Request with a response that is combined from its parts.
 
     Attributes:
-        token: of the request.
         results: by part; None if unanswered.
         missing: number of unanswered parts.
         combine: makes the response of all results.
@@ -109,11 +101,10 @@ class Gather:
 
 @define(eq=False)
 class Part:
-    """The token of one part of a request.
+    """Token of one part of a request.
 
     Attributes:
-        gather: the request.
-        place: of the part's result.
+        place: position of the part's result.
         finish: makes the result of the part's answer.
     """
 
@@ -157,6 +148,7 @@ class SplitRequests:
                 continue
             self.awaited -= 1
             gather = part.gather
+            # Parts may be answered in any order; results have that of the request.
             gather.results[part.place] = part.finish(reply.response)
             gather.missing -= 1
             if not gather.missing:
@@ -170,8 +162,9 @@ class SplitRequests:
 
 
 def _merge(refused: tuple[Any, ...], response: Response) -> Response:
-    """Return a group's response with earlier topic errors; a top-level error stands alone."""
+    """Return a group's response with earlier topic errors."""
     match response:
+        # A top-level error stands alone.
         case AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
             return evolve(response, responses=refused + response.responses)
         case DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
@@ -202,17 +195,17 @@ class DescribedKind:
     hidden: str
 
     def answer(self, groups: Iterable[Any]) -> Any:
-        """Return the answer, in Kafka's order."""
+        """Return the response, in Kafka's order."""
         ordered = sorted(groups, key=lambda group: REFUSED_FIRST.get(group.error_code, len(REFUSED_FIRST)))
         return self.response(tuple(ordered))
 
     def hide(self, group: Any, permissions: Permissions) -> Any:
         """Return a description, or an error if it names a topic without DESCRIBE."""
+        # One hidden topic hides the whole group (KafkaApis).
         if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(set(self.topics_of(group)))):
             return group
         return self.described(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self.hidden)
 
 
 def with_operations(group: Any, operations: int) -> Any:
-    """Return a description with the allowed operations, except for errors."""
     return group if group.error_code is not ErrorCode.NONE else group._replace(authorized_operations=operations)

@@ -1,8 +1,4 @@
-"""Topics in requests: existence and ids, by a :class:`TopicResolver`, and permissions.
-
-Offsets of unknown partitions fail before they reach the group, and topic ids are resolved. Kafka does this in its
-request layer.
-"""
+"""Topics in requests: existence and ids, by a :class:`TopicResolver`, and permissions."""
 
 from __future__ import annotations
 
@@ -40,12 +36,10 @@ _cached_extremes = lru_cache(maxsize=1_024)(_extremes)
 def resolve_commit(
     topics: tuple[TopicToCommit, ...], resolver: TopicResolver, permissions: Permissions | None = None
 ) -> tuple[tuple[TopicToCommit, ...], tuple[TopicResult, ...]]:
-    """Return the topics of a commit that the group handles, with names, and the errors of the others.
-
-    An unknown id is reported before a missing permission to READ, and that before an unknown partition.
-    """
+    """Return the topics of a commit that the group handles, with names, and the errors of the others."""
     accepted, refused = [], []
     for topic in topics:
+        # An unknown id wins over a missing permission, and that over an unknown partition.
         name, columns = topic.name, topic.columns
         if name is None:
             name = resolver.topic_name(topic.topic_id)
@@ -62,12 +56,14 @@ def resolve_commit(
                 error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(TopicResult(topic.name, topic_id, refused_partitions(indexes, error_code)))
             continue
+        # Consumers commit the same partitions again and again.
         lowest, highest = (_cached_extremes if len(indexes) <= _CACHED_EXTREMES_MAX else _extremes)(indexes)
         if lowest < 0 or highest >= count:
             refused.append(TopicResult(name, topic_id, _unknown_partitions(indexes, count)))
             columns = columns.select([place for place, index in enumerate(indexes) if 0 <= index < count])
         if columns[0]:
             if topic_id is ZERO_UUID or topic_id == ZERO_UUID:
+                # The record has the id, so that a later topic of this name does not inherit the offset.
                 topic_id = resolver.topic_id(name) or ZERO_UUID
             accepted.append(TopicToCommit(name, columns, topic_id))
     return tuple(accepted), tuple(refused)
@@ -76,9 +72,9 @@ def resolve_commit(
 def resolve_delete(
     topics: tuple[TopicToDelete, ...], resolver: TopicResolver, permissions: Permissions | None = None
 ) -> tuple[tuple[TopicToDelete, ...], tuple[TopicResult, ...]]:
-    """Return the topics of a deletion that the group handles, and the errors of the others."""
     accepted, refused = [], []
     for topic in topics:
+        # Kafka deletes offsets with READ on the topic (KIP-496).
         if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
             denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             refused.append(TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, denied)))
@@ -100,12 +96,10 @@ def _unknown_partitions(indexes: tuple[int, ...], count: int) -> PartitionResult
 
 
 def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, ...]) -> tuple[TopicResult, ...]:
-    """Return a group's results with earlier errors, in Kafka's order.
-
-    Topics with errors come first. With any error, each topic is merged into one entry, its errors first.
-    """
+    """Return a group's results with earlier errors, in Kafka's order."""
     if not refused:
         return results
+    # With any error each topic has one entry, errors first; topics with errors lead.
     merged: dict[tuple[str | None, UUID], list[PartitionResult]] = {}
     for topic in refused:
         merged.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
@@ -120,11 +114,9 @@ def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, 
 def resolve_fetch(
     wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
 ) -> tuple[GroupToFetch, tuple[FetchedTopic, ...]]:
-    """Return a fetch with topic names, and the errors of topics with an unknown id or no permission to DESCRIBE.
-
-    Names are not checked, because offsets may outlive their topic.
-    """
+    """Return a fetch with topic names, and the errors of topics with an unknown id or no permission to DESCRIBE."""
     topics = wanted.topics
+    # Usually nothing has to be resolved. Names are not checked: offsets may outlive their topic.
     if topics is None or (permissions is None and None not in [topic.name for topic in topics]):
         return wanted, ()
     known, refused = [], []
@@ -143,16 +135,16 @@ def resolve_fetch(
 
 
 def hide_topics(fetched: FetchedGroup, permissions: Permissions) -> FetchedGroup:
-    """Remove topics without DESCRIBE from a fetch of all topics."""
     shown = tuple(topic for topic in fetched.topics if permissions.on_topic(topic.name or "", Operation.DESCRIBE))
     return fetched._replace(topics=shown)
 
 
 def identify_topics(fetched: FetchedGroup, resolver: TopicResolver) -> FetchedGroup:
-    """Add ids to the topics of a fetch of all topics; deleted topics are removed."""
+    """Add ids to the topics of a fetch of all topics."""
     topics = []
     for topic in fetched.topics:
         topic_id = resolver.topic_id(topic.name or "")
+        # A deleted topic has no id to be listed by.
         if topic_id is not None and topic_id != ZERO_UUID:
             topics.append(topic._replace(topic_id=topic_id))
     return fetched._replace(topics=tuple(topics))
