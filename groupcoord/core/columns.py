@@ -58,6 +58,7 @@ def offset_columns(
     metadata: Sequence[str] | None = None,
 ) -> OffsetColumns:
     """Return columns of equal length; metadata that are all empty are none."""
+    # Metadata that are all empty are none, so that equal commits have equal columns.
     kept = tuple(metadata) if metadata is not None and any(metadata) else None
     return make_columns((tuple(partition_indexes), tuple(offsets), tuple(leader_epochs), kept))
 
@@ -125,9 +126,11 @@ def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tupl
     Raises:
         UnicodeEncodeError: a text has surrogates.
     """
+    # Read from a request, and written to the log unchanged.
     if type(texts) is AsciiTexts:
         return [length_of(texts.length)] * len(texts.encoded), texts.encoded, texts.length
     length = len(texts[0])
+    # ASCII texts of equal length are encoded together.
     if length and [*map(len, texts)].count(length) == len(texts):
         joined = "".join(texts)
         if joined.isascii():

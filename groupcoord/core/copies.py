@@ -1,13 +1,13 @@
 """Copies of a coordinator's state: mutable values are copied, immutable ones shared.
 
 A coordinator consists of *parts* (handlers, queues, tables), which its constructor makes, and of *state* in attributes
-of parts. The way to copy instances of a class is derived once from the class. All attributes are copied, and counted in
-fingerprints (:mod:`groupcoord.core.fingerprints`), except where a class declares otherwise:
+of parts. All attributes are copied, and counted in fingerprints (:mod:`groupcoord.core.fingerprints`), except where a
+class declares otherwise:
 
 - ``NOT_STATE``: names of attributes that are neither copied nor counted, because they are derived or are arguments;
 - ``NOT_COUNTED``: names of attributes that are copied, but not part of fingerprints;
 - ``NEVER_CHANGES``: True for a class, or a module for all its classes, with immutable instances;
-- ``IS_STATE``: True for a class whose instances are state where a part has one in an attribute.
+- ``IS_STATE``: True for a class with instances that are state where a part has one in an attribute.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ Memo = dict[int, Any]
 """Copies by ``id()`` of the original; for a part of a coordinator, the same part of another one."""
 
 PARTS = 0
-"""In a memo, in the place of an id: the parts of one coordinator, and the same of another, if none was copied yet."""
+"""Key of a memo for the parts of one coordinator and the same parts of another, until the first is copied."""
 
 How = Callable[[Any, Memo], Any]
 
 PACKAGES = ("groupcoord.core.", "groupcoord.coordinator.")
 PART_CLASSES: set[type] = set()
-"""Classes of all parts found so far."""
-
 SCALARS = (int, str, float, bytes, tuple, frozenset, Enum, type(None))
 CONTAINERS = (dict, list, deque, set)
 
@@ -58,11 +56,13 @@ def places_of(root: Any) -> tuple[list[tuple[Any, str]], list[Any]]:
         seen.add(id(part))
         parts.append(part)
         PART_CLASSES.add(type(part))
+        # A reference to a part becomes one to the same part of the other coordinator.
         _HOWS[type(part)] = _part
         without = declared(type(part), "NOT_STATE")
         for name in (*attributes_of(type(part)), *getattr(part, "__dict__", ())):
             value = getattr(part, name, None)
             inside = [value] if is_part(value) else _parts_in(value)
+            # A container that two parts share is state of the first one.
             if name in without or id(value) in seen:
                 continue
             todo += inside
@@ -74,10 +74,11 @@ def places_of(root: Any) -> tuple[list[tuple[Any, str]], list[Any]]:
 
 
 def is_part(value: Any) -> bool:
-    """Return whether something that a part has in an attribute is a part, too, and no state."""
+    """Return whether the value of a part's attribute is a part, too, and no state."""
     kind = type(value)
     is_ours = kind.__module__.startswith(PACKAGES) and not isinstance(value, (tuple, Enum))
     hashing: Any = kind.__hash__
+    # Values that hash by their fields are no parts.
     is_value = hasattr(kind, "__attrs_attrs__") and hashing is not None and hashing is not object.__hash__
     return is_ours and not is_value and not getattr(kind, "IS_STATE", False)
 
@@ -87,8 +88,8 @@ def _parts_in(value: Any) -> list[Any]:
 
 
 def _is_state(value: Any) -> bool:
-    """Return whether a value can change or be replaced: no function, table of functions, or object of the host."""
     if isinstance(value, dict):
+        # Tables of handlers belong to the constructor.
         return not any(isinstance(key, type) or callable(each) for key, each in value.items())
     return isinstance(value, (*SCALARS, *CONTAINERS)) or getattr(type(value), "IS_STATE", False)
 
@@ -103,7 +104,6 @@ def _same(value: Any, memo: Memo) -> Any:
 
 
 def never_changes(kind: type) -> bool:
-    """Return whether a class or its module declares that instances are immutable."""
     package = kind.__module__.rpartition(".")[0]
     in_module = any(getattr(sys.modules[name], "NEVER_CHANGES", False) for name in (kind.__module__, package))
     return bool(getattr(kind, "NEVER_CHANGES", in_module))
@@ -111,6 +111,7 @@ def never_changes(kind: type) -> bool:
 
 def _part(value: Any, memo: Memo) -> Any:
     if id(value) not in memo and PARTS in memo:
+        # Filled in only when a part is referred to.
         theirs, ours = memo.pop(PARTS)
         memo.update(zip(map(id, theirs), ours, strict=True))
     return memo.get(id(value), value)
@@ -124,15 +125,18 @@ def _tuple(value: Any, memo: Memo) -> Any:
     if type(value) is tuple and set(map(type, value)) == {int}:  # the position of a timer, usually
         return value
     found = [copied(each, memo) for each in value]
+    # Nothing inside was copied, so the tuple can be shared.
     if all(map(is_, found, value)):
         return value
     return tuple.__new__(type(value), found)
 
 
 def _elements(value: Any, memo: Memo) -> Any:
+    # By id, so that shared objects stay shared, and cycles end.
     made = memo.get(id(value))
     if made is None:
         made = memo[id(value)] = type(value)()
+        # Locals, because this loop runs for every mutable value.
         hows = _HOWS
         for each in value:
             how = hows.get(type(each)) or _learn(type(each))
@@ -152,23 +156,23 @@ def _mapping(value: Any, memo: Memo) -> Any:
 
 
 def _counter(value: Any, memo: Memo) -> Any:
-    """Copy a counter; its own ``copy`` would count everything again."""
     made = memo.get(id(value))
     if made is None:
+        # Its own copy would count everything again.
         made = memo[id(value)] = Counter.__new__(Counter)
         dict.update(made, value)
     return made
 
 
 def _sorted_mapping(value: Any, memo: Memo) -> Any:
-    """Copy a mapping without its order, which the target restores."""
+    # Without the order, which the target restores.
     return {key: copied(each, memo) for key, each in value.items()}
 
 
 def _timer(value: Any, memo: Memo) -> Any:
-    """Copy a timer; a fast path, since there are many."""
     made = memo.get(id(value))
     if made is None:
+        # A fast path, since there are many.
         made = memo[id(value)] = Timer(value.key)
         made.deadline_ms, made._sequence, made._entry = value.deadline_ms, value._sequence, value._entry
     return made
@@ -189,14 +193,12 @@ def attributes_of(kind: type) -> tuple[str, ...]:
 
 
 def values_of(names: Sequence[str]) -> Callable[[Any], Iterable[Any]]:
-    """Return a getter of these attributes' values."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: [getattr(value, name) for name in names]
 
 
 def _instance_with(kind: type) -> How:
-    """Return a function that copies instances of a class with slots."""
     names = attributes_of(kind)
     found_in = values_of(names)
     put = object.__setattr__ if "__setattr__" in vars(kind) else setattr
@@ -220,6 +222,7 @@ def _instance(value: Any, memo: Memo) -> Any:
         made = memo[id(value)] = object.__new__(type(value))
         theirs, attributes = value.__dict__, made.__dict__
         attributes.update(theirs)
+        # The attributes that need a copy are learnt once for each combination of types.
         kinds = tuple(theirs), tuple(map(type, theirs.values()))
         for name, how in _CHANGING.get(kinds) or _learn_changing(*kinds):
             attributes[name] = how(attributes[name], memo)
@@ -250,7 +253,7 @@ def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tu
 
 
 def _learn(kind: type) -> How:
-    """Derive and register how instances of a class are copied."""
+    # A token of the embedding program, a number, text.
     how: How = _same  # a token of the embedding program, a number, text
     if kind.__module__.startswith(PACKAGES) and not issubclass(kind, (Enum, MappingProxyType)):
         if never_changes(kind):

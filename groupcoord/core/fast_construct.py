@@ -20,13 +20,11 @@ MANY_OBJECTS = 100_000
 
 
 def plain_members(enumeration: type[E]) -> type[E]:
-    """Make the members of an enumeration plain class attributes, as from Python 3.12 on.
-
-    Python 3.11 looks a member up in a Python function, which takes 70 ns. It also hashes members that are not numbers
-    by name in Python; since members equal only themselves, their identity serves as well.
-    """
+    """Make the members of an enumeration plain class attributes, as from Python 3.12 on."""
+    # Python 3.11 looks a member up in a Python function, which takes 70 ns.
     for name, member in enumeration.__members__.items():
         type.__setattr__(enumeration, name, member)
+    # Hashes by name in Python; identity serves as well, since members equal only themselves.
     if enumeration.__hash__ is Enum.__hash__:
         type.__setattr__(enumeration, "__hash__", object.__hash__)
     return enumeration
@@ -35,8 +33,8 @@ def plain_members(enumeration: type[E]) -> type[E]:
 def fast_init(kind: type[A]) -> type[A]:
     """Replace the constructor of a frozen attrs class by one that sets each slot by its descriptor.
 
-    Measured 15 % faster than the one of attrs, which calls ``object.__setattr__`` with a name for each attribute.
-    Decorates above ``@frozen``; attributes have neither converters nor validators, and all are arguments.
+    Measured 15 % faster than the one of attrs. Decorates above ``@frozen``; attributes have neither converters nor
+    validators, and all are arguments.
     """
     names: dict[str, Any] = {"NOTHING": NOTHING}
     arguments, body = [], []
@@ -57,26 +55,22 @@ def fast_init(kind: type[A]) -> type[A]:
 
 
 def maker(named_tuple: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """Return a function that creates a named tuple from a tuple of all its fields.
-
-    The generated constructor is a Python function and takes twice as long.
-    """
+    """Return a function that creates a named tuple from a tuple of all its fields."""
+    # The generated constructor is a Python function and takes twice as long.
     return partial(tuple.__new__, named_tuple)
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the cyclic garbage collector, for programs that load much.
-
-    Creating millions of objects without cycles would trigger it again and again. Afterwards many new objects are moved
-    to the oldest generation, unless the program uses ``gc.freeze``.
-    """
+    """Pause the cyclic garbage collector, for programs that load much."""
     was_enabled = gc.isenabled()
+    # Millions of objects without cycles would trigger it again and again.
     gc.disable()
     try:
         yield
     finally:
         if gc.get_count()[0] > MANY_OBJECTS and not gc.get_freeze_count():
+            # Moves all objects to the oldest generation; a program's own frozen objects are left alone.
             gc.freeze()
             gc.unfreeze()
         if was_enabled:
@@ -84,21 +78,16 @@ def collector_paused() -> Iterator[None]:
 
 
 def collect_garbage_seldom() -> None:
-    """Raise the thresholds of the cyclic garbage collector, for a server process.
-
-    Objects of a request are freed by reference counts, and members and offsets are in no cycle.
-    """
+    """Raise the thresholds of the cyclic garbage collector, for a server process."""
+    # Objects of a request are freed by reference counts; members and offsets are in no cycle.
     gc.set_threshold(20_000, 20, 20)
 
 
 def keep_freed_memory() -> None:
-    """Make glibc keep up to some megabytes of freed memory, for a server process.
-
-    Otherwise each batch-sized block returns to the system, which clears every page of the next one. No effect with
-    other C libraries.
-    """
+    """Make glibc keep up to some megabytes of freed memory, for a server process."""
     import ctypes
 
+    # Otherwise a freed batch returns to the system, which clears each page of the next one.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, 4 * MEBIBYTE)

@@ -1,8 +1,8 @@
 """Fingerprints of a coordinator's state, independent of how it was reached.
 
-All state is walked attribute by attribute, so new attributes are included automatically. Exceptions are declared by
-classes (``NOT_COUNTED``, :mod:`groupcoord.core.copies`). Listed here are relative values: times, epochs, log offsets
-and append numbers count by their differences, ids and tokens by the names that :class:`Names` gives them.
+All state is walked attribute by attribute, except what classes exclude (``NOT_COUNTED``,
+:mod:`groupcoord.core.copies`). Times, epochs, log offsets and append numbers count by their differences, ids and tokens
+by the names that :class:`Names` gives them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ WALKED_BY_NAME = frozenset(
 
 
 def counted(places: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Return the places with values that count unchanged: all except those that classes or the lists above exclude."""
+    """Return the places with values that count unchanged."""
     return [
         (part, name)
         for part, name in places
@@ -94,9 +94,10 @@ class Names:
 def fingerprint_of(
     partitions: Sequence[Partition], others: Sequence[tuple[Any, str]], now_ms: int, names: Names
 ) -> bytes:
-    """Return the fingerprint of log partitions; see :meth:`.GroupCoordinator.fingerprint`."""
+    """Return the fingerprint of log partitions, as :meth:`.GroupCoordinator.fingerprint` defines it."""
     found = [_Walk(partition, now_ms, names).of_partition() for partition in partitions]
     if others and partitions:
+        # Values that count unchanged, in whichever log partition.
         walk = _Walk(partitions[0], now_ms, names)
         found.append(tuple([(name, walk.of(getattr(part, name))) for part, name in others]))
     return blake2b(marshal.dumps(tuple(found), 2), digest_size=DIGEST_BYTES).digest()
@@ -127,7 +128,6 @@ class _Walk:
         self._walked: dict[int, int] = {}  # by id of what was walked
 
     def of_partition(self) -> tuple[Any, ...]:
-        """Return the representation of the partition."""
         partition = self._partition
         context, writer = partition._context, partition.writer
         group_ids = list(context.groups)
@@ -152,7 +152,7 @@ class _Walk:
     # ------------------------------------------------------------ groups
 
     def _turn_to(self, group_id: str) -> None:
-        """Make a group the current one: epochs count relative to its epoch."""
+        # Epochs count relative to the epoch of the current group.
         if group_id == self._group_id:
             return
         self._group_id, self._group = group_id, self._partition._context.groups.get(group_id)
@@ -163,8 +163,8 @@ class _Walk:
         return self._instance(self._group)
 
     def _of_known_group(self, group: Any) -> Any:
-        """Return the representation of a reference to a group: its id, if it is the current one."""
         group_id = group.group_id
+        # A reference counts by its id; an ended group is walked itself.
         is_there = self._partition._context.groups.get(group_id) is group
         return self._text(group_id) if is_there else self.of(group)
 
@@ -177,17 +177,18 @@ class _Walk:
     def _of_append(self, append: Any) -> Any:
         records = list(append.records)
         refusal = self._partition.writer.refusals.get(append.number)
+        # A marker has no group.
         self._turn_to(getattr(records[0], "group_id", ""))
         follows = append.continuation
         known = () if refusal is None else (refusal.error_code._name_, refusal.outcome_unknown)
         return append.number - self._next_append, self.of(follows), self.of(records), self.of(append.held), *known
 
     def _of_hard_state(self) -> Iterator[Any]:
-        """Yield all that a restart would know, in the order of the log."""
         hard = self._partition.writer.hard
         found: list[tuple[int, str, Any]] = []
         for group_id, records in hard.groups.items():
             found += [(log_offset, group_id, record) for log_offset, record in records.values()]
+            # A group of offsets alone, which a load makes an Empty group.
             found += [] if records else [(-1, group_id, None)]
         for group_id, topics in hard.offsets.committed.items():
             for partitions in topics.values():
@@ -197,6 +198,7 @@ class _Walk:
             found += [
                 (log_offset, group_id, (producer_id, record)) for (group_id, _, _), (log_offset, record) in keys.items()
             ]
+        # Order in the log counts, but offsets do not.
         for _, group_id, what in sorted(found, key=lambda entry: entry[:2]):
             self._turn_to(group_id)
             yield self._text(group_id), self._of_commit(*what) if _is_commit(what) else self.of(what)
@@ -209,9 +211,9 @@ class _Walk:
     # ------------------------------------------------------------ time
 
     def _of_timers(self) -> Iterator[Any]:
-        """Yield the armed timers in the order in which they fire."""
         context = self._partition._context
         armed = [(timer.deadline_ms, timer._sequence, timer.key) for timer in context.timers.armed()]
+        # Equal deadlines fire in the order of arming, so that counts, too.
         for deadline_ms, _, key in sorted(armed):
             if key.partition == context.partition:
                 yield self._of_key(key), self._moment(deadline_ms)
@@ -220,6 +222,7 @@ class _Walk:
         return key.kind._name_, self._text(key.group_id), self._text(key.member_id)
 
     def _moment(self, at_ms: Any) -> Any:
+        # An unknown time, such as -1, stays as it is.
         if type(at_ms) is not int or at_ms <= 0:
             return self.of(at_ms)
         return min(max(at_ms - self._now_ms, -self._names.age_max_ms), self._names.far_ms)
@@ -227,11 +230,11 @@ class _Walk:
     # ------------------------------------------------------------ anything
 
     def of(self, value: Any) -> Any:
-        """Return the representation of any value."""
         kind = type(value)
         return value if kind in PLAIN else (_WALKS.get(kind) or _learn(kind))(self, value)
 
     def _instance(self, value: Any) -> Any:
+        # Shared objects count once, and cycles end.
         known = self._walked.get(id(value))
         if known is not None:
             return "again", known
@@ -249,7 +252,6 @@ class _Walk:
         return self._attributes(kind, names, values_of(value))
 
     def _attributes(self, kind: type, names: tuple[str, ...], values: Iterable[Any]) -> Any:
-        """Return the representation of attributes, most of which are plain values."""
         found = list(values)
         key = kind, names, tuple(map(type, found))
         for place, rule in _WALKED.get(key) or _learn_walked(key):
@@ -260,6 +262,7 @@ class _Walk:
         return tuple([each if type(each) in PLAIN else self.of(each) for each in value])
 
     def _unordered(self, value: Any) -> Any:
+        # Sets have no order that is equal in every process.
         return tuple(sorted([self.of(each) for each in value], key=repr))
 
     def _mapping(self, value: Any) -> Any:
@@ -267,6 +270,7 @@ class _Walk:
 
     def _epoch_of(self, value: Any) -> Any:
         if type(value) is int:
+            # Zero and negative epochs mean something else, such as joining or leaving.
             most = self._names.epochs_max
             return max(min(value - self._epoch, most), -most) if value > 0 else (value,)
         if isinstance(value, dict) or hasattr(value, "items"):
@@ -274,7 +278,7 @@ class _Walk:
         return tuple([self._epoch_of(each) for each in value]) if isinstance(value, tuple) else self.of(value)
 
     def _number(self, value: Any) -> Any:
-        """Return an append number relative to the next one, or None for a durable append."""
+        # Durable appends are all alike.
         return value - self._next_append if value > self._partition.writer.last_durable else None
 
     def _assigned(self, value: Any) -> Any:
@@ -285,7 +289,7 @@ class _Walk:
         return self.of(value)
 
     def _is_steady(self, steady: Any) -> Any:
-        """Return the representation of the heartbeats that would be answered from memory now."""
+        """Return the heartbeats that would be answered from memory now."""
         writes = getattr(self._group, "writes", 0)
         return tuple([(self._text(key), self._value(each)) for key, each in steady.items() if each.writes == writes])
 
@@ -306,10 +310,12 @@ _RULES: dict[str, Rule] = {
 }
 
 _RULES_OF: dict[type, dict[str, Rule]] = {
+    # Epochs of tasks.
     HeldTasks: {"active": _Walk._epoch_of},
+    # A number that the application chooses.
     StreamsGroupTopologyRecord: {"epoch": _Walk.of},
 }
-"""Rules of single classes: epochs of tasks, and a number that the application chooses."""
+"""Rules of single classes."""
 
 _WALKS: dict[type, Rule] = {
     str: lambda walk, value: walk._text(value),
@@ -320,20 +326,14 @@ _WALKS: dict[type, Rule] = {
 }
 
 Walked = tuple[type, tuple[str, ...], tuple[type, ...]]
-"""Class, names of attributes, and classes of their values."""
-
 _WALKED: dict[Walked, tuple[tuple[int, Rule], ...]] = {}
 """Positions and rules of attributes that are not plain values."""
 
 _CALLED: dict[tuple[str, ...], bytes] = {}
-"""Digests of attribute names."""
-
 _ATTRIBUTES: dict[type, tuple[tuple[str, ...], Callable[[Any], Iterable[Any]]]] = {}
-"""Attribute names by class, and a getter of their values."""
 
 
 def left_out(kind: type) -> frozenset[str]:
-    """Return the attributes of a class that are not counted."""
     return declared(kind, "NOT_COUNTED") | declared(kind, "NOT_STATE")
 
 
@@ -365,8 +365,8 @@ def _is_commit(what: Any) -> bool:
 
 
 def _learn(kind: type) -> Rule:
-    """Derive and register how instances of a class are walked."""
     rule: Rule = _Walk._instance
+    # Parts are walked where they are state; functions and settings don't change.
     if kind in PART_CLASSES or issubclass(kind, (Config, FunctionType, MethodType)):
         rule = _Walk._nothing
     elif issubclass(kind, Enum):

@@ -1,7 +1,7 @@
 """Host queries of the core, their answers, and the host's interfaces.
 
-The core can't match regular expressions, create topics or reach the share coordinator. It emits a query, and the answer
-is an input.
+The core can't match regular expressions, create topics or reach the share coordinator. It emits a query; the answer is
+an input.
 """
 
 from __future__ import annotations
@@ -141,6 +141,7 @@ class AskShareCoordinator:
         return [
             TopicPartition(self.topic_names[topic_id], summary.partition)
             for topic_id, summaries in response.results
+            # Only where latest offsets are wanted.
             if topic_id in self.topic_names
             for summary in summaries
             if summary.has_lag
@@ -173,6 +174,7 @@ class ShareCoordinatorAnswered:
             }
         )
         return {
+            # A partition that is missing in the response counts as failed, too.
             (topic_id, entry.partition): found.get((topic_id, entry.partition), ErrorCode.COORDINATOR_NOT_AVAILABLE)
             for topic_id, entries in self.question.request.topics
             for entry in entries
@@ -214,9 +216,6 @@ class AwaitedAnswer:
     Args:
         question: the query.
         take: is called with an answer that comes later.
-
-    Attributes:
-        question: the query.
     """
 
     def __init__(self, question: AskShareCoordinator, take: Callable[[ShareCoordinatorAnswered], None]) -> None:
@@ -233,6 +232,7 @@ class AwaitedAnswer:
 
     def now_or_late(self) -> ShareCoordinatorAnswered | None:
         """Return the answer, or None if it comes later."""
+        # From here on the answer is passed to take.
         self._is_late = self._found is None
         return self._found
 

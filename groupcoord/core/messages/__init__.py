@@ -1,8 +1,8 @@
 """Requests and responses of the coordinator as values: no bytes, no versions.
 
 A field has the meaning of its newest version in Kafka 4.4. Fields that an older version lacks have their default;
-different behaviour of older versions is a named flag. Times are milliseconds. Names are Kafka's. The names here are
-public as :mod:`groupcoord.messages`.
+different behaviour of older versions is a named flag. Times are milliseconds. The names here are public as
+:mod:`groupcoord.messages`.
 
 Do not change a message that was sent. The most frequent responses are not frozen, because that doubles the time to make
 one.

@@ -14,7 +14,7 @@ AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 
 
 class DescribedMember(NamedTuple):
-    """A member as administrators see it."""
+    """A member in a description."""
 
     member_id: str
     group_instance_id: str | None
@@ -63,7 +63,7 @@ class ListedGroup(NamedTuple):
 
 @frozen
 class ListGroupsResponse:
-    """While a log partition loads, the whole list is refused."""
+    """Groups of all log partitions; while one is loading, the error and no groups."""
 
     error_code: ErrorCode
     groups: tuple[ListedGroup, ...] = ()
@@ -118,7 +118,7 @@ NO_NODE = Node(-1, "", -1)
 
 
 class FoundCoordinator(NamedTuple):
-    """The answer for one key; on errors the node is :data:`NO_NODE`."""
+    """The coordinator of one key; on errors the node is :data:`NO_NODE`."""
 
     key: str
     node: Node
@@ -127,14 +127,16 @@ class FoundCoordinator(NamedTuple):
 
 @frozen
 class FindCoordinatorResponse:
-    """One entry for each key, a key named twice twice."""
+    """One entry for each occurrence of a key."""
 
     coordinators: tuple[FoundCoordinator, ...]
 
 
 @define(on_setattr=setters.NO_OP)
 class FindCoordinator(Request[FindCoordinatorResponse]):
-    """Ask which node coordinates (API key 10). ``key_type`` is a :class:`CoordinatorType` or an unknown number."""
+    """Find the coordinator of each key (API key 10). ``key_type`` is a :class:`CoordinatorType` or
+    an unknown number.
+    """
 
     key_type: int
     keys: tuple[str, ...] = names_field()

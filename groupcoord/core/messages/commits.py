@@ -44,7 +44,7 @@ def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:
 class TopicToCommit:
     """One topic of a commit: by name, or (``name`` None, request version 10) by topic id.
 
-    It takes a sequence of :class:`OffsetToCommit` and keeps them as columns. Metadata of None equals "".
+    It keeps a sequence of :class:`OffsetToCommit` as columns. Metadata of None equals "".
     """
 
     name: str | None
@@ -98,10 +98,10 @@ class PartitionResults(Rows[PartitionResult]):
 
 
 def partition_results(partitions: Sequence[PartitionResult]) -> PartitionResults:
-    """Return results as columns."""
     if isinstance(partitions, PartitionResults):
         return partitions
     error_codes = tuple([error_code for _, error_code in partitions])
+    # None instead of errors that are all NONE, as in responses of the core.
     return PartitionResults(tuple([index for index, _ in partitions]), error_codes if any(error_codes) else None)
 
 
@@ -139,7 +139,7 @@ class OffsetCommitResponse:
 class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     """Commit offsets (API key 8).
 
-    ``generation_id`` is a generation or a member epoch, or negative outside group management, where a commit succeeds
+    ``generation_id`` is a generation or a member epoch; negative outside group management, where a commit succeeds
     while the group has no members. ``retention_time_ms`` -1 is the broker's retention (request versions 2 to 4 may set
     it). ``supports_member_epoch`` (from version 9) is required for members of the consumer protocol.
     """
@@ -240,7 +240,7 @@ class TopicToFetch:
 
 @define
 class GroupToFetch:
-    """A group of an :class:`OffsetFetch`; ``topics`` None: all offsets. The member fields are KIP-848's."""
+    """A group of an :class:`OffsetFetch`; ``topics`` None: all offsets."""
 
     group_id: str | None
     topics: tuple[TopicToFetch, ...] | None = None
@@ -282,16 +282,15 @@ class FetchedOffsets(Rows[FetchedOffset]):
 
 
 def fetched_offsets(partitions: Sequence[FetchedOffset]) -> FetchedOffsets:
-    """Return offsets as columns."""
     if isinstance(partitions, FetchedOffsets):
         return partitions
+    # zip of nothing yields nothing.
     indexes, offsets, leader_epochs, metadata, error_codes = list(zip(*partitions, strict=True)) or [()] * 5
     columns = offset_columns(indexes, offsets, leader_epochs, metadata)
     return FetchedOffsets(columns, error_codes if any(error_codes) else None)
 
 
 def without_offsets(partition_indexes: tuple[int, ...], error_code: ErrorCode) -> FetchedOffsets:
-    """Return the error and offset -1 for each partition."""
     nothing = (-1,) * len(partition_indexes)
     return FetchedOffsets(OffsetColumns(partition_indexes, nothing, nothing), (error_code,) * len(partition_indexes))
 

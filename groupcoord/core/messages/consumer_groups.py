@@ -1,6 +1,6 @@
 """Messages of consumer groups (KIP-848): the heartbeat, by which members also join and leave, and the description.
 
-In a heartbeat None means "as last time", which is not the same as empty.
+In a heartbeat None means "unchanged", which differs from empty.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ class DescribedConsumerMember(NamedTuple):
     Attributes:
         subscribed_topic_regex: "" without one.
         assignment: its partitions, including those to revoke.
-        target_assignment: its target partitions.
     """
 
     member_id: str

@@ -23,7 +23,7 @@ class JoinProtocol(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it when it assigns."""
+    """A member in the leader's join response."""
 
     member_id: str
     group_instance_id: str | None
@@ -105,7 +105,7 @@ class SyncGroup(GroupRequest[SyncGroupResponse]):
 
 @frozen
 class HeartbeatResponse:
-    """On REBALANCE_IN_PROGRESS the member rejoins."""
+    """Result of a heartbeat; on REBALANCE_IN_PROGRESS the member rejoins."""
 
     error_code: ErrorCode
 
@@ -138,7 +138,7 @@ class LeftMember(NamedTuple):
 
 @frozen
 class LeaveGroupResponse:
-    """With a top-level error there are no members."""
+    """Result of each member; none with a top-level error."""
 
     error_code: ErrorCode
     members: tuple[LeftMember, ...] = ()

@@ -106,22 +106,21 @@ def _has_default(made: Any, name: str) -> bool:
 
 @cache
 def _response_class(request_class: Any) -> type[Any]:
-    """Return the response class that the base class of a request names."""
+    # The base names it: GroupRequest[HeartbeatResponse].
     ((response,),) = (get_args(base) for base in request_class.__orig_bases__)
+    # Given as text where the response class follows the request.
     name = getattr(response, "__forward_arg__", "")
     found: type[Any] = getattr(sys.modules[request_class.__module__], name, response)
     return found
 
 
 def names_field(default: Any = NOTHING) -> Any:
-    """Return an attrs field of several names; a string raises TypeError.
-
-    Its class needs ``@define(on_setattr=setters.NO_OP)``, because validated assignments make creation five times as
-    slow.
-    """
+    """Return an attrs field of several names; a string raises TypeError."""
+    # Its class has on_setattr=NO_OP: validated assignments make creation five times as slow.
     return field(default=default, validator=_not_a_string)
 
 
 def _not_a_string(instance: object, attribute: Attribute[Any], value: object) -> None:
+    # A string is a sequence of names, too, and a common mistake.
     if isinstance(value, str):
         raise TypeError(f"{attribute.name} must be a tuple of names, not the string {value!r}")

@@ -1,6 +1,6 @@
-"""Share groups (KIP-932): the heartbeat, their description, and where they stand in topics.
+"""Share groups (KIP-932): heartbeats, descriptions and offsets.
 
-In a heartbeat None means "as last time", which is not the same as empty.
+In a heartbeat None means "unchanged", which differs from empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNKNOWN_OFFSET = -1
 
 @frozen
 class ShareGroupHeartbeatResponse:
-    """Response to a :class:`ShareGroupHeartbeat`; an error has at most a message.
+    """Response to a :class:`ShareGroupHeartbeat`; with an error it holds at most a message.
 
     A partition is assigned when its state is initialized, usually with the second heartbeat; several members may have
     it.
@@ -68,7 +68,7 @@ class ShareGroupHeartbeat(GroupRequest[ShareGroupHeartbeatResponse]):
 
 
 class DescribedShareMember(NamedTuple):
-    """A member of a share group as administrators see it."""
+    """A member of a share group in descriptions."""
 
     member_id: str
     rack_id: str | None
@@ -129,7 +129,6 @@ class DescribedShareOffset(NamedTuple):
     """Offset of a group in a partition.
 
     Attributes:
-        partition_index: the partition.
         start_offset: first unfinished offset; -1 if reading has not begun.
         leader_epoch: the leader epoch of the last read.
         lag: number of unfinished records; -1 if unknown.
@@ -235,7 +234,7 @@ class AlterShareGroupOffsetsResponse:
 class AlterShareGroupOffsets(GroupRequest[AlterShareGroupOffsetsResponse]):
     """Set the offsets of a share group without members (API key 91); a missing group is created.
 
-    The response follows that of the share coordinator.
+    The response comes after that of the share coordinator.
     """
 
     group_id: str
@@ -270,7 +269,7 @@ class DeleteShareGroupOffsetsResponse:
 class DeleteShareGroupOffsets(GroupRequest[DeleteShareGroupOffsetsResponse]):
     """Delete the offsets of a share group without members in topics (API key 92).
 
-    The response follows that of the share coordinator.
+    The response comes after that of the share coordinator.
     """
 
     group_id: str

@@ -1,6 +1,6 @@
 """Requests and responses of the share coordinator (KIP-932): states of share-partitions.
 
-Brokers send them to each other. One request names partitions of one group; each has its own result.
+Brokers exchange them. One request names partitions of one group; each has its own result.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ReadShareGroupStateResponse:
 
 @define
 class ReadShareGroupState(StateRequest[ReadShareGroupStateResponse]):
-    """Ask for the states of partitions, as their leader (API key 84): leaders of earlier epochs are fenced."""
+    """Read the states of partitions, as their leader (API key 84): leaders of earlier epochs are fenced."""
 
     RESULT = ReadStateResult
     TOPIC_RESULT = ReadStateTopicResult
@@ -202,7 +202,7 @@ class WriteShareGroupState(StateRequest[WriteShareGroupStateResponse]):
 
 
 class StateToDelete(NamedTuple):
-    """A partition that a group has done with."""
+    """Partition with a state to delete."""
 
     partition: int
 
@@ -216,7 +216,7 @@ class StateTopicToDelete(NamedTuple):
 
 @frozen
 class DeleteShareGroupStateResponse:
-    """A result for each partition; one without a state is fine."""
+    """A result for each partition; NONE also for one without a state."""
 
     results: tuple[StateTopicResult, ...]
 
@@ -268,7 +268,7 @@ class ReadShareGroupStateSummaryResponse:
 
 @define
 class ReadShareGroupStateSummary(StateRequest[ReadShareGroupStateSummaryResponse]):
-    """Ask for the states of partitions without their batches (API key 87); the leader epochs are not looked at."""
+    """Read the states of partitions without their batches (API key 87); leader epochs are not checked."""
 
     RESULT = StateSummary
     TOPIC_RESULT = StateTopicSummary

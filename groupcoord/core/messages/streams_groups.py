@@ -22,24 +22,14 @@ from groupcoord.errors import ErrorCode
 
 
 class Topology(NamedTuple):
-    """Topology of an application, as a member sends it.
-
-    Attributes:
-        epoch: version of the application.
-        subtopologies: its parts.
-    """
+    """Topology of an application, as a member sends it; ``epoch`` is the version of the application."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
 
 
 class TaskOffset(NamedTuple):
-    """Offset of a member's copy of a task's state.
-
-    Attributes:
-        subtopology_id, partition: the task.
-        offset: summed over the changelogs of the task.
-    """
+    """Offset of a member's copy of a task's state, summed over the changelogs of the task."""
 
     subtopology_id: str
     partition: int
@@ -59,12 +49,7 @@ class StreamsStatusCode(IntEnum):
 
 
 class StreamsStatus(NamedTuple):
-    """Status of a group.
-
-    Attributes:
-        code: the status.
-        detail: a message.
-    """
+    """Status of a group, with a message."""
 
     code: StreamsStatusCode
     detail: str
@@ -81,8 +66,7 @@ class EndpointPartitions(NamedTuple):
     """State behind an endpoint for interactive queries.
 
     Attributes:
-        user_endpoint: the endpoint of the member.
-        active_partitions: the partitions that its active tasks read.
+        active_partitions: the partitions that the member's active tasks read.
         standby_partitions: those that its standby and warm-up tasks read.
     """
 
@@ -93,7 +77,7 @@ class EndpointPartitions(NamedTuple):
 
 @frozen
 class StreamsGroupHeartbeatResponse:
-    """Response to a :class:`StreamsGroupHeartbeat`; an error has at most a message.
+    """Response to a :class:`StreamsGroupHeartbeat`; with an error it holds at most a message.
 
     Attributes:
         member_id: the member's id; "" on errors.
@@ -211,14 +195,7 @@ class DescribedTasks(NamedTuple):
 
 
 class DescribedStreamsMember(NamedTuple):
-    """A member of a streams group in descriptions.
-
-    Attributes:
-        task_offsets, task_end_offsets: its last reported offsets, sorted.
-        assignment: its current tasks.
-        target_assignment: its target tasks.
-        is_classic: always False.
-    """
+    """A member of a streams group in descriptions; ``is_classic`` is always False."""
 
     member_id: str
     member_epoch: int
@@ -238,13 +215,7 @@ class DescribedStreamsMember(NamedTuple):
 
 
 class DescribedStreamsGroup(NamedTuple):
-    """Description of one streams group; empty apart from the error on errors.
-
-    Attributes:
-        topology: the topology; None on errors.
-        topology_description_status: 0 on errors, and if not requested.
-        assignor_name: None on errors.
-    """
+    """Description of one streams group; empty apart from the error on errors."""
 
     group_id: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -268,7 +239,7 @@ class StreamsGroupDescribeResponse:
 
 @define(on_setattr=setters.NO_OP)
 class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
-    """Describe streams groups (API key 89, KIP-1071); of any other kind is GROUP_ID_NOT_FOUND.
+    """Describe streams groups (API key 89, KIP-1071); other ids fail with GROUP_ID_NOT_FOUND.
 
     ``include_topology_description`` (KIP-1331, versions from 1) changes a status only: no plugin stores descriptions.
     """

@@ -1,8 +1,7 @@
 """Records in flight of a share-partition: acquired batches, and the next records to acquire.
 
-A batch has one state, or a state for each run of records where they differ. Kafka 4.4's ``InFlightBatch`` has one for
-each record, but a batch of the log may span billions of offsets. Rules are those of ``SharePartition.acquire``, with
-KIP-1206 (modes) and KIP-1240 (smaller portions after failures).
+Rules are those of ``SharePartition.acquire`` of Kafka 4.4, with KIP-1206 (modes) and KIP-1240 (smaller portions after
+failures).
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from groupcoord.core.share_state.records import DeliveryState, StateBatch
 from groupcoord.errors import ErrorCode
 
 NOBODY = ""
-"""Member id in states of records that are not acquired."""
-
 FINISHED = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
 """States that are final; the start offset moves over them."""
 
@@ -34,7 +31,6 @@ class RecordState:
     """State of one or more records.
 
     Attributes:
-        state: the delivery state.
         count: the delivery count.
         member_id: the member that acquired them.
         locked_until_ms: end of the acquisition lock.
@@ -54,12 +50,10 @@ class RecordState:
 
     @property
     def is_available(self) -> bool:
-        """True if a member may acquire them."""
         return self.state is DeliveryState.AVAILABLE and self.pending is None
 
     @property
     def outcome(self) -> DeliveryState:
-        """State after the pending write."""
         return self.state if self.pending is None else self.pending
 
     def acquire(self, member_id: str, locked_until_ms: int) -> None:
@@ -70,16 +64,12 @@ class RecordState:
         self.locked_until_ms = locked_until_ms
 
     def become(self, state: DeliveryState) -> None:
-        """Set a state without an owner or a pending write."""
         self.state = state
         self.member_id = NOBODY
         self.pending = None
 
     def copy(self) -> RecordState:
-        """Return a copy for some of the records.
-
-        Records with a pending write are not split, so ``pending`` and ``is_rejected`` have their defaults.
-        """
+        # Records with a pending write are not split, so pending and is_rejected have their defaults.
         return RecordState(self.state, self.count, self.member_id, self.locked_until_ms)
 
     def __repr__(self) -> str:
@@ -104,8 +94,9 @@ class Run(NamedTuple):
         return StateBatch(self.first, self.last, state, self.state.count)
 
 
+# Kafka has a state for each record, but a batch of the log may span billions of offsets.
 class InFlightBatch:
-    """Neighbouring records in flight, at first with one state.
+    """Neighbouring records in flight, with one state or a state for each run of records.
 
     Attributes:
         first, last: offsets of the first and last record.
@@ -127,7 +118,6 @@ class InFlightBatch:
 
     @property
     def size(self) -> int:
-        """Number of offsets."""
         return self.last - self.first + 1
 
     def cut(self, first: int, last: int) -> Run:
@@ -143,6 +133,7 @@ class InFlightBatch:
         if self._firsts[behind - 1] < offset:
             self._firsts.insert(behind, offset)
             self._states.insert(behind, self._states[behind - 1].copy())
+            # Runs with equal states are not joined again.
             self._whole = None
 
     def runs(self, first: int, last: int) -> Iterator[Run]:
@@ -167,6 +158,7 @@ class InFlightBatch:
         if self._whole is not None:
             return max(0, self.last + 1 - max(first, self.first)) if self._whole.outcome in outcomes else 0
         firsts, states, count, behind = self._firsts, self._states, 0, self.last + 1
+        # From the end, because the start offset lies in the first runs.
         for position in range(len(states) - 1, -1, -1):
             if behind <= first:
                 break
@@ -200,7 +192,6 @@ class Wanted:
     """Records that a member requests.
 
     Attributes:
-        member_id: the member.
         max_records: maximum number; unless ``is_limit``, extended to the end of the log's batch.
         batch_size: size above which records are divided at borders of the log's batches.
         is_limit: ``max_records`` is strict (KIP-1206).
@@ -213,11 +204,7 @@ class Wanted:
 
 
 class DeliveryLimits(NamedTuple):
-    """Limits of deliveries.
-
-    Attributes:
-        count_limit: maximum delivery count.
-    """
+    """Limits that follow from the maximum delivery count."""
 
     count_limit: int
 
@@ -228,22 +215,22 @@ class DeliveryLimits(NamedTuple):
 
     def portion(self, size: int, count: int) -> int:
         """Return the number of records to deliver of a batch of this size and delivery count."""
+        # Half of the batch at first, then half of that (KIP-1240).
         return max(1, size >> (count - self.throttled_from + 1))
 
     def is_last(self, count: int) -> bool:
-        """Return whether the next delivery of records with this count is their last, in which each comes alone."""
+        """Return whether the next delivery of records with this count is their last."""
+        # Each record then comes alone (KIP-1240).
         return self.count_limit > 2 and count >= self.count_limit - 1
 
 
 def divide(first: int, last: int, batches: Sequence[LogBatch], batch_size: int) -> list[tuple[int, int]]:
-    """Return the ranges in which new records are acquired.
-
-    A range ends before the first batch of the log at ``batch_size`` or more from its start.
-    """
+    """Return the ranges in which new records are acquired."""
     ranges = []
     begin = first
     if last - first + 1 > batch_size:
         for batch in batches:
+            # A range ends at a border of the log's batches, at batch_size or more from its start.
             if begin < batch.first <= last and batch.first - begin >= batch_size:
                 ranges.append((begin, batch.first - 1))
                 begin = batch.first
@@ -285,6 +272,7 @@ class Acknowledgement(NamedTuple):
     def said(self, first: int, last: int) -> list[tuple[int, int, AcknowledgeType]]:
         """Return the ranges of equal type between two offsets: first and last offset, and the type."""
         types = self.acknowledge_types
+        # One type stands for the whole range.
         if len(types) == 1:
             return [(first, last, AcknowledgeType(types[0]))]
         said = []
@@ -296,7 +284,7 @@ class Acknowledgement(NamedTuple):
 
 
 ACKNOWLEDGEMENTS_MAX = 20_000
-"""Maximum number for one partition in a request: neighbours may share one, and at most 10,000 records can be locked."""
+"""Maximum number for one partition in a request; at most 10,000 records can be locked."""
 
 
 class RefusedAcknowledgementError(Exception):

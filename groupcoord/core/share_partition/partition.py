@@ -88,6 +88,7 @@ class SharePartition:
             known = KNOWN_STATES.get(state)
             if known is None:
                 raise UnknownStateError(f"{state} is no state of records")
+            # Logged batches have no owner: a new leader gives acquired records out again.
             self._batches[first] = InFlightBatch(first, last, RecordState(known, count))
             self.end_offset = max(self.end_offset, last)
         self._advance()
@@ -95,11 +96,9 @@ class SharePartition:
     # ------------------------------------------------------------ what there is
 
     def batches(self) -> list[InFlightBatch]:
-        """Return the batches in flight, in order."""
         return list(self._batches.values())
 
     def runs(self) -> Iterator[Run]:
-        """Yield the runs of all records in flight, in order."""
         for batch in self._batches.values():
             yield from batch.runs(self.start_offset, batch.last)
 
@@ -123,23 +122,21 @@ class SharePartition:
                 if run.state.is_available:
                     return run.first
             expected = batch.last + 1
+        # Without batches the next record is the start offset itself.
         return expected if self._batches else self.end_offset
 
     def can_acquire(self, settings: ShareGroupSettings) -> bool:
         """Return whether records could be acquired if they are in the log."""
+        # At the limit only records up to the last in flight can be acquired.
         return self.in_flight_count < settings.partition_max_record_locks or self.next_fetch_offset() <= self.end_offset
 
     def delivery_complete_count(self) -> int:
-        """Return the number of finished records from the start offset on."""
         return sum(run.size for run in self.runs() if run.state.state in FINISHED)
 
     # ------------------------------------------------------------ acquiring
 
     def last_wanted(self, count: int) -> int:
-        """Return the offset up to which this number of records may be available.
-
-        Batches may be acquired as a whole, so it is rounded up to the border of one in flight.
-        """
+        """Return the offset up to which this number of records may be available."""
         offset = self.next_fetch_offset()
         batches: Sequence[InFlightBatch] = self._batches.values()[max(self._batches.bisect_right(offset) - 1, 0) :]
         for batch in batches:
@@ -164,7 +161,6 @@ class SharePartition:
         return acquired
 
     def _forget_stale_locks(self) -> None:
-        """Discard ended or renewed locks, if there are many."""
         if len(self._locks) <= self._locks_limit:
             return
         self._locks = [
@@ -177,10 +173,10 @@ class SharePartition:
             }
         ]
         heapify(self._locks)
+        # Grows with the live locks, so that renewals cost constant time on average.
         self._locks_limit = 2 * len(self._locks) + STALE_LOCKS_LIMIT
 
     def lock(self, first: int, until_ms: int) -> None:
-        """Schedule the expiry of a lock."""
         heappush(self._locks, (until_ms, first))
 
     # ------------------------------------------------------------ acknowledging
@@ -198,6 +194,7 @@ class SharePartition:
         renewed: list[Run] = []
         try:
             for acknowledgement in acknowledgements:
+                # Each run is pending before the next is judged: a record named twice fails.
                 for run, kind in self._judge(member_id, acknowledgement, settings):
                     if kind is AcknowledgeType.RENEW:
                         renewed.append(run)
@@ -230,6 +227,7 @@ class SharePartition:
         if position < 0:
             raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
         end = batches.bisect_right(last)
+        # End of the last batch that begins within the range.
         behind = batches.values()[end - 1].last
         # Kafka distinguishes offsets that were never acquired from a wrong state.
         if begin > behind or last > behind:
@@ -254,11 +252,11 @@ class SharePartition:
         return self._pend(held) if held else None
 
     def next_lock_ms(self) -> int | None:
-        """Return when :meth:`expire_locks` is wanted; None: nothing is locked."""
+        """Return when :meth:`expire_locks` is due; None without locks."""
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
-        """Release records whose locks end by ``until_ms``, by default now; return the write, or None."""
+        """Release records with locks that end by ``until_ms``, by default now; return the write, or None."""
         until_ms = now_ms if until_ms is None else until_ms
         written: list[Run] = []
         expired: list[tuple[Run, DeliveryState]] = []
@@ -268,6 +266,7 @@ class SharePartition:
             position = self._batches.bisect_right(first) - 1
             if position >= 0:
                 batch: InFlightBatch = self._batches.values()[position]
+                # Each batch once, though it may have a lock for each renewal.
                 due[batch.first] = batch
         for batch in due.values():
             for run in batch.runs(self.start_offset, batch.last):
@@ -297,13 +296,13 @@ class SharePartition:
             run.state.pending = outcome
         # Including other pending writes: the last one to become durable has the total.
         finished = sum([batch.outcome_count(FINISHED, self.start_offset) for batch in self._batches.values()])
+        # Records before the start offset are not written.
         batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)
         return StateWrite(self.start_offset, finished, batches, [run for run, _ in moved])
 
     # ------------------------------------------------------------ what the share coordinator says
 
     def written(self, write: StateWrite) -> None:
-        """Apply a durable write, and move the start offset over finished records."""
         for run in write.runs:
             outcome = run.state.pending
             assert outcome is not None, "what is written waits for that"
@@ -311,7 +310,6 @@ class SharePartition:
         self._advance()
 
     def refused(self, write: StateWrite) -> None:
-        """Discard a refused write: records keep their state."""
         _take_back(write.runs)
 
     def archiving(self) -> list[Run]:
@@ -319,7 +317,7 @@ class SharePartition:
         return [run for run in self.runs() if run.state.state is DeliveryState.ARCHIVING and run.state.pending is None]
 
     def archive(self, runs: Sequence[Run]) -> StateWrite:
-        """Archive records that are in a dead letter queue; return the write, without those before the start offset."""
+        """Archive records that are in a dead letter queue; return the write."""
         return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -327,6 +325,7 @@ class SharePartition:
         for first, last in ranges:
             for batch in self._overlapping(first, last):
                 for run in batch.runs(first, last):
+                    # Not written: a new leader reads the log and finds them aborted again.
                     batch.cut(run.first, run.last).state.become(DeliveryState.ARCHIVED)
         self._advance()
 
@@ -335,7 +334,6 @@ class SharePartition:
         return [batch for batch in self._batches.values()[position:] if batch.first <= last and batch.last >= first]
 
     def log_starts_at(self, offset: int) -> None:
-        """Discard records before the beginning of the log."""
         if offset <= self.start_offset:
             return
         self.start_offset = offset
@@ -350,6 +348,7 @@ class SharePartition:
             if batch.last < self.start_offset:
                 del batches[batch.first]
                 continue
+            # A hole, which was never acquired, keeps the start offset.
             if batch.first > self.start_offset:
                 return
             for run in batch.runs(self.start_offset, batch.last):
@@ -363,10 +362,8 @@ class SharePartition:
     # ------------------------------------------------------------ laws
 
     def check(self) -> None:
-        """Check the order, owners and locks of batches in flight, and the end offset.
-
-        Raises:
-            InvariantError: they are inconsistent.
+        """Raise InvariantError unless order, owners and locks of batches in flight, and the end
+        offset are consistent.
         """
         behind = -1
         locked = [first for _, first in self._locks]
@@ -385,17 +382,12 @@ class SharePartition:
 
 
 def _check_owner(state: RecordState, member_id: str) -> None:
-    """Check that records are a member's, and that nothing is being written about them.
-
-    Raises:
-        RefusedAcknowledgementError: INVALID_RECORD_STATE.
-    """
+    # A pending write decides about the records, so they can't be acknowledged again.
     if state.state is not DeliveryState.ACQUIRED or state.member_id != member_id or state.pending is not None:
         raise RefusedAcknowledgementError(ErrorCode.INVALID_RECORD_STATE)
 
 
 def _take_back(runs: Iterable[Run]) -> None:
-    """Remove the pending state of records, and rejections that were not written."""
     for run in runs:
         run.state.pending = None
         if run.state.state is DeliveryState.ACQUIRED:
@@ -403,11 +395,13 @@ def _take_back(runs: Iterable[Run]) -> None:
 
 
 def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSettings) -> DeliveryState:
-    """Return the state of acquired records after an acknowledgement; at the delivery limit they are not released."""
+    """Return the state of acquired records after an acknowledgement."""
     if kind is AcknowledgeType.ACCEPT:
         return DeliveryState.ACKNOWLEDGED
+    # At the delivery limit a released record is archived.
     if kind is AcknowledgeType.RELEASE and state.count < settings.delivery_count_limit:
         return DeliveryState.AVAILABLE
+    # A gap has no record that could go to a dead letter queue.
     is_gap = kind is AcknowledgeType.GAP
     return DeliveryState.ARCHIVING if settings.dead_letter_topic and not is_gap else DeliveryState.ARCHIVED
 
@@ -435,7 +429,6 @@ class _Acquisition:
         self._is_over = False
 
     def run(self) -> list[Acquired]:
-        """Acquire records and return them."""
         partition = self._partition
         first, last = partition.next_fetch_offset(), self._batches[-1].last
         position = max(self._in_flight.bisect_right(first) - 1, 0)
@@ -477,8 +470,10 @@ class _Acquisition:
         """Acquire available records of a batch: all, as many as are wanted, or a smaller portion (KIP-1240)."""
         throttled = self._first_throttled(batch, first, last)
         if throttled is not None:
+            # A throttled batch is not begun behind other records.
             if not self._count:
                 self._acquire_throttled(batch, first, last, throttled)
+            # Throttled records come without others.
             self._is_over = True  # throttled records come without others
             return
         whole = batch.whole
@@ -513,11 +508,12 @@ class _Acquisition:
         return None
 
     def _acquire_throttled(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
-        """Acquire a smaller portion, which ends before a record at its last attempt; that comes alone."""
+        """Acquire a smaller portion."""
         portion = min(self._limits.portion(batch.size, count), self._left)
         chosen = 0
         for run in list(batch.runs(first, last)):
             if run.state.is_available:
+                # The portion ends before a record at its last attempt, which comes alone.
                 if self._limits.is_last(run.state.count):
                     portion = chosen or 1
                     break

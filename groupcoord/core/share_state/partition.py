@@ -75,7 +75,6 @@ class StateQuestion(NamedTuple):
     """Request about one share-partition.
 
     Attributes:
-        key: the share-partition.
         entry: the entry of the request.
         refusal: the class of its results.
         token: returned with the result.
@@ -87,7 +86,6 @@ class StateQuestion(NamedTuple):
     token: Token
 
     def refuse(self, error_code: ErrorCode, message: str | None) -> AnyResult:
-        """Return the result with an error."""
         return self.refusal(self.key.partition, error_code, message)
 
 
@@ -104,7 +102,6 @@ class StateAppend:
 
     Attributes:
         question: the request that waits for it, or None.
-        result: its result.
         keys: the share-partitions of the records.
     """
 
@@ -125,11 +122,6 @@ class StateOutputs:
 
 
 def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
-    """Check that a write leaves at most :data:`BATCHES_MAX` batches.
-
-    Raises:
-        StateRefusedError: it would leave more.
-    """
     # A changed batch adds at most two: itself, and the rest of one that it splits. The exact number is costly.
     if len(known) + 2 * len(entry.state_batches) > BATCHES_MAX:
         start_offset = entry.start_offset
@@ -141,13 +133,9 @@ def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
 
 
 class StatePartition:
-    """States of one log partition.
-
-    Outputs go to ``outputs``. A share-partition has at most one append in flight, so that each builds on durable state;
-    other requests about it wait, except for summaries.
+    """States of one log partition; outputs go to ``outputs``.
 
     Attributes:
-        hard: the durable state.
         pruned_offset: offset before which the log was deleted, or is being deleted.
         writer: appends in flight.
     """
@@ -175,7 +163,8 @@ class StatePartition:
     # ------------------------------------------------------------ questions
 
     def ask(self, question: StateQuestion, now_ms: int) -> None:
-        """Handle a request about one share-partition."""
+        # One append in flight for each share-partition, so that it builds on durable state. Summaries read the durable
+        # state.
         if question.key in self._waiting and question.refusal is not StateSummary:
             if question.key in self._overdue:
                 self._refuse_question(question, OVERDUE)
@@ -205,6 +194,7 @@ class StatePartition:
         self.writer.in_flight.append(append)
         self._outputs.appends.append(append)
         for key in keys:
+            # Also marks the share-partition as busy.
             self._waiting[key] = deque()
 
     def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, AnyResult]:
@@ -214,6 +204,7 @@ class StatePartition:
             StateRefusedError: the request fails.
         """
         key, entry = question.key, question.entry
+        # Before the entry's own checks, as in Kafka.
         if key.partition < 0:
             raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_PARTITION)
         known = self.hard.states.get(key)
@@ -242,6 +233,7 @@ class StatePartition:
         if known is not None and entry.state_epoch < known.snapshot.state_epoch:
             raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
+        # An initialization discards batches; the leader epoch starts again.
         snapshot = ShareSnapshot(
             key,
             0 if known is None else known.snapshot.snapshot_epoch + 1,
@@ -258,6 +250,7 @@ class StatePartition:
     def _write(
         self, key: SharePartitionKey, entry: StateToWrite, known: ShareState | None, now_ms: int
     ) -> tuple[ShareStateRecord, AnyResult]:
+        # Kafka's order: negative numbers, initialization, leader epoch, state epoch, topic.
         if entry.leader_epoch < 0:
             raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
         if entry.state_epoch < 0:
@@ -289,6 +282,7 @@ class StatePartition:
             snapshot.start_offset,
             snapshot.state_batches,
         )
+        # Only a new leader's read is written, which fences earlier leaders.
         if entry.leader_epoch == snapshot.leader_epoch:
             return None, result
         nothing = StateToWrite(key.partition, 0, 0, NO_START_OFFSET, (), snapshot.delivery_complete_count)
@@ -297,6 +291,7 @@ class StatePartition:
     def _initialized(self, known: ShareState | None, leader_epoch: int, verb: str) -> ShareState:
         if known is None:
             raise StateRefusedError(ErrorCode.INVALID_REQUEST, _UNINITIALIZED.format(verb))
+        # A leader that was replaced must not change the state any more.
         if leader_epoch < known.snapshot.leader_epoch:
             raise StateRefusedError(ErrorCode.FENCED_LEADER_EPOCH)
         return known
@@ -320,6 +315,7 @@ class StatePartition:
         """Return the record of a change: an update, or a snapshot after enough updates."""
         start_offset, count = state.moved(entry.start_offset, entry.delivery_complete_count)
         known = state.snapshot
+        # An update holds changes alone; a load needs those since the last snapshot.
         if state.update_count < self._config.share_coordinator_snapshot_update_records_per_snapshot:
             changed = merge_batches((), entry.state_batches, start_offset)
             return ShareUpdate(known.key, known.snapshot_epoch, leader_epoch, start_offset, count, changed)
@@ -338,9 +334,10 @@ class StatePartition:
     # ------------------------------------------------------------ time, and topics
 
     def snapshot_cold(self, now_ms: int) -> None:
-        """Rewrite old snapshots, so that the log before them can be deleted; none if all are rewritten already."""
+        """Rewrite old snapshots, so that the log before them can be deleted."""
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
         snapshots = [state.snapshot for state in self.hard.states.values()]
+        # All snapshots are rewrites already.
         if all(snapshot.create_time_ms != snapshot.write_time_ms for snapshot in snapshots):
             return
         cold = [
@@ -353,7 +350,7 @@ class StatePartition:
             self._append(together, tuple(snapshot.key for snapshot in together))
 
     def topic_deleted(self, topic_id: UUID) -> None:
-        """Delete the states of a deleted topic, each after its append in flight."""
+        # A state that is being initialized is not durable yet.
         for key in [key for key in (*self.hard.states, *self._waiting) if key.topic_id == topic_id]:
             if key in self._waiting:
                 self._forgotten.add(key)
@@ -371,11 +368,8 @@ class StatePartition:
     # ------------------------------------------------------------ the log's answers
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """Handle durable appends up to ``number``, whose first record lies at ``base_offset``.
-
-        Raises:
-            StoreContractError: the log store broke its contract.
-        """
+        """Handle durable appends up to ``number``; its first record lies at ``base_offset``."""
+        # Empty for an append from before the last load.
         answered, offset = self.writer.answered(number, base_offset)
         for append in answered:
             self.writer.in_flight.popleft()
@@ -388,11 +382,7 @@ class StatePartition:
             self._go_on(append, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle the refusal of append ``number``.
-
-        Raises:
-            StoreContractError: it is not the oldest append in flight.
-        """
+        """Handle the refusal of append ``number``, which must be the oldest in flight."""
         append = self.writer.refused(number)
         if append is not None:
             self._refuse(append, for_client(error_code))
@@ -403,6 +393,7 @@ class StatePartition:
         in_flight = self.writer.in_flight
         append = in_flight[number - in_flight[0].number]
         self._refuse(append, OVERDUE)
+        # Its late answer must not be a second one.
         append.question = None
         for key in append.keys:
             waiting = self._waiting[key]
@@ -425,8 +416,10 @@ class StatePartition:
             waiting = self._waiting.pop(key)
             if key in self._forgotten:
                 self._forgotten.discard(key)
+                # The append may have been the tombstone, or was refused.
                 if key in self.hard.states:
                     self._append((ShareTombstone(key),), (key,))
+            # Until one of them begins the next append.
             while waiting and key not in self._waiting:
                 self.ask(waiting.popleft(), now_ms)
             if waiting:
@@ -435,17 +428,12 @@ class StatePartition:
     # ------------------------------------------------------------ life cycle
 
     def replay(self, log_offset: int, record: Any) -> None:
-        """Apply one loaded record; unknown types are ignored.
-
-        Raises:
-            StoreContractError: the offset does not increase.
-        """
+        """Apply one loaded record; unknown types are ignored."""
         self.writer.check_loaded(log_offset)
         self.hard.apply(record, log_offset)
         self.writer.next_log_offset = log_offset + 1
 
     def unload(self, error_code: ErrorCode) -> None:
-        """Stop, and fail waiting requests."""
         for append in self.writer.in_flight:
             self._refuse(append, error_code)
         for waiting in self._waiting.values():
@@ -454,11 +442,7 @@ class StatePartition:
         self._waiting.clear()
 
     def check(self) -> None:
-        """Check that waiting requests have an append in flight, and all states.
-
-        Raises:
-            InvariantError: an invariant does not hold.
-        """
+        """Raise InvariantError unless waiting requests have an append in flight, and all batches are in order."""
         self.writer.check()
         in_flight = {key for append in self.writer.in_flight for key in append.keys}
         if in_flight != self._waiting.keys():

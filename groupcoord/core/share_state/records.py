@@ -50,7 +50,7 @@ class StateBatch(NamedTuple):
 
 
 class SharePartitionKey(NamedTuple):
-    """A share-partition: a partition of a topic as one share group sees it."""
+    """A partition of a topic as one share group sees it."""
 
     group_id: str
     topic_id: UUID
@@ -80,7 +80,6 @@ class ShareSnapshot:
     """State of a share-partition.
 
     Attributes:
-        key: the share-partition.
         snapshot_epoch: number of the snapshot.
         state_epoch: epoch of the share group when it was initialized.
         leader_epoch: epoch of the last leader that read it.
@@ -103,12 +102,8 @@ class ShareSnapshot:
 
 @frozen
 class ShareUpdate:
-    """Changes of a share-partition since its last snapshot; see :class:`ShareSnapshot`.
-
-    Attributes:
-        key, leader_epoch, start_offset, delivery_complete_count: as there; epoch or start offset -1: unchanged.
-        snapshot_epoch: epoch of the snapshot.
-        state_batches: changed batches.
+    """Changes of a share-partition since the snapshot with ``snapshot_epoch``; leader epoch or start offset -1:
+    unchanged.
     """
 
     key: SharePartitionKey

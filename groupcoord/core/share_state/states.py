@@ -1,7 +1,6 @@
 """Durable state of a share coordinator's log partition, as its records add up, and the merging of batches.
 
-Per offset the later attempt wins, and equal neighbours become one batch. Source: ``PersisterStateBatchCombiner`` of
-Apache Kafka 4.4.
+Source: ``PersisterStateBatchCombiner`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from groupcoord.core.share_state.records import (
 )
 
 RangeT = TypeVar("RangeT", bound=tuple[Any, ...])
-"""Named tuple whose first two fields are the first and last offset."""
+"""Named tuple that begins with the first and last offset."""
 
 
 def merge_batches(
@@ -76,7 +75,7 @@ def append_joined(ranges: list[RangeT], new: RangeT) -> None:
 
 @frozen
 class ShareState:
-    """State of a share-partition; see :class:`~groupcoord.core.share_state.records.ShareSnapshot`.
+    """State of a share-partition.
 
     Attributes:
         snapshot: the last snapshot with all later updates applied.
@@ -89,12 +88,9 @@ class ShareState:
     log_offset: int
 
     def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
-        """Return start offset and delivery complete count after an update.
-
-        A start offset never decreases. A count belongs to its start offset: a later one replaces it, at an equal one
-        the larger wins, and that of an earlier one is outdated.
-        """
+        """Return start offset and delivery complete count after an update."""
         known = self.snapshot
+        # A count belongs to its start offset, which never decreases; at an equal one the larger count wins.
         if start_offset in (NO_START_OFFSET, known.start_offset):
             return known.start_offset, max(delivery_complete_count, known.delivery_complete_count)
         if start_offset < known.start_offset:
@@ -106,7 +102,7 @@ class ShareStates:
     """States of the share-partitions of a log partition.
 
     Attributes:
-        redundant_offset: offset before which the log is not needed.
+        redundant_offset: offset before which a load needs nothing of the log.
     """
 
     def __init__(self) -> None:
@@ -120,11 +116,10 @@ class ShareStates:
 
     @property
     def redundant_offset(self) -> int:
-        """Offset before which a load needs nothing of the log."""
         return min((state.log_offset for state in self._states.values()), default=self._next_offset)
 
     def apply(self, record: Any, log_offset: int) -> None:
-        """Apply a record; unknown types are ignored."""
+        # Also for tombstones and unknown types: without states all of the log is redundant.
         self._next_offset = log_offset + 1
         match record:
             case ShareSnapshot(key):
@@ -132,10 +127,12 @@ class ShareStates:
             case ShareTombstone(key):
                 self._states.pop(key, None)
             case ShareUpdate(key):
+                # An update without its snapshot in the log.
                 known = self._states.get(key) or _unknown(record, log_offset)
                 start_offset, count = known.moved(record.start_offset, record.delivery_complete_count)
                 changed = evolve(
                     known.snapshot,
+                    # -1: unchanged.
                     leader_epoch=known.snapshot.leader_epoch if record.leader_epoch < 0 else record.leader_epoch,
                     start_offset=start_offset,
                     delivery_complete_count=count,
@@ -149,7 +146,6 @@ class ShareStates:
 
 
 def _unknown(update: ShareUpdate, log_offset: int) -> ShareState:
-    """Return the base of an update without a snapshot in the log."""
     nothing = ShareSnapshot(
         update.key, update.snapshot_epoch, 0, update.leader_epoch, NO_START_OFFSET, 0, 0, UNKNOWN_COUNT, ()
     )
