@@ -37,6 +37,8 @@ TOPIC_NAMES = {
 }
 
 REQUEST_NAMES: dict[str, dict[str, str]] = {
+    "Produce": {"topic_data": "topics", "partition_data": "partitions", "index": "partition_index"},
+    "Fetch": {"topic": "name", "partition": "partition_index", "forgotten_topics_data": "forgotten_topics"},
     **dict.fromkeys(
         (
             "OffsetForLeaderEpoch",
@@ -61,6 +63,8 @@ for name in ("DescribeAcls", "DeleteAcls"):
     REQUEST_NAMES[name] = {f"{field}_filter": field for field in filters}
 
 NOT_READ = {
+    "Produce": {"timeout"},
+    "Fetch": {"replica_directory_id", "high_watermark"},
     "WriteTxnMarkers": {"transaction_version"},
     "CreateDelegationToken": {"renewers"},
     "UpdateFeatures": {"allow_downgrade"},
@@ -72,18 +76,10 @@ NOT_READ = {
 
 
 def produce(values: Values, version: int) -> Values:
-    """Version 7 brings zstd (KIP-110), 11 and 12 transactions of KIP-890, 13 topics by id; the timeout is not read."""
-    topics = [
-        topic_by_id(topic["name"], topic["topic_id"], version >= 13)
-        | {
-            "partitions": [
-                {"partition_index": one["index"], "records": one["records"]} for one in topic["partition_data"]
-            ]
-        }
-        for topic in values["topic_data"]
-    ]
+    """Version 7 brings zstd (KIP-110), 11 and 12 transactions of KIP-890, 13 topics by id."""
+    topics = [topic | topic_by_id(topic["name"], topic["topic_id"], version >= 13) for topic in values["topics"]]
     capabilities = {"allows_zstd": version >= 7, "knows_abortable": version >= 11, "adds_partitions": version >= 12}
-    return {"topics": topics, "acks": values["acks"], "transactional_id": values["transactional_id"]} | capabilities
+    return values | {"topics": topics} | capabilities
 
 
 def topic_by_id(name: str | None, topic_id: UUID | None, has_ids: bool) -> Values:
@@ -92,24 +88,11 @@ def topic_by_id(name: str | None, topic_id: UUID | None, has_ids: bool) -> Value
 
 def fetch(values: Values, version: int) -> Values:
     """Version 13 brings topics by id; from 15 on a follower's id is in the replica state (KIP-903)."""
-    numbers = ("fetch_offset", "partition_max_bytes", "current_leader_epoch", "last_fetched_epoch", "log_start_offset")
     replica_state = values.pop("replica_state")
     if version >= 15:
         values["replica_id"] = replica_state["replica_id"]
-    values["forgotten_topics"] = [
-        topic_by_id(topic["topic"], topic["topic_id"], version >= 13) | {"partitions": topic["partitions"]}
-        for topic in values.pop("forgotten_topics_data")
-    ]
-    values["topics"] = [
-        topic_by_id(topic["topic"], topic["topic_id"], version >= 13)
-        | {
-            "partitions": [
-                {"partition_index": one["partition"]} | {name: one[name] for name in numbers}
-                for one in topic["partitions"]
-            ]
-        }
-        for topic in values["topics"]
-    ]
+    for topic in (*values["topics"], *values["forgotten_topics"]):
+        topic |= topic_by_id(topic["name"], topic["topic_id"], version >= 13)
     return values
 
 
@@ -274,6 +257,19 @@ RESHAPED_REQUESTS: dict[str, Reshape] = {
 # ---------------------------------------------------------------- responses
 
 RESPONSE_NAMES: dict[str, dict[str, str]] = {
+    "Produce": {
+        "responses": "topics",
+        "partition_responses": "partitions",
+        "index": "partition_index",
+        "record_errors": "refused_records",
+    },
+    "Fetch": {"responses": "topics", "topic": "name"},
+    "AddPartitionsToTxn": {
+        "results_by_transaction": "results",
+        "topic_results": "topics",
+        "results_by_partition": "partitions",
+        "partition_error_code": "error_code",
+    },
     **dict.fromkeys(
         ("OffsetForLeaderEpoch", "AlterReplicaLogDirs", "ElectLeaders", "DescribeQuorum", "DescribeTransactions"),
         TOPIC_NAMES,
@@ -300,32 +296,21 @@ NOT_WRITTEN: dict[str, set[str]] = {
 UNKNOWN_LEADER = {"leader_id": -1, "leader_epoch": -1}
 
 
-def without_unknown_leader(partition: Values) -> Values:
+def without_unknown_leader(partition: Values) -> None:
     """Leave a leader out that is not known: the response's default."""
     if partition["current_leader"] == UNKNOWN_LEADER:
         del partition["current_leader"]
-    return partition
 
 
 def produced(values: Values, version: int) -> Values:
     """Records that are refused share one message."""
-    topics = [
-        {
-            "name": topic["name"],
-            "topic_id": topic["topic_id"],
-            "partitions": [
-                {
-                    "partition_index": partition.pop("index"),
-                    "log_append_time_ms": -1 if (time := partition.pop("log_append_time_ms")) is None else time,
-                    "refused_records": [error["batch_index"] for error in partition.pop("record_errors")],
-                }
-                | without_unknown_leader(partition)
-                for partition in topic["partition_responses"]
-            ],
-        }
-        for topic in values.pop("responses")
-    ]
-    return {"topics": topics, "node_endpoints": values["node_endpoints"]}
+    for topic in values["topics"]:
+        for partition in topic["partitions"]:
+            partition["refused_records"] = [error["batch_index"] for error in partition["refused_records"]]
+            if partition["log_append_time_ms"] is None:
+                partition["log_append_time_ms"] = -1
+            without_unknown_leader(partition)
+    return values
 
 
 def produced_as_written(values: Values, version: int) -> Values:
@@ -338,14 +323,13 @@ def produced_as_written(values: Values, version: int) -> Values:
 
 def fetched(values: Values, version: int) -> Values:
     """Where records diverge, the current leader is not told; it is from version 16 on (KIP-951)."""
-    for topic in values["responses"]:
-        topic["name"] = topic.pop("topic")
+    for topic in values["topics"]:
         for partition in topic["partitions"]:
             partition["records"] = [partition["records"] or b""]
             without_unknown_leader(partition)
             if partition["diverging_epoch"] == {"epoch": -1, "end_offset": -1}:
                 partition["diverging_epoch"] = None
-    return values | {"topics": values.pop("responses")}
+    return values
 
 
 def fetched_as_written(values: Values, version: int) -> Values:
@@ -445,27 +429,12 @@ def supported_as_written(values: Values, version: int) -> Values:
 
 def added_partitions(values: Values, version: int) -> Values:
     """Versions to 3 are about one transaction."""
-    by_transaction = values["results_by_transaction"]
+    topics = values.pop("results_by_topic_v3_and_below")
     if version <= 3:
-        by_transaction = [{"transactional_id": "x", "topic_results": values["results_by_topic_v3_and_below"]}]
-    results = [
-        {
-            "transactional_id": result["transactional_id"],
-            "topics": [
-                {
-                    "name": topic["name"],
-                    "topic_id": None,
-                    "partitions": [
-                        {"partition_index": one["partition_index"], "error_code": one["partition_error_code"]}
-                        for one in topic["results_by_partition"]
-                    ],
-                }
-                for topic in result["topic_results"]
-            ],
-        }
-        for result in by_transaction
-    ]
-    return {"error_code": values["error_code"], "results": results}
+        values["results"] = [{"transactional_id": "x", "topics": topics}]
+    for topic in (topic for result in values["results"] for topic in result["topics"]):
+        topic["topic_id"] = None
+    return values
 
 
 def added_partitions_as_written(values: Values, version: int) -> Values:
