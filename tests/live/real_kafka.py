@@ -8,14 +8,11 @@ one cluster. What ``KAFKA_HEAP`` says goes to Java; by default that is little, s
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,8 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata
 from groupcoord.analysis.decode.files import cut_ranges, find_segments, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.core.log.records import OFFSETS_TOPIC
+from tests.ports import free_port
+from tests.processes import wait_until
 
 from .test_reading import Rows
 
@@ -37,27 +36,6 @@ needs_kafka = [
 
 TIMEOUT_S = 120.0
 """How long a broker may take to start, or a cluster to come to rest."""
-
-_POLL_S = 0.2
-
-
-def ports_in_a_row(count: int) -> int:
-    """Return the first of so many ports that nobody has now, below those that the system gives to connections."""
-    while True:
-        first = random.randrange(15_000, 30_000)
-        with suppress(OSError):
-            for port in range(first, first + count):
-                with closing(socket.socket()) as found:
-                    found.bind(("127.0.0.1", port))
-            return first
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    """Ask every so often until something is so."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(_POLL_S)
 
 
 class KafkaProcess:
@@ -94,7 +72,7 @@ class KafkaProcess:
                 return bool(admin.list_topics(timeout=2).brokers)
             return False
 
-        wait_until(answers, "it does not answer")
+        wait_until(answers, TIMEOUT_S, "it does not answer")
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -122,7 +100,7 @@ class ThreeBrokers:
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
-        first = ports_in_a_row(6)
+        first = free_port(6)
         ports = {number: first + 2 * (number - 1) for number in (1, 2, 3)}
         voters = ",".join(f"{number}@127.0.0.1:{port + 1}" for number, port in ports.items())
         common = {
@@ -146,7 +124,11 @@ class ThreeBrokers:
             node.launch()
         for node in self.nodes.values():
             node.wait()
-        wait_until(lambda: len(self._admin().list_topics(timeout=5).brokers) == len(self.nodes), "they are not three")
+        wait_until(
+            lambda: len(self._admin().list_topics(timeout=5).brokers) == len(self.nodes),
+            TIMEOUT_S,
+            "they are not three",
+        )
 
     def kill(self) -> None:
         for node in self.nodes.values():
@@ -166,10 +148,10 @@ class ThreeBrokers:
                 admin.elect_leaders(ElectionType.PREFERRED).result(30)
             return all(one.leader == one.replicas[0] for one in self.partitions().values())
 
-        wait_until(lead, "preferred leaders are not elected")
+        wait_until(lead, TIMEOUT_S, "preferred leaders are not elected")
 
     def wait_for_sync(self) -> None:
-        wait_until(self._is_in_sync, "replicas are not in sync")
+        wait_until(self._is_in_sync, TIMEOUT_S, "replicas are not in sync")
 
     def _is_in_sync(self) -> bool:
         with suppress(KafkaException):
@@ -185,7 +167,7 @@ def commit_offsets(bootstrap: str, topic: str, groups: Sequence[str], rounds: in
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.auto.commit": False}
     consumers = [Consumer({**settings, "group.id": group}) for group in groups]
     for consumer in consumers:
-        wait_until(partial(_has_coordinator, consumer, topic), "a group has no coordinator")
+        wait_until(partial(_has_coordinator, consumer, topic), TIMEOUT_S, "a group has no coordinator")
     for number in range(rounds):
         for consumer in consumers:
             consumer.commit(offsets=[TopicPartition(topic, p, number) for p in range(4)], asynchronous=False)

@@ -33,9 +33,10 @@ from groupcoord.client import Request
 from groupcoord.core.consumer_protocol import TopicPartition as PartitionOfTopic
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
+from tests.ports import free_port
 
 from .logging_in import PLAIN, SCRAM, address_with
-from .real_kafka import KafkaProcess, commit_offsets, needs_kafka, ports_in_a_row
+from .real_kafka import KafkaProcess, commit_offsets, needs_kafka
 from .test_reading import Rows, without_place
 
 pytestmark = needs_kafka
@@ -62,7 +63,7 @@ class RealBroker(KafkaProcess):
         self.authority = folder / "authority.pem"
         authority.cert_pem.write_to_path(str(self.authority))
         self.client_certificate = pem(folder, authority, "ann.example.org")
-        first = ports_in_a_row(len(LISTENERS))
+        first = free_port(len(LISTENERS))
         self._ports = {name: first + number for number, name in enumerate(LISTENERS)}
         where = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items())
         settings: dict[str, object] = {

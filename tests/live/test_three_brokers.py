@@ -20,8 +20,9 @@ from groupcoord.analysis.pipeline.sources import rows_of_offsets
 from groupcoord.analysis.poll.lag import LagWatch
 from groupcoord.analysis.poll.rows import topics_of
 from groupcoord.core.log.records import OFFSETS_TOPIC
+from tests.processes import wait_until
 
-from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka, wait_until
+from .real_kafka import TIMEOUT_S, ThreeBrokers, commit_offsets, committing, needs_kafka
 from .test_reading import Rows, without_place
 
 pytestmark = needs_kafka
@@ -127,7 +128,7 @@ def test_ends_are_told_while_a_broker_is_gone(brokers: ThreeBrokers) -> None:
         brokers.nodes[2].kill()
         try:
             meanwhile = ends()
-            wait_until(lambda: ends() == before, "nobody leads what it led")
+            wait_until(lambda: ends() == before, TIMEOUT_S, "nobody leads what it led")
         finally:
             brokers.nodes[2].start()
 
@@ -145,7 +146,7 @@ def test_a_partition_that_lives_on_a_dead_broker_alone_is_unknown(brokers: Three
     homes = {number: one.leader for number, one in brokers.partitions("alone").items()}
     brokers.nodes[homes[1]].kill()
     try:
-        wait_until(lambda: brokers.partitions("alone")[1].leader == -1, "it has a leader")
+        wait_until(lambda: brokers.partitions("alone")[1].leader == -1, TIMEOUT_S, "it has a leader")
         with connection(ClusterAddress(brokers.bootstrap)) as (cluster, _):
             waits: list[float] = []
             patience = Patience(60_000, 100, wait=waits.append)
