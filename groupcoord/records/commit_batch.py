@@ -178,7 +178,6 @@ class _Form:
     """Version and layout of a value.
 
     Args:
-        value_version: its version.
         tags: pattern of the bytes after the timestamp.
         layout: struct layout of timestamp and tags, which returns the timestamp and, if present, the topic id.
     """
@@ -215,7 +214,7 @@ class FoundCommit(NamedTuple):
     Attributes:
         log_offset: offset of the first one in the log.
         names: group and topic.
-        metadata: one for each commit, ASCII of equal length.
+        metadata: ASCII of equal length.
         rest: the value after the metadata.
     """
 
@@ -256,12 +255,11 @@ class _Layout:
 
     Args:
         size, slot_bytes, key_bytes, text_length: lengths of a record, its offset delta, key and metadata.
-        form: layout of the value.
 
     Attributes:
         size_bytes: bytes of a record with its length.
         match: matches such a record and the following ones with the same group, topic and rest of the value; the groups
-            of the match are group and topic with their lengths, and the rest.
+            of the match are the names with their lengths, and the rest.
     """
 
     __slots__ = ("_record", "form", "match", "size_bytes")
@@ -386,7 +384,7 @@ def encode_tombstone_batch(
     A deletion may write 30,000 of them, so the parts that a topic's tombstones share are encoded once.
 
     Returns:
-        None if there are other records, or a name can't be encoded: then use ``encode_batch``.
+        None if there are other records, or a name of an offset can't be encoded: then use ``encode_batch``.
 
     Raises:
         struct.error: a number does not fit its field.

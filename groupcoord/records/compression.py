@@ -41,7 +41,7 @@ _UINT32 = 0xFFFF_FFFF
 
 
 PART_BYTES_MAX = 1_048_576
-"""Bytes that are decompressed at a time."""
+"""Bytes of gzip that are decompressed at a time."""
 
 GZIP_EMPTY_MEMBERS_MAX = 10_000
 """Largest number of empty members of a gzip file. Kafka 4.4 reads 8,000 of them, and fails at 12,000."""
@@ -65,7 +65,7 @@ def decompress(codec: Compression, data: bytes, bytes_max: int) -> bytes:
     """Return the decompressed data, without allocating much more than ``bytes_max`` bytes.
 
     Raises:
-        DecompressionError: the data is malformed, ends early, or decompresses to more than ``bytes_max`` bytes.
+        DecompressionError: the data is malformed, or decompresses to more than ``bytes_max`` bytes.
     """
     return data if codec is Compression.NONE else b"".join(decompressed_parts(codec, data, bytes_max))
 

@@ -1,7 +1,7 @@
 """Records as values for :mod:`json`, in the form that Kafka's formatters print.
 
 A key is ``{"type": 1, "data": {…}}``, a value ``{"version": 4, "data": {…}}`` or None for a tombstone, with the field
-names of Kafka's schemas. An unreadable key or value is ``{"type": 77, "hex": "…"}`` with all its bytes.
+names of Kafka's schemas. An unreadable one is ``{"type": 77, "hex": "…"}`` with all its bytes.
 
 Kafka prints bytes in base 64, as here if ``raw`` is set. Otherwise subscriptions and assignments of the consumer
 protocol are decoded, as ``{"version": 3, "data": {…}}``, and other bytes are hexadecimal.

@@ -1,4 +1,4 @@
-"""Messages of formats v0 and v1, which brokers before 0.11 wrote and newer ones find in old logs. They are only read.
+"""Messages of formats v0 and v1, which brokers before 0.11 wrote. They are only read.
 
 A message is ``int64 offset | int32 size | uint32 CRC-32 of the rest | int8 magic | int8 attributes | int64 timestamp
 (v1) | int32 key length | key | int32 value length | value``. The value of a compressed message is a set of messages; in
@@ -38,12 +38,6 @@ class Message:
     __slots__ = ("attributes", "key", "magic", "offset", "timestamp_ms", "value")
 
     def __init__(self, entry: bytes) -> None:
-        """Parse an entry from its offset to the end of its value.
-
-        Raises:
-            MalformedError: key and value do not fill the message.
-            struct.error: the entry ends early.
-        """
         self.offset, _, _, self.magic, attributes = _entry.unpack_from(entry)
         self.attributes = attributes & (CODEC_MASK | LOG_APPEND_TIME)
         position = _entry.size

@@ -1,7 +1,7 @@
 """Salvage of damaged logs: every sound batch, and the damage between them.
 
 The time is linear in the size of the log for any damage, since the bytes may be hostile: chunks after damage are small
-at first, and a checksum takes the same time for ranges of any size (:class:`RangeChecksums`).
+at first, and a checksum takes nearly the same time for ranges of any size (:class:`RangeChecksums`).
 """
 
 from __future__ import annotations
@@ -162,8 +162,6 @@ class _Log:
 
 
 class _Search:
-    """Search for whole batches with a right CRC."""
-
     def __init__(self, log: _Log, start: int) -> None:
         self._log = log
         self._checksums = RangeChecksums(log.read, start, is_legacy=False)
@@ -248,13 +246,12 @@ _CACHED_POWERS = 4_096
 
 
 class RangeChecksums:
-    """CRC-32C, or CRC-32 of message formats v0 and v1, of any range of a log, in nearly constant time.
+    """CRC-32C, or CRC-32 of message formats v0 and v1 (``is_legacy``), of any range from ``start`` on, in nearly
+    constant time.
 
     A damaged log may hold many starts of large batches, and computing each CRC byte by byte would take quadratic time.
     A CRC is linear: crc(AB) is crc(A) times x to the power of B's bits, plus crc(B), as polynomials modulo that of the
     CRC. So the CRC of a range follows from those of two prefixes, as in zlib's ``crc32_combine``.
-
-    ``start``: the lowest start of a range. ``is_legacy``: CRC-32 instead of CRC-32C.
     """
 
     def __init__(self, read_at: ReadAt, start: int, *, is_legacy: bool) -> None:

@@ -1,7 +1,6 @@
 """Schemas of every record type of ``__consumer_offsets``, for Kafka 0.9 to 4.4.
 
-Sources: Kafka's schemas of group coordinator records (KIP-848, KIP-932, KIP-1071). Types 9 and 18 were used in
-development and never released.
+Sources: Kafka's schemas of group coordinator records (KIP-848, KIP-932, KIP-1071). Types 9 and 18 were never released.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records of every known type as values: the fields of Kafka's schemas, byte-exact in both directions.
 
-For tools that read records of any broker. The coordinator's records have classes (:mod:`groupcoord.core.log.records`).
+For tools; the coordinator's records have classes (:mod:`groupcoord.core.log.records`).
 """
 
 from __future__ import annotations

@@ -87,8 +87,7 @@ class Field(NamedTuple):
 
     Attributes:
         name: the key in a dict. Of a message: its attribute, or "" for a field that the message ignores.
-        type: the type of its value.
-        since: the first version that has it; ``until`` the last one.
+        since, until: the first and the last version that have it.
         nullable: whether null is allowed.
         tag: the number of a tagged field.
         default: the value where it is absent, from a version or as a tagged field.
@@ -108,7 +107,7 @@ class Structure(NamedTuple):
 
     Attributes:
         made: the class of its values outside of dicts; None: a tuple; :data:`ALONE`: the value of the only field.
-        by_name: whether fields have the names of the class's attributes. Otherwise they have the same order.
+        by_name: whether fields have the names of the class's attributes, rather than their order.
     """
 
     fields: tuple[Field, ...]
@@ -162,7 +161,7 @@ PROTOCOL, PROTOCOL_DICTS = (Form(is_dict, is_strict=False, is_protocol=True) for
 
 @lru_cache(1_024)
 def uuid_text(raw: bytes) -> str:
-    """Return the text form of a UUID's 16 bytes: URL-safe base 64 without padding."""
+    """Return the text form of a UUID: URL-safe base 64 without padding."""
     return urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 

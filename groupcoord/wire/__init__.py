@@ -9,10 +9,8 @@ Heartbeat(group_id='g', generation_id=1, member_id='m', group_instance_id=None)
 >>> encode_response(header, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID)).hex(" ", 2)
 '0000 0006 0000 0007 0019'
 
-The coordinator's requests and responses are in :mod:`groupcoord.core.messages`. The others are in
-:mod:`~groupcoord.wire.broker_messages`, :mod:`~groupcoord.wire.cluster_messages`,
-:mod:`~groupcoord.wire.config_messages`, :mod:`~groupcoord.wire.security_messages`,
-:mod:`~groupcoord.wire.share_messages` and :mod:`~groupcoord.wire.transaction_messages`.
+The coordinator's requests and responses are in :mod:`groupcoord.core.messages`, the others in the modules
+``*_messages`` of this package.
 """
 
 from groupcoord.wire.api import (

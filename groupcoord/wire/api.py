@@ -82,7 +82,7 @@ class Api:
         name: Kafka's name.
         flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body.
         make_decoder, make_encoder: called once for each version, on first use.
-        make_parts_encoder: an encoder in parts, for responses that may repeat entries.
+        make_parts_encoder: the same, for responses that may repeat entries.
         has_flexible_response_header: False for ApiVersions, whose response every client must be able to read (KIP-511).
         is_listed: whether ApiVersions lists it.
         listed_from: the lowest version that ApiVersions lists, if it is below those served (Produce).

@@ -372,10 +372,8 @@ class Produce(Request["ProduceResponse"]):
     """Write records (API key 0).
 
     Attributes:
-        topics: the records by topic and partition.
         acks: how many replicas must acknowledge: 0, 1 or -1 (all). With 0 the client expects no response: send none,
             and close the connection after an error.
-        transactional_id: of a transactional producer, or None.
         allows_zstd: whether batches may be compressed with zstd (request version 7).
         knows_abortable: whether the client knows TRANSACTION_ABORTABLE (KIP-890, version 11).
         adds_partitions: whether partitions are added to the transaction implicitly (KIP-890, version 12).

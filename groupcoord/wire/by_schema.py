@@ -36,17 +36,15 @@ ToValues = Callable[[Any, RequestHeader], Values]
 """``to_values(response, header)`` returns the fields of a response by kio's names; extra fields are ignored."""
 
 Adapt = Callable[[Any, RequestHeader], Any]
-"""Returns a message in the form of the header's version."""
+"""``adapt(message, header)`` returns a message in the form of a version."""
 
 _OF_CONNECTION = {"client_id": "header.client_id", "client_host": "client_host"}
 
 
 class Entries(NamedTuple):
-    """The array that dominates a response. An entry that occurs several times is encoded once.
+    """The array that dominates a response, named ``name``; an entry that occurs several times is encoded once.
 
-    Attributes:
-        name: the name of the array.
-        adapt: returns an entry in the form of a version.
+    ``adapt`` returns an entry in the form of a version.
     """
 
     name: str
@@ -75,11 +73,9 @@ def by_schema(
     """Return an API that is decoded and encoded by its schemas.
 
     Args:
-        key: its API key.
+        key, versions, flexible_from: as in :class:`Api`, like ``has_flexible_response_header`` and ``is_listed``.
         request, response: the message classes. The request's name is Kafka's; its ``client_id`` and ``client_host`` are
             those of the connection.
-        versions: the lowest and the highest served version.
-        flexible_from: as in :class:`Api`, like ``has_flexible_response_header`` and ``is_listed``.
         request_names, response_names: names of the messages' fields by their names in kio.
         true_from: attributes of the request that are true from a version on.
         adapt_request: returns the request that a request of a version stands for.

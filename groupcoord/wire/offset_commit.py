@@ -56,7 +56,7 @@ class _Heads:
     """Cache of the fields before the offsets, which a member repeats in each commit.
 
     Attributes:
-        end_of: returns the end of these fields in the last remembered request of equal length.
+        end_of: returns the end of these fields in the last cached request of equal length.
         find: returns the fields for these bytes, or None.
     """
 

@@ -88,8 +88,7 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
 
     Returns:
         The header, which :func:`encode_response` needs, and the request; or an :class:`~groupcoord.wire.Answered`,
-        whose response is to be sent as it is. An ApiVersions request of an unknown version has ``unsupported_version``
-        set.
+        whose response is to be sent. An ApiVersions request of an unknown version has ``unsupported_version`` set.
 
     Raises:
         UnknownApiError, UnsupportedVersionError: not one of :data:`~groupcoord.wire.API_VERSIONS`.

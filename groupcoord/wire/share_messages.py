@@ -43,7 +43,6 @@ class ShareFetch(Request["ShareFetchResponse"]):
 
     Attributes:
         share_session_epoch: 0 opens a session, -1 ends it, others count its requests.
-        max_wait_ms: the time to wait for ``min_bytes``.
         max_records: the number of records to acquire.
         batch_size: the size of the batches into which they are divided.
         topics: additions to the session, or acknowledgements.

@@ -201,8 +201,7 @@ class ListTransactions(Request["ListTransactionsResponse"]):
     """List transactions (API key 66, KIP-664).
 
     Attributes:
-        state_filters: states of transactions; empty: all.
-        producer_id_filters: producers of transactions; empty: all.
+        state_filters, producer_id_filters: states and producers of transactions; empty: all.
         duration_filter_ms: the least duration; negative: any (request version 1, KIP-994).
         transactional_id_pattern: a pattern of the whole transactional id; None or "": all (version 2, KIP-1152).
     """

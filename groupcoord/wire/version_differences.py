@@ -219,7 +219,7 @@ def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorC
 
 
 _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
-"""Special timestamps by their first version (KIP-734, 405, 1005, 1023); all versions have -1 and -2."""
+"""Special timestamps by their first version (KIP-734, 405, 1005, 1023), besides -1 and -2."""
 
 
 def list_offsets(request: ListOffsets, header: RequestHeader) -> ListOffsets:
