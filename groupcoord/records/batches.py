@@ -580,9 +580,8 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
     for _ in range(count):
         size, start = read_varint(payload, position)
         end = start + size
-        delta_ms, behind = read_varint(
-            payload, start + 1
-        )  # after the attributes of the record, none of which is defined
+        # A record's attributes, none of which is defined, take one byte.
+        delta_ms, behind = read_varint(payload, start + 1)
         offset_delta, body_start = read_varint(payload, behind)
         key_size, key_start = read_varint(payload, body_start)
         key_end = key_start + max(key_size, 0)

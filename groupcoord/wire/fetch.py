@@ -30,7 +30,7 @@ from groupcoord.schema.primitives import (
     skip_tagged_content,
     skip_tagged_fields,
 )
-from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange
+from groupcoord.wire.api import Api, RequestHeader, VersionRange
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
@@ -40,8 +40,6 @@ from groupcoord.wire.broker_messages import (
     TopicNameOrIdEntry,
 )
 from groupcoord.wire.produce import write_endpoints, write_leader, write_tagged
-
-_KEY = 1
 
 _CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
 _DIVERGING_TAG, _LEADER_TAG = 0, 1
@@ -264,16 +262,9 @@ class _Layout:
         return written + write_length(sum(map(len, partition.records)))
 
 
-def _decoder(version: int) -> Decoder:
-    return _RequestLayout(version).decode
-
-
-def _encoder(version: int) -> Encoder:
-    return _Layout(version).whole
-
-
-def _parts_encoder(version: int) -> PartsEncoder:
-    return _Layout(version).parts
-
-
-API = Api(_KEY, "Fetch", VersionRange(4, 18), 12, _decoder, _encoder, _parts_encoder)
+API = Api(
+    *(1, "Fetch", VersionRange(4, 18), 12),
+    make_decoder=lambda version: _RequestLayout(version).decode,
+    make_encoder=lambda version: _Layout(version).whole,
+    make_parts_encoder=lambda version: _Layout(version).parts,
+)

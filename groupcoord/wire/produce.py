@@ -29,7 +29,7 @@ from groupcoord.schema.primitives import (
     write_compact_string,
     write_uvarint,
 )
-from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
+from groupcoord.wire.api import Api, RequestHeader, VersionRange
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     CurrentLeader,
@@ -41,7 +41,6 @@ from groupcoord.wire.broker_messages import (
     TopicNameOrIdEntry,
 )
 
-_KEY = 0
 _KEY_BYTES = b"\x00\x00"
 _version_from = struct.Struct(">hih").unpack_from  # followed by the correlation id and the length of the client id
 
@@ -182,15 +181,12 @@ def names_few(frame: bytes | memoryview) -> bool:
         return True
 
 
-def _decoder(version: int) -> Decoder:
-    return _layout(version).decode
-
-
-def _encoder(version: int) -> Encoder:
-    return _layout(version).encode
-
-
-API = Api(_KEY, "Produce", VersionRange(3, 13), 9, _decoder, _encoder, listed_from=0)
+API = Api(
+    *(0, "Produce", VersionRange(3, 13), 9),
+    make_decoder=lambda version: _layout(version).decode,
+    make_encoder=lambda version: _layout(version).encode,
+    listed_from=0,
+)
 
 
 _NOTHING_TAGGED = b"\x00"
