@@ -87,7 +87,6 @@ class Conversion(Generic[GroupT]):
     # ------------------------------------------------------------ outcome
 
     def on_durable(self, written: WhenConverted, now_ms: int) -> None:
-        """Replace the group."""
         # The old group ends before the new one is built from its records, as in a load.
         self.end(written, now_ms)
         records = self._context.writer.hard.groups.get(written.group.group_id)
@@ -116,12 +115,10 @@ class Conversion(Generic[GroupT]):
             self._classic.join(request, token, now_ms)
 
     def go_on_as_modern_group(self, written: Any, group: GroupT, now_ms: int) -> None:
-        """Continue as a group with logged state."""
         self._context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
 
     def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
-        """Keep the group as it was."""
         if written.joiner is not None:
             self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
         if isinstance(written.group, ModernGroup):

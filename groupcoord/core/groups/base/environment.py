@@ -83,7 +83,6 @@ class KnownTopics:
         return self.resolver.topic_name(topic_id)
 
     def existing(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the existing ones of these topics by name."""
         found = {}
         for name in names:
             topic_id = self.resolver.topic_id(name)

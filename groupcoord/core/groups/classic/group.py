@@ -465,7 +465,6 @@ class GroupMetadata:
 
 
 def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
-    """Return the groups typed as classic ones, for handlers that only get those."""
     return cast(dict[str, GroupMetadata], groups)
 
 

@@ -112,7 +112,6 @@ class MemberMetadata:
         return b""
 
     def vote(self, candidates: set[str]) -> str | None:
-        """Return the member's first choice among the candidates, if it supports any."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
     def joined(self, protocol_name: str | None) -> JoinedMember:

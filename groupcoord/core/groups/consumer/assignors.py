@@ -124,7 +124,6 @@ def _place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
 
 
 def _map_order(topic_ids: tuple[UUID, ...]) -> list[UUID]:
-    """Return topics in the order of the Java map of a member's assignment."""
     return list(HashTable(uuid_hash, topic_ids, buckets_of_copy(len(topic_ids))))
 
 

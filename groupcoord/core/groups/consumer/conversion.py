@@ -210,7 +210,6 @@ def downgraded(
 
 
 def _vote(members: list[ConsumerMember]) -> str:
-    """Return the protocol that most members prefer among those that all support."""
     lists = [
         [protocol.name for protocol in metadata.supported_protocols]
         for member in members
@@ -332,7 +331,6 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
             self._context.effects.questions.append(written.question)
 
     def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
-        """Report a converted group with members as loaded."""
         if group.members:
             # Observers know members by joins and loads only.
             self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)

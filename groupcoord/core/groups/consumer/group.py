@@ -148,7 +148,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
 
 def consumer_groups(groups: dict[str, Group]) -> dict[str, ConsumerGroup]:
-    """Return the groups typed as consumer groups, for handlers that only get those."""
     return cast(dict[str, ConsumerGroup], groups)
 
 
@@ -189,7 +188,6 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
         self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        """Start the time in which a classic member has to rejoin, unless it runs."""
         timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)
         if timer.deadline_ms is None:
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)

@@ -110,7 +110,6 @@ def next_resolution_ms(state: ConsumerState, environment: ConsumerGroupEnvironme
 
 
 def _last_resolution(state: ConsumerState) -> tuple[int, int]:
-    """Return the time and topics version of the last resolution of a group's expressions."""
     # Usually all are resolved together; after a refused write an old one may differ.
     moments = {(record.timestamp_ms, record.version) for record in state.resolved.values()}
     if len(moments) <= 1:

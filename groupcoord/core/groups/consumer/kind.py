@@ -167,9 +167,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             super().meet_no_group(request, token, now_ms)
 
     def join(self, group: ConsumerGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a join with the classic protocol."""
+        # An empty group becomes a classic one for the joining member.
         if not group.is_empty:
-            # An empty group becomes a classic one for the joining member.
             self.take_or_wait(group, request, token, now_ms)
         elif request.member_id:
             # Kafka also removes the group, but from memory alone: a restart brings it back.
@@ -178,7 +177,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             self.conversion.replace(group, request, token, now_ms)
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
-        """Remove members of either protocol; each entry has its own result."""
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:

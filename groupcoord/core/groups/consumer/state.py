@@ -214,7 +214,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     # ------------------------------------------------------------ questions
 
     def topics_of(self, member: ConsumerMember) -> set[str]:
-        """Return the names of the topics that a member subscribes to, by name or by expression."""
         names = set(member.metadata.subscribed_topic_names)
         resolved = self.resolved.get(member.metadata.subscribed_topic_regex or "")
         return names if resolved is None else names.union(resolved.topics)

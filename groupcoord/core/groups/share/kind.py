@@ -225,7 +225,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             draft.write(left.to_record(group.group_id))
 
     def _take_state_change(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged, now_ms: int) -> None:
-        """Write the result of the share coordinator."""
         known = draft.state.state_partitions
         change, error_codes = answer.change, answer.error_codes
         response = change.response
@@ -269,7 +268,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
 
     def delete_external_state(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        """Begin to delete a group's states; return False without any, or during a write."""
         if not isinstance(group, ShareGroup) or group.writing is not None:
             return False
         draft = ShareDraft(group.state)

@@ -77,7 +77,6 @@ class ShareOffsets:
         self.waiting: list[OffsetsToDescribe] = []
 
     def describe(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:
-        """Query the share coordinator."""
         # As in Kafka also for groups that do not exist: the share coordinator may know them.
         topics, resolver = request.topics, self._environment.topics
         if topics is None:
@@ -109,7 +108,6 @@ class ShareOffsets:
             self._context.effects.questions.append(question)
 
     def _initialized(self, group_id: str) -> tuple[ShareTopicToDescribe, ...]:
-        """Return the initialized partitions of existing topics."""
         group = self._context.visible(group_id)
         if not isinstance(group, ShareGroup):
             return ()
@@ -123,7 +121,6 @@ class ShareOffsets:
         )
 
     def answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        """Complete a description."""
         purpose = answer.question.purpose
         if purpose not in self.waiting:
             # Refused when the log partition was unloaded.
@@ -155,7 +152,6 @@ class ShareOffsets:
         return DescribeOneShareGroupResponse(DescribedShareGroupOffsets(purpose.group_id, tuple(topics)))
 
     def refuse(self, error_code: ErrorCode) -> list[Reply]:
-        """Return the refusals of all that waits."""
         waiting, self.waiting = self.waiting, []
         return _refusals(waiting, error_code)
 

@@ -42,7 +42,6 @@ class SimpleAssignor:
 
 
 def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of all topics together: all members subscribe to the same ones."""
     members = group.visiting_order
     topic_ids = group.members[members[0]].topic_ids
     if not topic_ids:

@@ -196,7 +196,6 @@ class _Quota:
         self.value = -(-self.tasks // self.members) if self.members else 0
 
     def given(self, count: int) -> None:
-        """Count a task of a member that has ``count`` tasks now."""
         # Equality only, as in Kafka: a member beyond the quota is not noticed.
         if count == self.value:
             self.members -= 1

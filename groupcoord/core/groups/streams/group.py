@@ -97,7 +97,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
         )
 
     def _described_topology(self, last_durable: int) -> DescribedTopology | None:
-        """Return the topology, with decided partition counts if all topics are in order."""
         topology, configured = self.state.topology, self.memory.described(last_durable)
         if topology is None:
             return None
@@ -180,7 +179,6 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
             self.end_revocation(group, member.member_id)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
-        """Set the timers of a group from its records: all sessions start now."""
         for member in group.state.members.values():
             self.start_session(group, member, now_ms)
             self.follow_assignment(group, member, now_ms)

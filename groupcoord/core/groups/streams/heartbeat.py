@@ -193,7 +193,6 @@ class Step:
 
     @property
     def has_changed_tasks(self) -> bool:
-        """True if the member's tasks or their epochs changed."""
         return self.member.assignment.assigned != self.before.assignment.assigned
 
     @property
@@ -424,7 +423,6 @@ def _look_at_topics(
 
 
 def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> None:
-    """Check that reported tasks exist."""
     if not configured.is_ready:
         # Without tasks there is nothing to compare with.
         return

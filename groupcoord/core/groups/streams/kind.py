@@ -161,9 +161,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         self.conversion.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Handle a join with the classic protocol."""
+        # An empty group becomes a classic one for the joining member.
         if not group.is_empty:
-            # An empty group becomes a classic one for the joining member.
             error_code, member_id = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
         elif request.member_id:
             error_code, member_id = ErrorCode.UNKNOWN_MEMBER_ID, request.member_id

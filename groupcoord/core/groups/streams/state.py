@@ -175,7 +175,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     @property
     def standby_replicas(self) -> int:
-        """Number of standby copies of a task, by the settings of the group's epoch."""
         return int(dict(self.assignment_configs).get(NUM_STANDBY_REPLICAS, "0"))
 
     @property
@@ -261,7 +260,6 @@ def _without_epochs(tasks: Iterable[Task]) -> tuple[AssignedTaskIds, ...]:
 
 
 def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
-    """Return tasks as in responses."""
     return tuple(TaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
 
 

@@ -270,7 +270,6 @@ class _Decision:
     # ------------------------------------------------------------ tasks and internal topics
 
     def task_count(self, subtopology: Subtopology) -> int:
-        """Return the largest partition count that a subtopology reads."""
         names = subtopology.read_topics
         if not names:
             raise InvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}.")
