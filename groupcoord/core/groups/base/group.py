@@ -113,9 +113,6 @@ class ModernGroup(ABC, Generic[StateT]):
             self._timers[kind, member_id] = timer
         return timer
 
-    def known_timer(self, kind: TimerKind, member_id: str) -> Timer | None:
-        return self._timers.get((kind, member_id))
-
     def drop_timers(self, member_id: str) -> Iterator[Timer]:
         """Forget the soft state of a member that is gone, and yield its timers."""
         self.revoking_epochs.pop(member_id, None)
@@ -315,16 +312,15 @@ class MemberTimers(Generic[GroupT, MemberT]):
     def follow_assignment(self, group: GroupT, member: MemberT, now_ms: int) -> None:
         """Set the revocation timer of a member, for types with revocation."""
 
-    def await_revocation(self, group: GroupT, member: MemberT, timeout_ms: int, now_ms: int) -> None:
+    def time_revocation(self, group: GroupT, member: MemberT, now_ms: int, *, is_revoking: bool) -> None:
+        """Start the revocation timer of a member, or cancel it."""
         assert group.REVOCATION is not None
-        group.revoking_epochs[member.member_id] = member.member_epoch
-        self._timers.arm(group.timer(group.REVOCATION, member.member_id), now_ms + timeout_ms)
-
-    def end_revocation(self, group: GroupT, member_id: str) -> None:
-        assert group.REVOCATION is not None
-        known = group.known_timer(group.REVOCATION, member_id)
-        if known is not None:
-            self._timers.cancel(known)
+        member_id = member.metadata.member_id
+        if is_revoking:
+            group.revoking_epochs[member_id] = member.member_epoch
+            self._timers.arm(group.timer(group.REVOCATION, member_id), now_ms + member.metadata.rebalance_timeout_ms)
+        elif member_id in group.revoking_epochs:
+            self._timers.cancel(group.timer(group.REVOCATION, member_id))
 
     def start_session(self, group: GroupT, member: MemberT, now_ms: int) -> None:
         # Read at each start: an administrator may change the group's settings meanwhile.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import cast
 
 from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked, check_transition
-from groupcoord.core.groups.group import BEFORE_ALL_APPENDS, Group
+from groupcoord.core.groups.classic.state import LEGAL_TRANSITIONS, GroupState, MemberMetadata, Parked
+from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.javacompat.hashing import hash_map_order
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import (
@@ -34,7 +33,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
-from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
+from groupcoord.errors import NO_ERROR, ErrorCode, IllegalTransitionError, InvariantError
 
 
 class GroupMetadata:
@@ -112,7 +111,8 @@ class GroupMetadata:
     # ------------------------------------------------------------ state
 
     def to(self, state: GroupState, now_ms: int) -> None:
-        check_transition(self.state, state)
+        if state not in LEGAL_TRANSITIONS[self.state]:
+            raise IllegalTransitionError(f"a group cannot move from {self.state.value} to {state.value}")
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
 
@@ -462,10 +462,6 @@ class GroupMetadata:
 
     def __repr__(self) -> str:
         return f"GroupMetadata({self.group_id!r}, {self.state.value}, generation_id={self.generation_id})"
-
-
-def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
-    return cast(dict[str, GroupMetadata], groups)
 
 
 def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:

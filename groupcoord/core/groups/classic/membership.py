@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.group import GroupMetadata, classic_groups
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.rebalance import (
     CAN_REBALANCE,
     FormerMember,
@@ -47,7 +49,7 @@ class ClassicMembership:
         self._context = context
         self._config = context.config
         self._effects = context.effects
-        self._groups = classic_groups(context.groups)
+        self._groups = cast(dict[str, GroupMetadata], context.groups)
         self._timers = context.timers
         self._rebalance = rebalance
 
@@ -264,18 +266,16 @@ class ClassicMembership:
         gone = [entry.member_id for entry in left if entry.error_code is ErrorCode.NONE]
         # One rebalance for all entries, not one for each (KIP-345).
         if group is not None and gone:
-            emptied = self._after_leave(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
+            # Kafka 4 starts a rebalance also if only a pending id left.
+            if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
+                emptied = self._rebalance.start(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
+            else:
+                emptied = self._rebalance.complete_if_joined(group, now_ms)
         # The response of the last leave waits for the record of the Empty group, as in Kafka 4.
         if emptied is None:
             self._effects.reply(token, response)
         else:
             emptied.held.append(Reply(token, response))
-
-    def _after_leave(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
-        # Kafka 4 starts a rebalance also if only a pending id left.
-        if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
-            return self._rebalance.start(group, trigger, now_ms)
-        return self._rebalance.complete_if_joined(group, now_ms)
 
     def _leave_one(self, group: GroupMetadata, entry: LeavingMember, now_ms: int) -> ErrorCode:
         member_id, instance_id = entry.member_id, entry.group_instance_id

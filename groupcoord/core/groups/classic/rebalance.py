@@ -5,10 +5,12 @@ Kafka's rules: KIP-134 (initial delay), KIP-345 (static members), pending-sync t
 
 from __future__ import annotations
 
+from typing import cast
+
 from attrs import define, frozen
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.group import GroupMetadata, classic_groups
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
@@ -84,7 +86,7 @@ class Rebalance:
         self._observer = context.observer
         self._config = context.config
         self._effects = context.effects
-        self._groups = classic_groups(context.groups)
+        self._groups = cast(dict[str, GroupMetadata], context.groups)
         self._timers = context.timers
         self._writer = context.writer
 
@@ -103,7 +105,8 @@ class Rebalance:
             # Before the state changes: syncs that wait belong to the generation that ends here.
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         # The former generation's syncs are no longer awaited.
-        self.clear_pending_sync(group)
+        group.pending_sync.clear()
+        self._timers.cancel(group.sync_timer)
         group.to(GroupState.PREPARING_REBALANCE, now_ms)
         if group.is_initial_rebalance:
             delay_ms = max(self._config.group_initial_rebalance_delay_ms, 0)
@@ -231,10 +234,6 @@ class Rebalance:
                 self._effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
                 member.parked_sync = None
                 self.renew_session(member, now_ms)
-
-    def clear_pending_sync(self, group: GroupMetadata) -> None:
-        group.pending_sync.clear()
-        self._timers.cancel(group.sync_timer)
 
     def synced(self, group: GroupMetadata, member: MemberMetadata) -> None:
         group.pending_sync.pop(member.member_id, None)

@@ -12,7 +12,6 @@ from groupcoord.core.log.records import MemberRecord
 from groupcoord.core.messages import DescribedMember, JoinedMember, JoinProtocol
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer
-from groupcoord.errors import IllegalTransitionError
 
 
 @plain_members
@@ -58,11 +57,6 @@ LEGAL_TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.DEAD: frozenset(),
 }
-
-
-def check_transition(current: GroupState, target: GroupState) -> None:
-    if target not in LEGAL_TRANSITIONS[current]:
-        raise IllegalTransitionError(f"a group cannot move from {current.value} to {target.value}")
 
 
 class Parked(NamedTuple):

@@ -115,16 +115,13 @@ class RangeAssignor:
             for topic_id in topic_ids:
                 subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
         runs = {topic_id: _Runs(group.partition_count(topic_id), count) for topic_id, count in subscribers.items()}
-        orders = {topic_ids: _map_order(topic_ids) for topic_ids in set(wanted.values())}
+        # Kafka's map of a member's assignment is made for the number of its topics.
+        orders = {ids: list(HashTable(uuid_hash, ids, buckets_of_copy(len(ids)))) for ids in set(wanted.values())}
         return {member_id: _next_runs(orders[topic_ids], runs) for member_id, topic_ids in wanted.items()}
 
 
 def _place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
     return instance_id is None, string_sort_key(member_id if instance_id is None else instance_id)
-
-
-def _map_order(topic_ids: tuple[UUID, ...]) -> list[UUID]:
-    return list(HashTable(uuid_hash, topic_ids, buckets_of_copy(len(topic_ids))))
 
 
 def _next_runs(topic_ids: list[UUID], runs: dict[UUID, _Runs]) -> Partitions:

@@ -7,7 +7,7 @@ Source: ``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import UUID
 
 from attrs import evolve, frozen
@@ -28,7 +28,6 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerGroup,
     ConsumerGroupEnvironment,
     ConsumerTimers,
-    consumer_groups,
 )
 from groupcoord.core.groups.consumer.heartbeat import Step, check_capacity, move_on, new_member, replace_member
 from groupcoord.core.groups.consumer.reconciliation import MemberState
@@ -238,7 +237,7 @@ class ClassicRequests:
 
     def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, timers: ConsumerTimers) -> None:
         self._context = context
-        self._groups = consumer_groups(context.groups)
+        self._groups = cast(dict[str, ConsumerGroup], context.groups)
         self._environment = environment
         self._timers = timers
 

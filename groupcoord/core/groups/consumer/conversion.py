@@ -282,7 +282,8 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         draft = ConsumerDraft(ConsumerState(group.group_id))
         try:
             # The record's outcome would decide which members the new group has.
-            if self._is_written(group):
+            in_flight = [append.continuation for append in context.writer.in_flight]
+            if any(isinstance(written, WhenGroupWritten) and written.concerns(group) for written in in_flight):
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if not group.is_empty:
                 check_upgrade(group, environment)
@@ -302,10 +303,6 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         )
         written = WhenConsumerGroupConverted(group, question=asked, events=draft.events)
         self.begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
-
-    def _is_written(self, group: GroupMetadata) -> bool:
-        in_flight = self._context.writer.in_flight
-        return any(isinstance(e.continuation, WhenGroupWritten) and e.continuation.concerns(group) for e in in_flight)
 
     def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
         written = WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade)

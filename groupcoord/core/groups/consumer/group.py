@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import cast
 from uuid import UUID
 
 from attrs import define
@@ -16,7 +15,6 @@ from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedErr
 from groupcoord.core.groups.base.group import CommittingGroup, MemberTimers
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState, preferred_assignor
-from groupcoord.core.groups.group import Group
 from groupcoord.core.messages import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
@@ -147,10 +145,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         }
 
 
-def consumer_groups(groups: dict[str, Group]) -> dict[str, ConsumerGroup]:
-    return cast(dict[str, ConsumerGroup], groups)
-
-
 class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
     """Timers of members of consumer groups."""
 
@@ -159,13 +153,8 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
     def follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         # Classic members revoke by rejoining, within the timeout of their join timer.
         if member.metadata.classic_member_metadata is None:
-            self._time_revocation(group, member, now_ms)
-
-    def _time_revocation(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
-            self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
-        else:
-            self.end_revocation(group, member.metadata.member_id)
+            is_revoking = member.assignment.state is MemberState.UNREVOKED_PARTITIONS
+            self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
         """Set the timers of a group from its records: all sessions start now."""
@@ -177,7 +166,8 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             else:
                 self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
             # Also for classic members, which have no revocation timer otherwise (``GroupMetadataManager.onLoaded``).
-            self._time_revocation(group, member, now_ms)
+            is_revoking = member.assignment.state is MemberState.UNREVOKED_PARTITIONS
+            self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
 
     def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         classic = member.metadata.classic_member_metadata

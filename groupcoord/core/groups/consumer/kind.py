@@ -7,7 +7,7 @@ Sources: ``GroupMetadataManager`` (``consumerGroupLeave``, ``consumerGroupStatic
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve
 
@@ -28,7 +28,6 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerGroup,
     ConsumerGroupEnvironment,
     ConsumerTimers,
-    consumer_groups,
 )
 from groupcoord.core.groups.consumer.heartbeat import (
     Step,
@@ -140,7 +139,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     ) -> None:
         self._member_timers = timers = ConsumerTimers(context.timers, environment)
         super().__init__(context, environment, timers)
-        self._groups: dict[str, ConsumerGroup] = consumer_groups(context.groups)
+        self._groups = cast(dict[str, ConsumerGroup], context.groups)
         self._environment: ConsumerGroupEnvironment = environment
         self.conversion = ConsumerConversion(context, environment, timers, classic)
         self.rules = {

@@ -173,10 +173,8 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
     __slots__ = ()
 
     def follow_assignment(self, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
-        if member.assignment.state is TaskState.UNREVOKED_TASKS:
-            self.await_revocation(group, member, member.metadata.rebalance_timeout_ms, now_ms)
-        else:
-            self.end_revocation(group, member.member_id)
+        is_revoking = member.assignment.state is TaskState.UNREVOKED_TASKS
+        self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
 
     def revive(self, group: StreamsGroup, now_ms: int) -> None:
         for member in group.state.members.values():

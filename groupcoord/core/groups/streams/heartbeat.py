@@ -428,9 +428,8 @@ def _check_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology)
         return
     named = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     for subtopology_id, partitions in chain.from_iterable(tasks or () for tasks in named):
-        if not all(configured.has_task(subtopology_id, partition) for partition in partitions) or (
-            subtopology_id not in (configured.subtopologies or ())
-        ):
+        subtopology = (configured.subtopologies or {}).get(subtopology_id)
+        if subtopology is None or not all(0 <= partition < subtopology.task_count for partition in partitions):
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} has no such task.")
 
 

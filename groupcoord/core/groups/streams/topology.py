@@ -91,10 +91,6 @@ class ConfiguredTopology:
     def is_ready(self) -> bool:
         return self.problem is None
 
-    def has_task(self, subtopology_id: str, partition: int) -> bool:
-        subtopology = (self.subtopologies or {}).get(subtopology_id)
-        return subtopology is not None and 0 <= partition < subtopology.task_count
-
 
 def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int]) -> ConfiguredTopology:
     """Return the topology configured by the partition counts of existing topics.
