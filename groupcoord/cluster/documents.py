@@ -160,6 +160,7 @@ class SlotDocuments:
             self._refuse()
         slot = before.slot + 1
         after = _State(slot, {**before.documents, name: (slot, text)})
+        # The caller's thread waits: nodes write documents as they write to a disk.
         writing = asyncio.run_coroutine_threadsafe(self._put(after), loop)
         try:
             is_written = writing.result(WRITE_S)

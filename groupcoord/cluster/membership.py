@@ -144,6 +144,7 @@ class Membership:
 
     def _is_free(self, partition: int) -> bool:
         owner = self.owner(partition)
+        # This node may be announced as owner of what it has lost since.
         return owner is None or owner.node_id == self.node_id
 
     def to_release(self, owned: Mapping[int, int]) -> list[int]:

@@ -183,6 +183,7 @@ class _Connection:
             await self.client.publish(subject, payload, f"{self._inbox}.{token}", headers)
             return await asked.answer
         finally:
+            # Late answers of a request that was given up are dropped.
             del self._asked[token]
 
     def lose(self, reason: str) -> None:
@@ -245,6 +246,7 @@ class NatsConnections:
             ) from error
         self._new_client = Client
         self._address = address
+        # Nodes spread over the servers instead of all using the first.
         self._servers = random.sample(address.servers, len(address.servers))
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
@@ -415,6 +417,7 @@ class NatsSlotLog(ConnectedSlotLog):
                 version = client.connected_server_version
                 if (version.major, version.minor) < SERVER_VERSION:
                     raise SlotLogError("nats-server is older than " + ".".join(map(str, SERVER_VERSION)))
+                # Else the first large batch would fail, long after the start.
                 if client.max_payload < PAYLOAD_BYTES_MIN:
                     raise SlotLogError(
                         f"max_payload of nats-server is {client.max_payload} bytes: set max_payload: 2MB"
@@ -494,6 +497,7 @@ class NatsSlotLog(ConnectedSlotLog):
         while True:
             found = await self._get(self._beats, {"multi_last": [f"{self._beats}.>"], "batch": NODES_MAX})
             said = {_node(message.subject_said): message for message in map(_Said, found)}
+            # A view without the own announcement may lack others, too.
             if node_id in said and said[node_id].sequence >= own:
                 break
             await asyncio.sleep(AGAIN_S)  # a lagging replica has answered

@@ -325,6 +325,7 @@ class Participant:
             self._is_heard = True
         self.on_heard()
         for each in to_load:
+            # Loads run beside heartbeats: a long one must not cost the lease.
             self._begin(self._load(each))
 
     def _lose_patience(self) -> None:
@@ -372,6 +373,7 @@ class Participant:
         """Execute an operation and return its result. Log the first of consecutive failures of a log partition."""
         try:
             async with asyncio.timeout(OPERATION_S) as patience:
+                # Shortened when heartbeats fail, since the connection may be lost.
                 self._patience.add(patience)
                 try:
                     result = await carry_out(self._slot_log, partition, operation)

@@ -35,6 +35,7 @@ async def agree_on_partition_count(slot_log: SlotLog, partition_count: int) -> N
         SlotLogError: the engine failed.
         MalformedSlotError: the slot does not hold a number.
     """
+    # Of several first replicas one fills the slot, and the others compare.
     if await slot_log.put(LAYOUT_PARTITION, 0, json.dumps({PARTITIONS: partition_count}).encode()) is None:
         return
     while (found := await _said(slot_log)) is None:
@@ -92,6 +93,7 @@ async def copy_log(slot_log: SlotLog, folder: Path) -> int:
     size_bytes = 0
     for partition in range(await partition_count_of(slot_log)):
         chunks, appends = contents(await _read_all(slot_log, partition))
+        # The first chunk holds the next offset and is no batch.
         content = b"".join((*chunks[1:], *appends))
         if content:
             inner = folder / f"{OFFSETS_TOPIC}-{partition}"

@@ -253,6 +253,7 @@ class SlotWriter:
 
     def done(self, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
         """Apply the result of the operation in progress; results of others are ignored."""
+        # A late result: this operation is over, or waits to be repeated.
         if not self._is_out or operation is not self._current:
             return
         self._is_out = False

@@ -111,6 +111,7 @@ class DirectoryLock:
         return True
 
     def _locked_file(self) -> int:
+        # The file stays when the lock is released: deleting it could take the lock from under another process.
         descriptor = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if not self._locks_directory:

@@ -48,6 +48,7 @@ def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secr
     Raises:
         OSError: it can't be written; the old file is unchanged.
     """
+    # In the same folder: a rename is atomic only within a file system.
     temporary = path.with_name(path.name + ".tmp")
     try:
         if is_secret:
@@ -226,6 +227,7 @@ def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
     """Return the offsets in one of Kafka's offset checkpoint files by topic and partition; empty without a file."""
     try:
+        # Version and count are not checked: such files are replaced atomically.
         matches = _CHECKPOINT_LINE.findall(read_text(path, "ascii"))
     except (OSError, UnicodeDecodeError):
         return {}

@@ -221,6 +221,7 @@ class TopicLogs:
         """Check that the files of some logs are as they were left; the next call checks others."""
         if not self._to_check:
             self._to_check = [(topic_id, index) for topic_id, logs in self._logs.items() for index in logs]
+        # Each check looks at every file by name, so a call checks few logs.
         checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
         for topic_id, index in checked:
             log = self._logs.get(topic_id, {}).get(index)

@@ -161,7 +161,6 @@ class Stage:
     """Environment of all actors of a run.
 
     Attributes:
-        start_ms: start of the run, in milliseconds since the Unix epoch.
         applications: tasks of Kafka Streams applications, by group.
         round_trip_ms: longest time of a response without faults, unless it waits for other members.
     """

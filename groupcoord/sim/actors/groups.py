@@ -88,9 +88,8 @@ class SimulatedGroup:
             self.on_heartbeat(consumer)
 
     def is_steady(self) -> bool:
-        """Return whether all consumers and the coordinator are settled in the same state.
-
-        Return False if a scripted client or a consumer that processes records may act at any time.
+        """Return whether all consumers and the coordinator are settled in the same state, and no client may act at any
+        time.
         """
         if self.scripted_clients or self.options.processing_ms[1]:
             return False
@@ -113,7 +112,6 @@ class SimulatedGroup:
         return known is not None and self._is_made_of(alive, *known)
 
     def _is_made_of(self, consumers: list[Consumer], group: Group | None, node: Node) -> bool:
-        """Return whether the coordinator has the group Stable with exactly these consumers, and they agree."""
         if group is None or not self._is_stable(group):
             return False
         seats = self._seats(group)

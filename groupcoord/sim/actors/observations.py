@@ -36,10 +36,8 @@ class _PartitionHistory:
     """Events of a partition.
 
     Attributes:
-        since_ms: creation of the partition, or start of the run.
         turns: present ownerships by consumer; several while a former owner does not know of its loss.
         processed_to: end of the offsets that any owner has processed.
-        is_gone: True if the topic is deleted.
     """
 
     since_ms: int
@@ -91,7 +89,6 @@ class GroupObservations:
         rebalances: start and end of each, in milliseconds since the epoch.
         owned: spans of ownership, in the order of their ends.
         catch_up_ms: for each loss of an owner, the time until the records written meanwhile were processed.
-        most_unowned: largest number of partitions without an owner.
         offsets_late_ms: time of each committed transaction from the decision to the marker.
     """
 
@@ -349,13 +346,13 @@ class ShareRecords:
             self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
 
     def are_done(self) -> bool:
-        """Return whether all records of existing topics are accepted or archived; note their ends for the laws if so.
-
-        A record is archived as soon as its last lock ends, even if that can't be written. As in Kafka, the write is not
-        retried: then only the leader knows, and a restart loses it.
+        """Return whether all records of existing topics are accepted or archived; note their ends
+        for the laws if so.
         """
         ends = {key: self._shared.end_offset(key) for key in self._shared.keys_of(self._group_id, self._topics)}
         left = {key: end for key, end in ends.items() if self._shared.unfinished(key, end) is not None}
+        # A record is archived once its last lock ends. As in Kafka a failed write of that is not retried: then only the
+        # leader knows.
         are_done = all(self._shared.start_offset(key) >= end for key, end in left.items())
         if are_done:
             self._shared.worked_off.update({key: end for key, end in ends.items() if key not in left})
@@ -395,13 +392,8 @@ class _Task:
 class StreamsTasks:
     """Tasks of a Kafka Streams application.
 
-    An instance with a new active task first restores its state from the changelog. It reads nothing if it had a standby
-    task, the missing part if it has an old state on its disk, and otherwise everything.
-
-    Args:
-        count: number of tasks at the start.
-        start_ms: start of the measurement.
-        restore_ms: time to read a whole changelog; 0: tasks have no state.
+    An instance with a new active task first restores its state from the changelog: nothing with a standby task, the
+    missing part with an old state on its disk, and otherwise everything, which takes ``restore_ms``.
     """
 
     def __init__(self, count: int, start_ms: int, restore_ms: int) -> None:

@@ -20,7 +20,7 @@ class ReplicaOptions:
         dead_ms: silence of a node after which others take over.
         beat_ms: heartbeat interval of a node.
         snapshot_bytes_min: bytes after which a log partition is rewritten as a snapshot.
-        stale_percent: reads in a hundred that miss the last writes, as from a lagging replica of the storage engine.
+        stale_percent: reads in a hundred that miss the last writes, as from a lagging replica of the engine.
         late_percent: puts in a hundred that arrive a second time, later.
     """
 

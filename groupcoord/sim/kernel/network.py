@@ -60,8 +60,6 @@ class SimulatedConnection:
         is_dead: True once the node's end is closed: requests fail.
         is_watched: True if the node must be notified of its end.
         is_silent: True if messages are lost without notification, so that only timeouts detect it.
-        waiting: requests that wait for the response of an earlier one.
-        is_busy: True while the node handles a request.
         burst: number of requests in the present millisecond.
     """
 

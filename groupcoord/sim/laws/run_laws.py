@@ -91,9 +91,6 @@ class RunLaws:
     Attributes:
         shares: laws of share groups, if there are any.
         looks: number of checks of the costly laws.
-
-    Args:
-        interval_ms: virtual time between two checks of the costly laws; 0: after every event of a node.
     """
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:

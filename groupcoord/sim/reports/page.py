@@ -23,12 +23,7 @@ def describe_seeds(report: FleetReport) -> str:
 
 
 def report_page(report: FleetReport, command: str) -> str:
-    """Return the page of a report.
-
-    Args:
-        report: the report.
-        command: the command that runs a seed again when followed by ``--seed`` and the seed.
-    """
+    """Return the page of a report. ``command`` runs a seed again when followed by ``--seed`` and the seed."""
     figures = report.to_json()
     told = (
         f"{describe_seeds(report)}, {format_duration(figures['virtual_ms'])} of virtual time in all, "
@@ -156,9 +151,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
 def comparison_page(comparison: Comparison, command: str) -> str:
     """Return the page of a comparison: the verdict, timelines of one seed, tables and distributions.
 
-    Args:
-        comparison: the variants.
-        command: the command that runs a seed again when followed by ``--seed`` and the seed.
+    ``command`` runs a seed again when followed by ``--seed`` and the seed.
     """
     first = comparison.reports[0]
     names = [report.variant for report in comparison.reports]

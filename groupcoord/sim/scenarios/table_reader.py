@@ -20,10 +20,7 @@ _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*\.?""")
 
 
 def line_numbers(text: str) -> dict[Path, int]:
-    """Return the line of every table and key, from 1 on, of a valid TOML text.
-
-    Values over several lines are supported as long as none of their lines looks like a key or a table.
-    """
+    """Return the line of every table and key, from 1 on, of a valid TOML text."""
     lines: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     table: Path = ()

@@ -166,6 +166,7 @@ class CompactionPass:
             for number, record in enumerate((yield from _records_of(batch)), 1):
                 offset, key = batch.base_offset + record.offset_delta, record.key
                 if key is not None and offset >= self.first_dirty:
+                    # The memory is estimated: keys are the largest part that a producer controls.
                     if key not in last_offsets:
                         used_bytes += len(key) + KEY_OVERHEAD_BYTES
                     last_offsets[key] = offset

@@ -1,8 +1,8 @@
 """Log of one partition in segment files of Kafka's layout, which a broker can open and may have written.
 
 An append is one batch and one ``write``. When it returns, the operating system has the bytes, and killing the process
-loses nothing. Everything else can be derived from the batches. Indexes and producer snapshots are written from time to
-time, as Kafka does, so that opening a log does not have to read all of it.
+loses nothing. Indexes and producer snapshots are written from time to time, as Kafka does, so that opening a log does
+not have to read all of it.
 """
 
 from __future__ import annotations
@@ -365,6 +365,7 @@ class SegmentLog(PartitionLog):
 
     def begin_epoch(self, leader_epoch: int) -> None:
         super().begin_epoch(leader_epoch)
+        # An epoch that responses have named must outlive the process, also without a record.
         if self.failure is None and self.epochs.entries != self._saved_epochs:
             self._has_written, self._room = False, None  # if the epoch can't be written now, the next batch tries again
             with contextlib.suppress(OSError):

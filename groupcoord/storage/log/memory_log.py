@@ -248,6 +248,7 @@ class PartitionLog:
             return False
         # Age is measured between timestamps of records and not by the clock, as in Kafka.
         first_ms = self._first_timestamp_ms
+        # Without timestamps a segment is closed by its size alone.
         is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
         return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
 
@@ -288,6 +289,7 @@ class PartitionLog:
 
         A TopicLogError means that a file can't be written or deleted.
         """
+        # The start never goes back: what lies before it may be deleted already.
         if offset > self.start_offset:
             self._start_at(offset)
             self._tell()
@@ -358,6 +360,7 @@ class PartitionLog:
             self.compaction = None
 
     def _drop(self, count: int) -> None:
+        # A compaction in progress reads and replaces these segments.
         if count:
             self._interrupt()
         for segment in self._segments[:count]:

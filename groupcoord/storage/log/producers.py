@@ -162,6 +162,7 @@ class ProducerStates:
         while queue:
             first_offset, producer_id = queue[0]
             producer = self._producers.get(producer_id)
+            # The same producer may have a newer transaction open.
             if producer is not None and producer.first_offset == first_offset:
                 return first_offset
             heapq.heappop(queue)
@@ -325,6 +326,7 @@ def list_snapshots(names: Iterable[str]) -> list[int]:
 
 def write_snapshot(folder: Path, offset: int, entries: Iterable[ProducerEntry]) -> None:
     packed = [_ENTRY.pack(*entry) for entry in entries]
+    # The CRC covers the count and the entries, as in ProducerStateManager.
     covered = _COUNT.pack(len(packed)) + b"".join(packed)
     # Not synced: a snapshot with a wrong checksum is ignored, and more batches are replayed instead.
     replace_file(snapshot_path(folder, offset), _HEADER.pack(VERSION, crc32c(covered)) + covered, is_durable=False)

@@ -185,6 +185,7 @@ def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor
     try:
         for base_offset in segments:
             path = segment_path(folder, base_offset)
+            # By name, because an open descriptor survives its deletion.
             found = path.stat()
         # The name must still lead to the open file: a copy with the same size does not get the next writes.
         written = found if descriptor < 0 else os.fstat(descriptor)

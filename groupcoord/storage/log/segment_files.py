@@ -283,6 +283,7 @@ class _CommitRun:
             key = commit[1:3]
             self.last.pop(key, None)
             self.last[key] = commit
+        # Counting keys exactly would cost a pass over the run for each batch.
         self._uncounted += batch.record_count
         return True
 
@@ -312,6 +313,7 @@ class _GroupRun:
         if batch.magic != MAGIC_V2 or batch.is_control or batch.producer_id >= 0:
             return False
         records = records_of(batch)
+        # Classic groups and unknown types are decoded one by one.
         if not all(key is not None and key[:2] in KEY_STARTS for _, _, key, _ in records):
             return False
         for record in records:

@@ -1,12 +1,10 @@
 """Log store in segment files: each partition of ``__consumer_offsets`` is a log like those of topics.
 
-This store and a broker can open each other's files. Every append is one batch and one ``write``. When
-:meth:`SegmentLogStore.append` returns, the operating system has the bytes, and killing the process loses nothing.
-Surviving a power failure takes an ``fsync``, whose policy is Kafka's: ``log.flush.interval.messages`` and
-``log.flush.interval.ms``, both "never" by default.
+This store and a broker can open each other's files. When :meth:`SegmentLogStore.append` returns, the operating system
+has the bytes. Surviving a power failure takes an ``fsync``, whose policy is Kafka's: ``log.flush.interval.messages``
+and ``log.flush.interval.ms``, both "never" by default.
 
-Partitions open on first use. Consumers of the topic get the same log as the appends: :meth:`SegmentLogStore.log`.
-Compaction runs in portions, one for each call of :meth:`SegmentLogStore.compact_some`.
+Partitions open on first use. Compaction runs in portions, one for each call of :meth:`SegmentLogStore.compact_some`.
 """
 
 from __future__ import annotations
@@ -189,6 +187,7 @@ class SegmentLogStore:
         """
         log = self._logs.get(partition)
         if log is None:
+            # A reader must not open it before the coordinator has loaded it again.
             if partition in self._acknowledged:
                 raise FailedLogError(f"log partition {partition} has failed, and was not loaded again yet")
             try:

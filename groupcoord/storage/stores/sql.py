@@ -119,6 +119,7 @@ class SqlLogStore(ABC):
         self._seen_s = 0.0
         self._min_cleanable_ratio = min_cleanable_ratio
         self._epoch: int | None = None
+        # Reentrant: a transaction may reconnect, which takes the log over again.
         self._lock = threading.RLock()
         self._connection: DatabaseConnection | None = None
         self._idle_readers: list[DatabaseConnection] = []
@@ -224,6 +225,7 @@ class SqlLogStore(ABC):
         with self._lock:
             self._is_closed = True
             self._discard_connection()
+            # Lent readers are closed by their users.
             while self._idle_readers:
                 self._close(self._idle_readers.pop())
 
@@ -329,6 +331,7 @@ class SqlLogStore(ABC):
         with self._lock:
             for partition, dirty in self._dirty.items():
                 share = dirty / (dirty + self._clean.get(partition, 0) or 1)
+                # As min.cleanable.dirty.ratio, counted in records instead of bytes.
                 if dirty >= COMPACTED_RECORDS_MIN and share > self._min_cleanable_ratio:
                     return partition
         return None
