@@ -124,9 +124,9 @@ class World:
         self.requests_before: dict[str, int] = {}
         self.records_before: dict[str, int] = {}
         self._is_calm = False
-        self.cluster.environment.verify_transaction = transactions.verify
-        self.cluster.environment.on_event = self._on_event
-        self.cluster.environment.on_answer = self._on_answer
+        self.cluster.verify_transaction = transactions.verify
+        self.cluster.on_event = self._on_event
+        self.cluster.on_answer = self._on_answer
         self.cluster.on_change = self._on_change
         self.cluster.on_crash = self.laws.crashed
 

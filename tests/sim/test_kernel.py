@@ -281,7 +281,7 @@ def test_an_answer_is_judged_by_the_log_of_its_moment() -> None:
     def commit(offset: int) -> OffsetCommit:
         return OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, offset),)),))
 
-    cluster.environment.on_answer = judge
+    cluster.on_answer = judge
     requests: list[Request] = [commit(1), commit(2), OffsetFetch((GroupToFetch("g", None),)), commit(3)]
     connections = [cluster.network.connect(Peer(), number, node) for number in (0, 1)]
     scheduler.run_until(200)

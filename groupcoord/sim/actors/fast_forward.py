@@ -92,7 +92,7 @@ class FastForward:
     """Fast-forwarding of the consumers of one group."""
 
     def __init__(self, group: SimulatedGroup, stage: Stage, disturbances: Disturbances) -> None:
-        member, settings = group.options.member, stage.cluster.environment.settings_of(group.options.group_id)
+        member, settings = group.options.member, stage.cluster.settings_of(group.options.group_id)
         commit_interval_ms = max(member.auto_commit_interval_ms, 1) if member.enable_auto_commit else None
         self._paces = {
             GroupProtocol.CLASSIC: Pace(member.heartbeat_interval_ms, member.session_timeout_ms, commit_interval_ms),
@@ -166,7 +166,7 @@ class FastForward:
         assert node is not None, "nothing has disturbed the group"
         coordinator = node.coordinator
         assert coordinator is not None
-        cluster.environment.active[node] = None
+        cluster.active[node] = None
         for consumer, skip in self._skipping.items():
             coordinator.submit(skip.heartbeat, consumer)
         for token, response in coordinator.take_replies():

@@ -167,7 +167,7 @@ class SimulatedGroup:
 
     def _seat_in(self, group: ConsumerGroup, member: ConsumerMember, topic_name: Callable[[UUID], str | None]) -> Seat:
         classic = member.metadata.classic_member_metadata
-        settings = self._stage.cluster.environment.settings_of(group.group_id)
+        settings = self._stage.cluster.settings_of(group.group_id)
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         deadline_ms = group.timer(TimerKind.CONSUMER_SESSION, member.member_id).deadline_ms
         partitions = frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.groups.group import Group
-from groupcoord.core.host_queries import CreateInternalTopics, CreateTopics, ShareCoordinatorAnswered, create_no_topics
+from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.log_store import LogRecord
@@ -29,71 +29,6 @@ from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 RELOAD_PAUSE_MS = 1_000
 
 
-class NodeEnvironment:
-    """Environment of all nodes of a cluster.
-
-    Attributes:
-        active: nodes that may have changed since this set was last cleared.
-        on_event: called with each event of a group on a node.
-        on_answer: called with each response before it is sent.
-        verify_transaction: called before a node accepts a transactional commit.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        options: ClusterOptions,
-        *,
-        seed: int,
-        topics: Topics,
-        store_faults: Iterable[StoreFault],
-    ) -> None:
-        self.scheduler = scheduler
-        self.topics = topics
-        self.options = options
-        self.config = options.config
-        self._usual_settings = ConsumerGroupSettings.of(options.config)
-        self._own_settings = {
-            group_id: ConsumerGroupSettings.of(options.config, own) for group_id, own in options.group_configs.items()
-        }
-        self.network = Network(scheduler, seed, Latency(options.least_latency_ms, options.most_latency_ms))
-        self.log = ClusterLog(
-            scheduler,
-            options.config.offsets_topic_num_partitions,
-            seed=seed,
-            flush_ms=options.flush_ms,
-            faults=store_faults,
-        )
-        replicas = options.replicas
-        self.leading: Leading = (
-            Controlled(scheduler, options, self.log, seed)
-            if replicas is None
-            else Replicated(scheduler, replicas, self.log, self.network, seed)
-        )
-        self.addresses = [Node(number, f"node-{number}", 9092) for number in range(1, options.node_count + 1)]
-        self.active: dict[CoordinatorNode, None] = {}
-        self.on_event: Callable[[CoordinatorNode, Event], None] = ignore
-        self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = ignore
-        self.create_internal_topics: CreateTopics = create_no_topics
-        self.shared: SharedTopics | None = None
-        self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
-        self._id_key = stable_number(seed, "member ids")
-        self._id_count = 0
-
-    def address_of(self, node_id: int) -> Node | None:
-        return self.addresses[node_id - 1] if 1 <= node_id <= len(self.addresses) else None
-
-    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        return self._own_settings.get(group_id, self._usual_settings)
-
-    def new_uuid(self) -> str:
-        return self.new_member_id("member")
-
-    def new_member_id(self, prefix: str) -> str:
-        self._id_count += 1
-        return f"{prefix}-{mixed(self._id_key, self._id_count):08x}"
-
-
 class CoordinatorNode:
     """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
@@ -104,10 +39,10 @@ class CoordinatorNode:
         stalled_until_ms: end of a stall of its process.
     """
 
-    def __init__(self, node_id: int, environment: NodeEnvironment) -> None:
+    def __init__(self, node_id: int, cluster: SimulatedCluster) -> None:
         self.node_id = node_id
         self.name = f"node {node_id}"
-        self.address = environment.addresses[node_id - 1]
+        self.address = Node(node_id, f"node-{node_id}", 9092)
         self.is_up = False
         self.coordinator: GroupCoordinator | None = None
         self.log: Way | None = None
@@ -116,8 +51,8 @@ class CoordinatorNode:
         self.touched: set[int] = set()
         self.stalled_until_ms = 0
         self.leaders_known: list[tuple[int, int]] = []
-        self._environment = environment
-        self._scheduler = environment.scheduler
+        self._cluster = cluster
+        self._scheduler = cluster.scheduler
         self._connections: dict[SimulatedConnection, None] = {}
         self._life = 0
         self._rank = rank_of_node(node_id)
@@ -129,37 +64,37 @@ class CoordinatorNode:
     # ------------------------------------------------------------ life
 
     def start(self) -> None:
-        environment = self._environment
+        cluster = self._cluster
         self.is_up, self._life = True, self._life + 1
-        self.log = environment.leading.way_of(self, self._life)
-        if environment.shared is not None:
-            latency = environment.network.latency
+        self.log = cluster.leading.way_of(self, self._life)
+        if cluster.shared is not None:
+            latency = cluster.network.latency
             self.shares = ShareServer(
-                self, environment.shared, self._scheduler, latency, self._send_answer, self._found_out
+                self, cluster.shared, self._scheduler, latency, self._send_answer, self._found_out
             )
         self.coordinator = GroupCoordinator(
-            config=environment.config,
+            config=cluster.config,
             clock=self._scheduler,
             log_store=self.log.store,
-            topics=environment.topics,
-            regexes=environment.topics,
-            consumer_group_settings=environment.settings_of,
-            create_internal_topics=environment.create_internal_topics,
+            topics=cluster.topics,
+            regexes=cluster.topics,
+            consumer_group_settings=cluster.settings_of,
+            create_internal_topics=cluster.create_internal_topics,
             share=self.shares,
             node=self.address,
             owner=self._owner,
-            verify_transaction=environment.verify_transaction,
-            new_member_id=environment.new_member_id,
-            new_uuid=environment.new_uuid,
+            verify_transaction=cluster.verify_transaction,
+            new_member_id=cluster.new_member_id,
+            new_uuid=lambda: cluster.new_member_id("member"),
         )
         self.coordinator.observe()
         self._tick_ms, self._advances, self._knows_loss = None, -1, False
-        self.leaders_known = [(-1, -1)] * environment.config.offsets_topic_num_partitions
+        self.leaders_known = [(-1, -1)] * cluster.config.offsets_topic_num_partitions
         self.log.connect(self.coordinator)
 
     def crash(self) -> None:
         assert self.log is not None
-        self._environment.active[self] = None
+        self._cluster.active[self] = None
         self.is_up, self.coordinator, self.stalled_until_ms = False, None, 0
         self.log.cut()
         if self.shares is not None:
@@ -168,11 +103,12 @@ class CoordinatorNode:
         self.outstanding.clear()
         for connection in self._connections:
             connection.waiting.clear()
-            self._environment.network.reset(connection)
+            self._cluster.network.reset(connection)
         self._connections.clear()
 
     def _owner(self, partition: int) -> Node | None:
-        return self._environment.address_of(self._environment.leading.owner_of(self, partition))
+        node_id = self._cluster.leading.owner_of(self, partition)
+        return None if node_id < 0 else self._cluster.nodes[node_id - 1].address
 
     def known_leader(self, partition: int) -> int:
         return self.leaders_known[partition][0]
@@ -231,17 +167,17 @@ class CoordinatorNode:
         coordinator = self.coordinator
         if coordinator is None:
             return
-        self._environment.active[self] = None
+        self._cluster.active[self] = None
         unsent: deque[tuple[Exchange, Response | None]] = deque()
         while True:
             # Responses are checked, then events are reported, and only then a response leaves. Sending it may let
             # in the next request, whose response is checked against all of these.
             for exchange, response in coordinator.take_replies():
                 if response is not None:
-                    self._environment.on_answer(self, exchange.request, response)
+                    self._cluster.on_answer(self, exchange.request, response)
                 unsent.append((exchange, response))
             for event in coordinator.take_events():
-                self._environment.on_event(self, event)
+                self._cluster.on_event(self, event)
             if not unsent:
                 break
             self._answer(*unsent.popleft())
@@ -270,12 +206,12 @@ class CoordinatorNode:
         # Otherwise nothing is sent, and the connection stays: its consumer has moved on or gives up.
 
     def _send_answer(self, exchange: Exchange, response: Response) -> None:
-        self._environment.on_answer(self, exchange.request, response)
+        self._cluster.on_answer(self, exchange.request, response)
         self._send(exchange, response)
 
     def _send(self, exchange: Exchange, response: Response) -> None:
         connection = exchange.connection
-        self._environment.network.answer(exchange, response)
+        self._cluster.network.answer(exchange, response)
         connection.is_busy = False
         if connection.waiting:
             self._submit(connection.waiting.popleft())
@@ -336,7 +272,7 @@ class CoordinatorNode:
                 self.shares.leader_changed(partition, epoch, leads=leader_id == self.node_id)
         if leader_id != self.node_id:
             self.coordinator.unload(partition, epoch)
-        elif self._environment.options.lease_ms is not None and not self.leads(partition):
+        elif self._cluster.options.lease_ms is not None and not self.leads(partition):
             self._schedule_leader_changes()  # another node took over before this one began
         else:
             self._begin_load(partition, epoch)
@@ -353,19 +289,19 @@ class CoordinatorNode:
             self._load_on((self._life, partition))
 
     def _schedule_leader_changes(self) -> None:
-        heard_ms = self._scheduler.time_ms + self._environment.options.metadata_delay_max_ms
+        heard_ms = self._scheduler.time_ms + self._cluster.options.metadata_delay_max_ms
         self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._apply_leaders, None))
 
     def _apply_leaders(self, _: None) -> None:
-        for partition, leader in enumerate(self._environment.log.leaders):
+        for partition, leader in enumerate(self._cluster.log.leaders):
             if leader.node_id != self.node_id:
                 self.leader_changed((partition, *leader))
 
     def owner_epoch(self, partition: int) -> int:
-        return self._environment.leading.epoch_of(self, partition)
+        return self._cluster.leading.epoch_of(self, partition)
 
     def leads(self, partition: int) -> bool:
-        leader = self._environment.log.leaders[partition]
+        leader = self._cluster.log.leaders[partition]
         return leader.node_id == self.node_id and self.leaders_known[partition] == leader
 
     def is_up_to_date(self, partition: int) -> bool:
@@ -375,7 +311,7 @@ class CoordinatorNode:
             coordinator is not None
             and not (self.log is not None and self.log.answers_late)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
-            and (self.leads(partition) or self._environment.leading.has_all(self, partition))
+            and (self.leads(partition) or self._cluster.leading.has_all(self, partition))
         )
 
     def _load_on(self, step: tuple[int, int]) -> None:
@@ -385,11 +321,11 @@ class CoordinatorNode:
         if life != self._life or self.coordinator is None:
             return
         if self.coordinator.status(partition) is PartitionStatus.LOADING:
-            options = self._environment.options
+            options = self._cluster.options
             # The duration depends on the records left after compaction, not on the replaced ones. Steps before the last
             # load only one record.
             passed = self._loading.get(partition, 0) + options.load_step_records
-            is_loaded = passed >= len(self._environment.log.compacted(partition))
+            is_loaded = passed >= len(self._cluster.log.compacted(partition))
             self._loading[partition] = passed
             if is_loaded:
                 del self._loading[partition]
@@ -437,9 +373,13 @@ class SimulatedCluster:
     """Cluster that clients connect to.
 
     Attributes:
+        active: nodes that may have changed since this set was last cleared.
         shared: topics with records for share groups, or None.
+        on_event: called with each event of a group on a node.
+        on_answer: called with each response before it is sent.
         on_crash: called with each node that is killed.
         on_change: called with the name of a node, or "controller", and a line about it.
+        verify_transaction: called before a node accepts a transactional commit.
     """
 
     def __init__(
@@ -452,29 +392,47 @@ class SimulatedCluster:
         store_faults: Sequence[StoreFault] = (),
         has_share_groups: bool = False,
     ) -> None:
-        self.topics = topics
-        self.environment = environment = NodeEnvironment(
-            scheduler, options, seed=seed, topics=self.topics, store_faults=store_faults
-        )
-        environment.create_internal_topics = self._create_internal_topics
-        self.shared: SharedTopics | None = None
-        if has_share_groups:
-            self.shared = environment.shared = SharedTopics(
-                scheduler, options, topics, environment.log, seed=seed, faults=store_faults
-            )
         self.scheduler = scheduler
+        self.topics = topics
         self.options = options
         self.config = options.config
-        self.network = environment.network
-        self.log = environment.log
-        self.leading = environment.leading
-        self.leading.on_change = lambda who, what: self.on_change(who, what)
         self.partition_count = options.config.offsets_topic_num_partitions
-        self.nodes = [CoordinatorNode(number, environment) for number in range(1, options.node_count + 1)]
-        self.leading.nodes = self.nodes
+        self._usual_settings = ConsumerGroupSettings.of(options.config)
+        self._own_settings = {
+            group_id: ConsumerGroupSettings.of(options.config, own) for group_id, own in options.group_configs.items()
+        }
+        self.network = Network(scheduler, seed, Latency(options.least_latency_ms, options.most_latency_ms))
+        self.log = ClusterLog(
+            scheduler, self.partition_count, seed=seed, flush_ms=options.flush_ms, faults=store_faults
+        )
+        replicas = options.replicas
+        self.leading: Leading = (
+            Controlled(scheduler, options, self.log, seed)
+            if replicas is None
+            else Replicated(scheduler, replicas, self.log, self.network, seed)
+        )
+        self.leading.on_change = lambda who, what: self.on_change(who, what)
+        self.shared: SharedTopics | None = None
+        if has_share_groups:
+            self.shared = SharedTopics(scheduler, options, topics, self.log, seed=seed, faults=store_faults)
+        self.active: dict[CoordinatorNode, None] = {}
+        self.on_event: Callable[[CoordinatorNode, Event], None] = ignore
+        self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = ignore
         self.on_crash: Callable[[CoordinatorNode], None] = ignore
         self.on_change: Callable[[str, str], None] = ignore
+        self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
+        self._id_key = stable_number(seed, "member ids")
+        self._id_count = 0
         self._partition_of: dict[str, int] = {}
+        self.nodes = [CoordinatorNode(number, self) for number in range(1, options.node_count + 1)]
+        self.leading.nodes = self.nodes
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        return self._own_settings.get(group_id, self._usual_settings)
+
+    def new_member_id(self, prefix: str) -> str:
+        self._id_count += 1
+        return f"{prefix}-{mixed(self._id_key, self._id_count):08x}"
 
     def start(self) -> None:
         for node in self.nodes:
@@ -518,7 +476,7 @@ class SimulatedCluster:
             node.topics_changed((topic,), are_new=is_new)
         return added
 
-    def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
+    def create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
         for topic in question.topics:
             created_ms = self.scheduler.time_ms + self.options.metadata_delay_max_ms
             self.scheduler.at(created_ms, WORLD_RANK, self._create, (topic.name, topic.partition_count))

@@ -105,7 +105,6 @@ class RunLaws:
         self.shares: ShareLaws | None = None
         self.looks = 0
         self._cluster = cluster
-        self._environment = cluster.environment
         self._interval_ms = interval_ms
         self._next_look_ms = 0
         self._next_rebuild_ms = 0
@@ -393,7 +392,7 @@ class RunLaws:
 
     def after_event(self) -> None:
         self._check_fenced()
-        if self._environment.active:
+        if self._cluster.active:
             now_ms = self._cluster.scheduler.time_ms
             if now_ms >= self._next_look_ms:
                 self._next_look_ms = now_ms + self._interval_ms
@@ -405,7 +404,7 @@ class RunLaws:
         rebuilds = now_ms >= self._next_rebuild_ms
         if rebuilds:
             self._next_rebuild_ms = now_ms + REBUILD_INTERVAL_MS
-        active, self._environment.active = self._environment.active, {}
+        active, self._cluster.active = self._cluster.active, {}
         for node in active:
             self._look_at(node, rebuilds)
 
@@ -444,7 +443,7 @@ class RunLaws:
         for partition in range(self._cluster.partition_count):
             self.log.follow(partition)
             check_epochs_grow(self._cluster.log.memory, partition)
-        self._environment.active = dict.fromkeys(self._cluster.nodes)
+        self._cluster.active = dict.fromkeys(self._cluster.nodes)
         self._next_rebuild_ms = 0
         self.look()
         if self.shares is not None:
