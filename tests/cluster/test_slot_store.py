@@ -117,16 +117,3 @@ def test_a_snapshot_is_read_in_small_steps(bytes_max: int, metadata: str) -> Non
     assert max(batch.record_count for chunk in chunks[1:] for batch in iter_batches(chunk)) <= BATCH_RECORDS_MAX
     other = Process(slot_log)
     assert [record.offset for record in other.take_over(0)] == offsets
-
-
-def test_partitions_have_owners_of_their_own() -> None:
-    """Two processes share a log: each serves what it owns."""
-    slot_log = MemorySlotLog()
-    one, other = Process(slot_log), Process(slot_log)
-    one.take_over(0)
-    other.take_over(1)
-    for process, partition in ((one, 0), (other, 1)):
-        process.store.append(partition, Ticket(partition, 0), commit(partition))
-        process.work()
-        assert process.store.take_answers() == [(Ticket(partition, 0), 0)]
-    assert (one.store.owned, other.store.owned) == ({0: 0}, {1: 0})
