@@ -67,11 +67,7 @@ BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
 """Kafka's own assignors."""
 
 BUILT_IN_OF_SHARE_GROUPS: tuple[Assignor, ...] = (SimpleAssignor(),)
-"""Kafka's assignor of share groups."""
-
 BUILT_IN_OF_TASKS: tuple[TaskAssignor, ...] = (StickyTaskAssignor(),)
-"""Kafka's task assignors."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -88,12 +84,7 @@ NamedT = TypeVar("NamedT", bound=Named)
 
 @frozen
 class GuardedAssignor:
-    """Wrapper of a custom assignor: an exception fails only the request that needed the assignment.
-
-    Attributes:
-        name: the name of the assignor.
-        assignor: the assignor.
-    """
+    """Wrapper of a custom assignor: an exception fails only the request that needed the assignment."""
 
     name: str
     assignor: Assignor
@@ -155,7 +146,7 @@ def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> d
 def choose_share_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
     """Return the assignors that ``group.share.assignors`` names, of which the first is used.
 
-    They may assign a partition to several members. Arguments are those of :func:`choose_assignors`.
+    Arguments are those of :func:`choose_assignors`.
 
     Raises:
         ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.

@@ -25,8 +25,6 @@ from groupcoord.wire.newer_schemas import request_schema, response_schema
 from groupcoord.wire.schema import struct_reader, struct_writer
 
 CLIENT_ID = "groupcoord"
-"""``client.id`` of requests where the properties name none."""
-
 FRAME_BYTES_MAX = 2**30
 """Longest response that is read; callers fetch far less at a time."""
 
@@ -60,7 +58,6 @@ class Request(NamedTuple):
     """Request in any of several versions.
 
     Attributes:
-        api_key: Kafka's number of the API.
         versions: oldest and newest version that the caller understands.
         body: returns the fields for a version; fields that the version lacks are left out.
     """
@@ -129,15 +126,16 @@ class BrokerConnection:
 
     @property
     def is_open(self) -> bool:
-        """True while requests can be sent."""
         return self._reading is not None and not self._reading.done()
 
     async def open(self, properties: ClientProperties, tls: ssl.SSLContext | None) -> None:
-        """Connect, ask for the API versions and log in.
+        """Connect, request the API versions and log in.
 
         Raises:
             ConnectionLostError: the broker can't be reached.
             LoginRefusedError: the broker refuses the log-in.
+            IncompatibleBrokerError: the broker supports no version of a request for the log-in.
+            ProtocolError: a response can't be decoded.
         """
         try:
             name = self.address.host if tls is not None else None
@@ -191,7 +189,6 @@ class BrokerConnection:
             raise ProtocolError(f"{self.address}: {error}") from error
 
     def close(self) -> None:
-        """Close the connection; requests without an answer fail."""
         if self._reading is not None:
             self._reading.cancel()
             self._writer.close()
@@ -334,7 +331,6 @@ class KafkaClient:
         raise error or ConnectionLostError("no bootstrap server is given")
 
     async def close(self) -> None:
-        """Close all connections."""
         connections = list(self._connections.values())
         self._connections.clear()
         for connection in connections:

@@ -173,7 +173,7 @@ class UnansweredError(GroupcoordError):
 
 
 class ConfigError(GroupcoordError, ValueError):
-    """A setting is unknown or its value is invalid; the message names the key and the value."""
+    """A setting is unknown or its value is invalid."""
 
 
 class IllegalTransitionError(GroupcoordError):

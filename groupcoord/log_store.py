@@ -208,11 +208,9 @@ class LogRecords(Sequence[LogRecord]):
     @overload
     def __getitem__(self, index: slice) -> list[LogRecord]: ...
     def __getitem__(self, index: int | slice) -> LogRecord | list[LogRecord]:
-        """Return the record at ``index``, or the list of a slice."""
         return [*self][index]
 
     def __iter__(self) -> Iterator[LogRecord]:
-        """Iterate over the records."""
         if self._made is None:
             self._made = list(map(LogRecord, self.values, repeat(self.timestamp_ms)))
         return iter(self._made)
@@ -511,21 +509,13 @@ class MemoryLogStore:
         return [ticket for ticket, _ in self._waiting]
 
     def write_waiting(self, count: int | None = None) -> list[tuple[Ticket, int]]:
-        """Write the oldest ``count`` waiting appends (all by default).
-
-        Returns:
-            ``(ticket, base offset)`` of each, for :meth:`GroupCoordinator.appended`.
-        """
+        """Write the oldest ``count`` waiting appends (all by default); return ticket and base offset of each."""
         # The second slice needs a number, and ``count`` may be None or too high.
         chosen, self._waiting = self._waiting[:count], self._waiting[len(self._waiting[:count]) :]
         return [(ticket, self._write(ticket.partition, records)) for ticket, records in chosen]
 
     def drop_waiting(self) -> list[Ticket]:
-        """Drop all waiting appends, as a crash before the write does.
-
-        Returns:
-            Their tickets, oldest first, for :meth:`GroupCoordinator.append_failed`.
-        """
+        """Drop all waiting appends, as a crash before the write does; return their tickets, oldest first."""
         tickets = self.waiting()
         self._waiting = []
         return tickets

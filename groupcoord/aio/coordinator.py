@@ -31,11 +31,7 @@ RECORDS_AT_ONCE = 2_000
 
 
 async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]], bool], partition: int) -> None:
-    """Finish a load that was begun, yielding to the event loop.
-
-    Args:
-        change: calls a function with the coordinator and delivers the responses that result.
-        partition: the log partition.
+    """Finish a load that was begun, yielding to the event loop; ``change`` is :meth:`AsyncCoordinator.change`.
 
     Raises:
         LoadError: the log can't be read.
@@ -149,8 +145,8 @@ class AsyncCoordinator:
             return response if self.coordinator.may_answer() else await self._again(response)
 
     async def _again(self, response: R) -> R:
-        """Return a response after another look at the lease, because the process may have been
-        paused before this turn.
+        """Return a response after another check of the lease, because the process may have been paused before this
+        turn.
         """
         late: asyncio.Future[R] = self._running_loop().create_future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
@@ -252,11 +248,6 @@ class AsyncCoordinator:
                 self._store.forget_prepared(partition)
 
     async def _load_states(self, states: ShareCoordinator) -> None:
-        """Load the share coordinator's log.
-
-        Raises:
-            LoadError: some log partitions could not be loaded; the others are served.
-        """
         store = states.log_store if isinstance(states.log_store, TaskLogStore) else None
         causes: dict[int, Exception] = {}
         for partition in range(states.partition_count):
@@ -346,11 +337,9 @@ class _StatesAnswers:
         self._from_any_thread = from_any_thread
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Pass on a written append."""
         self._from_any_thread(lambda _: self._states.appended(ticket, base_offset))
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Pass on a failed append."""
         self._from_any_thread(lambda _: self._states.append_failed(ticket, error))
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:

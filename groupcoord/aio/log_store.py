@@ -54,11 +54,11 @@ class AsyncOwnedStore(Protocol):
         """Milliseconds for which an owner may answer after a check, or None if no other node can take over."""
 
     async def check_ownership(self) -> None:
-        """Look whether the log is still owned.
+        """Check whether the log is still owned.
 
         Raises:
             OwnershipLostError: another process owns it.
-            LogStoreError: the owner is unknown; the next look may succeed. Any other exception counts as this.
+            LogStoreError: the owner is unknown; the next check may succeed. Any other exception counts as this.
         """
 
 
@@ -97,7 +97,7 @@ class TaskLogStore:
         return self._store.lease_ms if isinstance(self._store, AsyncOwnedStore) else None
 
     def check_ownership(self) -> bool:
-        """Request a look at the owner; the answer comes later."""
+        """Request a check of the ownership; the answer comes later."""
         self._looking = asyncio.get_running_loop().create_task(self._look())
         return False
 
@@ -125,7 +125,7 @@ class TaskLogStore:
         self._prepared.pop(partition, None)
 
     async def finish(self) -> None:
-        """Wait until all writes and looks have ended."""
+        """Wait until all writes and checks have ended."""
         busy = [*self._writers.values(), *([self._looking] if self._looking else [])]
         if busy:
             await asyncio.wait(busy)
@@ -141,7 +141,6 @@ class TaskLogStore:
         self._coordinator.ownership_checked(error)
 
     async def _write(self, partition: int) -> None:
-        """Write the waiting appends of a log partition."""
         assert self._coordinator is not None, "an AsyncCoordinator takes the answers"
         waiting = self._waiting[partition]
         try:

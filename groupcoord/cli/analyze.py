@@ -289,7 +289,7 @@ def _analyze_here(open_source: Callable[[], Source], out: str, verifies: bool) -
 def _analyze_on_spark(
     master: str, memory: str, settings: Mapping[str, str], open_source: Callable[[], Source], out: str, verifies: bool
 ) -> Report:
-    """Analyze on Spark, which starts only after input and output have been checked."""
+    """Spark starts only after input and output have been checked."""
     with _plain_errors(Engine.SPARK):
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.spark.engine import SparkEngine
@@ -352,8 +352,6 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
 
 
 class _Watch:
-    """Updates the bar with the finished tasks of the step."""
-
     def __init__(self, count_tasks: Callable[[], tuple[int, int]], bar: Progress, task: TaskID) -> None:
         self._count_tasks = count_tasks
         self._bar = bar
@@ -371,7 +369,6 @@ class _Watch:
         self._thread.join()
 
     def begin(self, step: str) -> None:
-        """The step before is done; this one begins."""
         self._step, self._steps_done = step, self._steps_done + 1
         self._bar.update(self._task, completed=self._steps_done, description=step)
 
@@ -445,7 +442,7 @@ def _print_verification(console: Console, report: Report) -> None:
 
 
 def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
-    """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way."""
+    """A second signal does not wait for the update in progress."""
     from groupcoord.cli.console import open_console
 
     stop, console = StopRequest(), open_console()
@@ -480,11 +477,10 @@ def _print_update(console: Console, progress: Update) -> None:
 
 
 PROBLEMS_SHOWN_MAX = 10
-"""Number of printed gaps of a poll."""
 
 
 def run_polling(polling: Polling, out: str, interval_s: float | None, collector: GroupCollector | None = None) -> None:
-    """Poll once, or until SIGINT or SIGTERM; a second signal does not wait for the poll that is under way."""
+    """Poll once, or until SIGINT or SIGTERM."""
     from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 

@@ -298,11 +298,9 @@ def _load_run(path: Path) -> Mapping[str, Any]:
 
 
 _SAME_CAUSE_MIN = 3
-"""Number of failures with one cause that are printed as one."""
 
 
 def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool) -> None:
-    """Print names and descriptions of transcripts."""
     if as_json:
         fields = [
             {"area": t.area, "name": t.name, "shows": t.shows, "settings": dict(t.settings), "restarts": t.restarts}
@@ -316,7 +314,6 @@ def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool
 
 
 def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFacts) -> None:
-    """Print the server settings that differ from those of the transcripts."""
     from groupcoord.conformance.requirements import unmet_settings
     from groupcoord.conformance.targets import USUAL_SETTINGS
 
@@ -341,7 +338,6 @@ def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFa
 
 
 def print_report(console: Console, report: Report, unexpected: list[Transcript], *, verbose: bool) -> None:
-    """Print failures, counts by area, reasons, and the sum."""
     from groupcoord.conformance import causes_of
 
     if verbose:
@@ -370,7 +366,6 @@ def print_report(console: Console, report: Report, unexpected: list[Transcript],
 
 
 def print_changes(console: Console, before: Path, changes: list[Change]) -> None:
-    """Print the differences from an earlier run."""
     for change in changes:
         style = "red" if change.is_worse else "green" if change.is_better else None
         was, now = change.before or "not in that run", change.after or "not in this run"
@@ -392,7 +387,6 @@ def _print_failure(console: Console, outcome: Outcome, *, verbose: bool) -> None
 
 
 def _print_cause(console: Console, cause: Cause) -> None:
-    """Print one failure of several that are alike, and the names of the others."""
     first, *others = cause.outcomes
     console.print(f"{len(cause.outcomes)} FAILED alike: {cause.text}", style="bold red", soft_wrap=True)
     console.print(f"  also {', '.join(str(outcome.transcript) for outcome in others)}", soft_wrap=True)
@@ -417,7 +411,6 @@ def _print_table(console: Console, report: Report) -> None:
 
 
 def _print_server(console: Console, report: Report) -> None:
-    """Print the number of APIs that the server lists, and the unlisted ones of the transcripts."""
     from groupcoord.conformance.requirements import unlisted_versions
 
     if report.server is None or not report.server.apis:

@@ -16,7 +16,6 @@ from groupcoord.cli.interrupts import BeforeTheEnd, show_cursor
 from groupcoord.cli.messages import escape_lines
 
 NAME_LENGTH_MAX = 60
-"""Characters of a name in a table."""
 UNBOUNDED_COLUMNS = 100_000
 
 
@@ -44,7 +43,6 @@ def open_console(*, is_for_errors: bool = False) -> Console:
 
 
 LINE_INTERVAL_S = 10.0
-"""Interval of progress lines in a log."""
 
 
 @contextmanager
@@ -62,7 +60,6 @@ def progress_bar(*columns: ProgressColumn, is_wanted: bool = True) -> Iterator[P
 
 @contextmanager
 def _lines(bar: Progress) -> Iterator[None]:
-    """Print a line every ``LINE_INTERVAL_S`` seconds as long as the context lasts."""
     has_ended = threading.Event()
 
     def run() -> None:

@@ -106,14 +106,12 @@ class Child:
             raise DemoError(f"{self.name} ended with status {status}:\n{self._log.read_text()[-2000:]}")
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL and read the rest of its output."""
         self._process.kill()
         # A signal handler may call this while the main thread holds the lock that wait() needs.
         with suppress(subprocess.TimeoutExpired):
             self._end(KILL_S)
 
     def terminate(self) -> None:
-        """Send SIGTERM, and wait until the process has ended."""
         self._process.terminate()
         self._end(DEADLINE_S)
 
@@ -233,7 +231,6 @@ class Story:
         self._working: list[Consumer] = []
 
     def run(self) -> None:
-        """Run all chapters."""
         begin_s = time.monotonic()
         library = f"kafka-python {importlib.metadata.version('kafka-python')}"
         self.show(f"groupcoord {groupcoord.__version__}: a server in Python, consumers of {library}", "bold")
@@ -249,7 +246,6 @@ class Story:
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     def kill_processes(self) -> None:
-        """Kill every process that still runs."""
         for child in (*self._consumers, self._server):
             if child is not None:
                 child.kill()

@@ -147,7 +147,6 @@ def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all:
 
 
 def _format(given: Format | None, topic: str, *, history: bool) -> Format:
-    """Return the format of the output, by default text for histories and else JSON lines."""
     if topic == SHARE_STATE_TOPIC:
         if given not in (None, Format.json):
             raise CommandError(f"records of {SHARE_STATE_TOPIC} are printed as JSON lines only")

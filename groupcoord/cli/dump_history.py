@@ -46,7 +46,6 @@ def histories(parts: Parts, filters: Filters) -> Iterator[HistoryRow]:
 
 
 def share_partitions(parts: Parts, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Yield the selected share-partitions of ``__share_group_state`` for JSON."""
     for log_partition, files in groupby(parts, itemgetter(0)):
         found = SharePartitions(log_partition)
         records = (record for _, batches in files for sound in batches for record in sound.records)
@@ -60,7 +59,6 @@ def share_partitions(parts: Parts, filters: Filters) -> Iterator[dict[str, Any]]
 
 
 def described(row: HistoryRow, *, raw: bool = False) -> dict[str, Any]:
-    """Return a row for JSON; ``raw`` leaves the bytes of a member's subscription there, in base 64."""
     place = {"kind": row.kind, "group_id": row.group_id, "log_partition": row.log_partition}
     values = dict(row.values)
     if row.kind == MEMBER:

@@ -59,11 +59,7 @@ class Progress:
 
 
 class DumpInput(NamedTuple):
-    """Batches to read.
-
-    Attributes:
-        size_bytes: for a progress bar; 0 if unknown.
-    """
+    """Batches to read; ``size_bytes`` is 0 if unknown."""
 
     size_bytes: int
     notes: list[str]
@@ -71,7 +67,6 @@ class DumpInput(NamedTuple):
 
 
 def open_cluster(address: ClusterAddress, topic: str, partitions: Collection[int]) -> DumpInput:
-    """Return the batches of a topic, up to its present end."""
     with connection(address, begins_run=True) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         check_readable(cluster, patience, ends)
@@ -84,7 +79,6 @@ def open_cluster(address: ClusterAddress, topic: str, partitions: Collection[int
 def open_files(
     paths: Iterable[Path], topic: str, partitions: Collection[int], *, by_partition: bool = False
 ) -> DumpInput:
-    """Return the batches of segment files, in the order of the paths, or one partition after the other."""
     segments = [one for one in find_segments(paths, topic) if not partitions or one.partition in partitions]
     if not segments:
         raise DumpError("none of the paths has these log partitions")
@@ -138,7 +132,6 @@ def _segment(path: Path) -> Segment:
 
 
 def read_segment(segment: Segment) -> Iterator[SoundBatch | Damage]:
-    """Yield the sound batches of a segment as it was when it was found, and the damage between them."""
     with open(segment.path, "rb", opener=open_file) as file:
 
         def read_at(position: int, size: int) -> bytes:

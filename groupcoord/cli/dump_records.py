@@ -34,7 +34,6 @@ class Filters:
 
     Attributes:
         types: names of record types, or of the kinds of rows of a history.
-        since_ms, until_ms: times from the one to before the other, in milliseconds since the Unix epoch.
     """
 
     group_ids: frozenset[str] = frozenset()
@@ -98,7 +97,6 @@ def selected_records(
 
 
 def selected_share_states(parts: Parts, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Yield the selected records of ``__share_group_state`` for JSON."""
     for partition, sound in _batches(parts):
         for offset, timestamp_ms, key, value in sound.records:
             if not filters.pass_time(timestamp_ms):
@@ -114,7 +112,6 @@ def _batches(parts: Parts) -> Iterator[tuple[int | None, SoundBatch]]:
 
 
 def table_row(group_id: str | None, record: dict[str, Any]) -> Row:
-    """Return the row of the table for a record that :func:`selected_records` describes."""
     producer = f" [producer {record['producerId']}, epoch {record['producerEpoch']}]"
     return Row(
         "" if record["partition"] is None else str(record["partition"]),

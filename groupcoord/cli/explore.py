@@ -170,7 +170,6 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
 
 
 def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
-    """Print replayed histories; exit with 1 if one breaks a law."""
     from groupcoord.testing.exploring.story import diagram, in_lines
 
     for story in () if as_json else stories:

@@ -26,7 +26,6 @@ _request: Callable[[], object] | None = None
 _deeds: list[Callable[[], object]] = []
 _status: int | None = None
 _terminal: int | None = None
-"""A descriptor of the terminal, once output is silenced."""
 
 
 def take_signals(status: int | None = None) -> None:
@@ -42,9 +41,8 @@ def take_signals(status: int | None = None) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore signals at the end of the process.
-
-    The interpreter restores default handlers while it ends, so a second signal would look like a kill to the parent.
+    """The interpreter restores default handlers while it ends, so a second signal would look like a
+    kill to the parent.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -103,7 +101,6 @@ class StopRequest:
         self._requests.put(None)
 
     def is_there(self, wait_s: float) -> bool:
-        """Wait for a request; return whether there is one."""
         from queue import Empty
 
         try:

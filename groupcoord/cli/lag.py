@@ -46,8 +46,6 @@ Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
 
 @frozen
 class _Shown:
-    """The selected output."""
-
     group_ids: tuple[str, ...]
     by_partition: bool
     min_lag: int
@@ -56,8 +54,6 @@ class _Shown:
 
 @frozen
 class _Look:
-    """A snapshot with its lag."""
-
     snapshot: Snapshot
     lags: list[PartitionLag]
     groups: list[GroupLag]

@@ -36,12 +36,11 @@ def escape_json(line: str) -> str:
 
 
 def say(text: str, *, is_error: bool = False) -> None:
-    """Print lines of text to stdout or stderr."""
     typer.echo(escape_lines(text), err=is_error)
 
 
 def complain(command: str, message: str) -> None:
-    """Print why a command can't go on to stderr; further lines of the message are indented."""
+    """Print why a command failed to stderr, or a warning; further lines of the message are indented."""
     say(f"groupcoord {command}: {message}".replace("\n", "\n  "), is_error=True)
 
 
@@ -56,7 +55,6 @@ class EscapingFormatter(logging.Formatter):
 
 
 def key_values(option: str, words: Iterable[str]) -> dict[str, str]:
-    """Parse the values ``KEY=VALUE`` of an option."""
     found = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -67,7 +65,6 @@ def key_values(option: str, words: Iterable[str]) -> dict[str, str]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that an option names."""
     try:
         path.write_text(text, "utf-8")
     except OSError as error:

@@ -154,7 +154,6 @@ def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: 
 
 
 def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json: bool, is_short: bool) -> None:
-    """Replay histories without and with their bug: all laws hold, then one is broken."""
     from groupcoord.testing.exploring.story import in_lines
     from groupcoord.testing.museum import TaskFailedError, play_of
     from groupcoord.testing.museum.page import museum_page

@@ -79,14 +79,12 @@ JunitFile = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help=
 
 
 def given_address(bootstrap_server: str, command_config: str | None) -> ClusterAddress | None:
-    """Return the address of the cluster to read, or None if neither option is given."""
     from groupcoord.analysis.live.settings import cluster_address
 
     return cluster_address(bootstrap_server, command_config) if bootstrap_server or command_config is not None else None
 
 
 def metrics_address(text: str) -> tuple[str, int]:
-    """Parse the value of ``--metrics``, PORT or HOST:PORT."""
     from groupcoord.cli.messages import CommandError
 
     host, _, port = text.rpartition(":")

@@ -112,7 +112,6 @@ class SharedLog:
         return slot_log
 
     def open(self) -> None:
-        """Read the shared metadata."""
         from groupcoord.cluster.slot_log import SlotLogError
 
         try:
@@ -121,11 +120,9 @@ class SharedLog:
             raise CommandError(f"{self.place}: {first_line(error)}", FAILED) from None
 
     def close(self) -> None:
-        """Close that."""
         self.documents.close()
 
     def node(self, storage: Storage, clock: Clock, node: Node, sockets: Sockets) -> ClusterNode:
-        """Return this node."""
         from groupcoord.host.cluster_node import ClusterNode
 
         own = node._replace(node_id=self._node_id)

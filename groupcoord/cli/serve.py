@@ -144,7 +144,6 @@ def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
 def _check_cluster(
     url: str | None, node_id: int | None, data_dir: Path | None, node_count: int, control_port: int | None
 ) -> None:
-    """Refuse options that don't go together with nodes that share a log."""
     if (url is None) != (node_id is None):
         raise CommandError("--cluster needs --node-id, a unique id of this node, and --node-id needs --cluster")
     if url is None:
@@ -286,15 +285,12 @@ def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterab
 
 
 def _coordinator_of(servers: NodeServers | ClusterNode) -> GroupCoordinator | None:
-    """Return the group coordinator of the only node; None while it is stopped."""
     if isinstance(servers, NodeServers):
         return next((server.broker.coordinator for server in servers.running.values()), None)
     return servers.server.broker.coordinator
 
 
 class _Pages(NamedTuple):
-    """HTTP addresses; None if not served."""
-
     metrics: tuple[str, int] | None
     control_port: int | None
     request_log: RequestLog | None = None
@@ -409,7 +405,6 @@ class Opening:
         self._in_memory: Storage | None = None
 
     def storage(self) -> Storage:
-        """Return it."""
         if self._in_memory is not None:
             return self._in_memory
         data_dir = self.data_dir
@@ -462,7 +457,6 @@ def _open_store(data_dir: Path | None, config: Config) -> LogStore:
 def _open_topics(
     data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
 ) -> tuple[TopicRegistry, DataDirectory | None, Config]:
-    """Read the topics, create those of the command line, and determine the number of offsets partitions."""
     try:
         registry = TopicRegistry(data_dir)
         found = sorted(store.partitions()) if isinstance(store, ListingStore) else []

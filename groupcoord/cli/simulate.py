@@ -49,8 +49,6 @@ NoFastForward = Annotated[
 
 @frozen
 class _Fleet:
-    """A fleet to simulate: scenario, variant if there are several, and the options for each seed."""
-
     name: str
     variant: str
     options_of: Callable[[int], WorldOptions]
@@ -204,11 +202,9 @@ def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetRepo
 
 
 _STYLES = {"better": "green", "worse": "red", "": ""}
-"""Style of a difference."""
 
 
 def _print_variants(comparison: Comparison, command: str) -> None:
-    """Print the variants side by side, their differences from the first, and the verdict."""
     from rich.table import Table
     from rich.text import Text
 
@@ -290,7 +286,6 @@ def _print_table(console: Console, report: FleetReport) -> None:
 
 
 def _print_comparison(console: Console, report: FleetReport) -> None:
-    """Print median and 99th percentile of each group side by side."""
     from rich.table import Table
 
     from groupcoord.sim.reports.page import compared

@@ -244,16 +244,13 @@ class ClientProperties:
 
 _SECRET = {key_of(attribute.name) for attribute in fields(ClientProperties) if not attribute.repr}
 SECRET_KEYS = frozenset(_SECRET | {given for given, key in _NAMES_OF_LIBRDKAFKA.items() if key in _SECRET})
-"""Keys with secret values."""
 
 
 @frozen
 class Credentials:
-    """User and secret of a SASL login.
+    """User and secret of a SASL login; both are empty for OAUTHBEARER.
 
     Attributes:
-        username: empty for OAUTHBEARER.
-        password: empty for OAUTHBEARER.
         claims: claims of an unsecured token (OAUTHBEARER) by name.
         lifetime_s: lifetime of such a token in seconds.
     """
@@ -264,11 +261,7 @@ class Credentials:
     lifetime_s: float = _ONE_HOUR_S
 
     def unsecured_token(self, now_s: float) -> str:
-        """Return the token that Kafka's OAuthBearerLoginModule would make, without a signature (KIP-255).
-
-        Args:
-            now_s: the time, in seconds since the epoch.
-        """
+        """Return the token that Kafka's OAuthBearerLoginModule would make, without a signature (KIP-255)."""
         issued_at_s = int(now_s)  # rounded down, because servers reject a time in the future
         claims = {**self.claims, "iat": issued_at_s, "exp": issued_at_s + self.lifetime_s}
         return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}."
@@ -322,7 +315,6 @@ def parse_address(text: str) -> Address:
 
 
 def _read_jaas(text: str, mechanism: str) -> Credentials:
-    """Read ``sasl.jaas.config``: one login module and its options."""
     found = _JAAS.fullmatch(text.strip())
     if found is None:
         _refuse("sasl.jaas.config", 'must be CLASS required KEY="VALUE" …; with a semicolon at its end')
@@ -396,7 +388,6 @@ def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _to_pem(store: str) -> str:
-    """Return instructions for converting a Java store to PEM."""
     keys = " -nokeys" if store == "ssl.truststore" else " -nodes"
     return f"keytool -importkeystore makes PKCS12 of it, and openssl pkcs12 -in STORE{keys} makes PEM of that"
 

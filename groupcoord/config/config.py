@@ -1,11 +1,11 @@
 """Settings: every limit and time-out under Kafka's own key, validated.
 
-An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and
-bounds are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
+An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and bounds
+are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
 
-A new setting is one field of :class:`Config`, with the docstring that becomes its row on the site's reference page,
-and a row in ``tests/config/test_effects.py`` that shows its effect. One that a group may have of its own
-(``of_groups``) is also a field of its class in ``group_settings.py``.
+A new setting is one field of :class:`Config`, with the docstring that becomes its row on the site's reference page, and
+a row in ``tests/config/test_effects.py``. One that a group may have of its own (``of_groups``) is also a field of its
+class in ``group_settings.py``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,9 @@ ASSIGNOR_CLASSES = MappingProxyType(
 
 
 SHARE_ASSIGNOR_CLASSES = MappingProxyType({"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"})
-"""The same for share groups."""
-
 STREAMS_ASSIGNOR_CLASSES = MappingProxyType(
     {"org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor": "sticky"}
 )
-"""The same for streams groups."""
 
 
 class GroupType(StrEnum):
@@ -57,12 +54,12 @@ class MigrationPolicy(StrEnum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Return whether a classic group may become a consumer group."""
+        """True if a classic group may become a consumer group."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def allows_downgrade(self) -> bool:
-        """Return whether a consumer group may become a classic one."""
+        """True if a consumer group may become a classic one."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
@@ -75,7 +72,6 @@ def _int(default: int, at_least: int | None = None, at_most: int = INT32_MAX, **
 
 
 def key_of(attribute_name: str) -> str:
-    """Return Kafka's dotted key for an attribute of :class:`Config`."""
     return attribute_name.replace("_", ".")
 
 
@@ -316,7 +312,6 @@ class Config:
         self._check_order("group_share_max_size", "group_share_max_share_sessions")
 
     def _check_heartbeat(self, group_type: GroupType) -> None:
-        """Refuse sessions that end before the next heartbeat."""
         heartbeat, session = f"group_{group_type}_heartbeat_interval_ms", f"group_{group_type}_session_timeout_ms"
         heartbeat_ms, session_ms = getattr(self, heartbeat), getattr(self, session)
         if heartbeat_ms >= session_ms:
@@ -325,7 +320,6 @@ class Config:
             )
 
     def _check_order(self, lower: str, higher: str) -> None:
-        """Refuse two settings of which the lower one is above the higher one."""
         low, high = getattr(self, lower), getattr(self, higher)
         if low > high:
             raise ConfigError(f"setting {key_of(lower)!r} ({low}) must not be above {key_of(higher)!r} ({high})")
@@ -401,10 +395,6 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
 
 def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
     """Return values by the names of settings.
-
-    Args:
-        properties: keys dotted as Kafka spells them, or with underscores, and values.
-        parsers: by the name of a setting, a function of Kafka's key and a value.
 
     Raises:
         ConfigError: a key is unknown or given in both spellings, or a parser fails.

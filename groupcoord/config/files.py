@@ -29,22 +29,12 @@ def open_file(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        OSError: it can't be read.
-    """
     with open(path, "rb", opener=open_file) as file:
         return file.read()
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file, with a newline character at the end of each line.
-
-    Raises:
-        OSError: it can't be read.
-        ValueError: it is not in this encoding.
-    """
+    """Return the text of a file, with a newline character at the end of each line."""
     with open(path, encoding=encoding, opener=open_file) as file:
         return file.read()
 

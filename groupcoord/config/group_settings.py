@@ -39,7 +39,7 @@ def _clamped(value: Any, lowest: int | None, highest: int | None) -> Any:
 
 
 def served_protocols(config: Config) -> frozenset[GroupType]:
-    """Return the types of groups whose requests are served (``group.coordinator.rebalance.protocols``).
+    """Return the types of groups whose requests are served.
 
     Share groups are always served: they depend on the feature ``share.version`` instead (Kafka 4.2).
     """
@@ -47,13 +47,7 @@ def served_protocols(config: Config) -> frozenset[GroupType]:
 
 
 class OwnSetting(NamedTuple):
-    """Declaration of a group setting that brokers lack, or have under another name.
-
-    Attributes:
-        key: as Kafka spells it.
-        kind: the values that it may have.
-        broker_key: the broker's setting that holds for groups without a value of their own.
-    """
+    """Declaration of a group setting that brokers lack, or have under another name (``broker_key``)."""
 
     key: str
     kind: Kind
@@ -82,12 +76,7 @@ class GroupSettings:
 
     @classmethod
     def of(cls, config: Config, own: Mapping[str, Any] = MappingProxyType({})) -> Self:
-        """Return the settings of a group.
-
-        Args:
-            config: has a value for each, and the lowest and highest that a group may have.
-            own: the group's own by attribute; a value that the bounds no longer allow becomes the bound.
-        """
+        """Return the settings of a group; a value of ``own`` that the bounds no longer allow becomes the bound."""
         names = cls.own_settings()
         usual = {n: getattr(config, each.name) for n, each in settings_of_groups(cls.GROUP_TYPE).items() if n in names}
         bounds = bounds_of(cls.GROUP_TYPE, config)
@@ -209,7 +198,7 @@ class OffsetReset(Text):
 
 
 class FirstName(Text):
-    """Type of a setting: one name, by default the first of the broker's list."""
+    """One name, by default the first of the broker's list."""
 
     def parse(self, key: str, raw: Any) -> Any:
         return trim(raw) if isinstance(raw, str) else raw

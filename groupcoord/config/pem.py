@@ -8,13 +8,7 @@ from pathlib import Path
 
 
 def load_identity(context: ssl.SSLContext, key: str, certificate_chain: str, password: str) -> None:
-    """Load a certificate and its key into a TLS context.
-
-    Args:
-        context: the context.
-        key: the private key, as text.
-        certificate_chain: its certificate and intermediate ones, as text.
-        password: of the key; "" keeps the ssl module from prompting.
+    """Load a certificate and its key into a TLS context. A ``password`` of "" keeps the ssl module from prompting.
 
     Raises:
         ssl.SSLError: invalid PEM, or key and certificate do not match.

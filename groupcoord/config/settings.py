@@ -1,8 +1,4 @@
-"""Types of settings: their values and their text.
-
-A type has three methods: ``parse`` converts text, or a value, to a setting's value; ``check`` raises for one that is
-not allowed; ``text`` writes a value as ``server.properties`` has it.
-"""
+"""Types of settings: their values and their text."""
 
 from __future__ import annotations
 
@@ -37,13 +33,13 @@ _BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 
 def trim(text: str) -> str:
-    """Return a text without the control characters and blanks around it, as Java's ``String.trim`` does."""
+    """Return a text without the control characters and blanks around it, as ``String.trim`` of Java does."""
     return text.strip(_BLANKS)
 
 
 @frozen
 class Number(Kind):
-    """Type of a setting: an integer, or with ``is_fraction`` any number, within inclusive bounds, or ``besides``."""
+    """An integer, or with ``is_fraction`` any number, within inclusive bounds, or ``besides``."""
 
     at_least: int
     at_most: int = INT32_MAX
@@ -108,7 +104,7 @@ class Flag(Kind):
 
 @frozen
 class Choice(Kind):
-    """Type of a setting: one of several texts, or of the members of an enumeration.
+    """One of several texts, or of the members of an enumeration.
 
     Attributes:
         choices: in lower case with ``ignores_case``.
@@ -134,7 +130,7 @@ class Choice(Kind):
 
 @frozen
 class Names(Kind):
-    """Type of a setting: names, comma-separated in text. As in Kafka, a repeated name in text counts once.
+    """Names, comma-separated in text. As in Kafka, a repeated name in text counts once.
 
     Attributes:
         choices: the allowed names; None: any.
@@ -177,11 +173,6 @@ def _is_among(choices: tuple[str, ...], value: object) -> bool:
 
 
 def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fraction: bool = False) -> None:
-    """Check the value of a numeric setting.
-
-    Raises:
-        ConfigError: not a number, not a whole number without ``is_fraction``, or outside the inclusive bounds.
-    """
     allowed = int | float if is_fraction else int
     if not isinstance(value, allowed) or isinstance(value, bool) or value != value:  # NaN
         raise ConfigError(f"setting {key!r} must be a whole number, not {value!r}")

@@ -37,8 +37,6 @@ _REFUSED = {
 
 @frozen
 class _OptionalText(Text):
-    """Type of a setting: a text, or None."""
-
     may_be_empty: bool = True
 
     def check(self, key: str, value: object) -> None:
@@ -50,7 +48,7 @@ class _OptionalText(Text):
 
 @frozen
 class _AssignorNames(Names):
-    """Type of a setting: names of assignors, which the converter of the field parses."""
+    """Names of assignors, which the converter of the field parses."""
 
     def parse(self, key: str, raw: Any) -> Any:
         return raw
@@ -131,7 +129,6 @@ class MemberConfig:
 
     @staticmethod
     def _refuse(protocol: str, names: Iterable[str]) -> None:
-        """Raise ConfigError if one of these settings can't be used with the protocol."""
         refused = _REFUSED.get(protocol.lower(), {})
         for name in names:
             if name in refused:

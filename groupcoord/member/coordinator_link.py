@@ -1,4 +1,4 @@
-"""Connection of a member to its coordinator: lookup, requests in flight, loss, backoff."""
+"""Connection of a member to its coordinator."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from groupcoord.member.error_handling import Reaction, reaction_to
 from groupcoord.member.outputs import CoordinatorFound, CoordinatorLost, MemberRequest, Output, Send
 
 NEVER_MS = 2**63
-"""Later than any time of a host."""
-
 
 JITTER = 0.2
 """Largest relative deviation of a wait, so that clients do not return at the same time."""
@@ -91,10 +89,8 @@ class CoordinatorLink:
         return send
 
     def expire(self, now_ms: int) -> list[Send]:
-        """Give up the requests that have timed out, and the coordinator if it had one of them.
-
-        Returns:
-            The lookups that have timed out.
+        """Give up the requests that have timed out, and the coordinator if it had one of them; return the lookups among
+        them.
         """
         late = [send for send in self.in_flight.values() if send.deadline_ms <= now_ms]
         if not late:
@@ -108,7 +104,6 @@ class CoordinatorLink:
 
     @property
     def awaits_coordinator(self) -> bool:
-        """True if requests to the coordinator are in flight."""
         return any(send.to is not None for send in self.in_flight.values())
 
     def forget(self, *kinds: type[MemberRequest]) -> None:
@@ -117,11 +112,9 @@ class CoordinatorLink:
             del self.in_flight[request_id]
 
     def rest(self) -> None:
-        """Stop looking for the coordinator."""
         self._is_wanted = False
 
     def abandon(self) -> None:
-        """Drop all requests and the coordinator."""
         self.in_flight.clear()
         self.broken.clear()
         self.node = None
@@ -131,12 +124,7 @@ class CoordinatorLink:
     # ------------------------------------------------------------ finding and losing
 
     def find(self, now_ms: int, *, at_once: bool = False) -> None:
-        """Look for the coordinator, after any pause, unless it is known or a lookup is in flight.
-
-        Args:
-            now_ms: the time.
-            at_once: whether to skip the pause after a failed lookup.
-        """
+        """Look for the coordinator, after any pause unless ``at_once``, unless it is known or a lookup is in flight."""
         if self.node is not None or self._lookup_id is not None:
             return
         if now_ms < self._retry_ms and not at_once:
@@ -168,7 +156,6 @@ class CoordinatorLink:
         return True
 
     def back_off(self, now_ms: int) -> None:
-        """Delay the next lookup, exponentially."""
         self._retry_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
 
@@ -190,7 +177,6 @@ class CoordinatorLink:
     # ------------------------------------------------------------ time
 
     def tick(self, now_ms: int) -> None:
-        """Repeat a failed lookup after its pause."""
         if self._is_wanted and now_ms >= self._retry_ms:
             self.find(now_ms)
 

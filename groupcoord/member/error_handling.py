@@ -1,4 +1,4 @@
-"""Error handling of a member: the reaction to each error by API and protocol, as in the Java consumer of Kafka 4.4.
+"""Reaction of a member to each error by API and protocol, as in the Java consumer of Kafka 4.4.
 
 Source: the response handlers of ``AbstractCoordinator`` and ``ConsumerCoordinator`` (classic), and of
 ``AbstractHeartbeatRequestManager``, ``ConsumerHeartbeatRequestManager``, ``CommitRequestManager`` and
@@ -165,9 +165,7 @@ CONSUMER_OTHERWISE: dict[type, Reaction] = {
     OffsetCommit: Reaction.REPORT,
     OffsetFetch: Reaction.REPORT,
 }
-"""``group.protocol=consumer``: reactions to all other errors. An error of FindCoordinator or a heartbeat does not end
-the member, which retries after a pause.
-"""
+"""``group.protocol=consumer``: reactions to all other errors."""
 
 
 class Reactions(NamedTuple):
@@ -185,5 +183,4 @@ CONSUMER = Reactions(CONSUMER_REACTIONS, CONSUMER_OTHERWISE)
 
 
 def reaction_to(api: type, error_code: ErrorCode, group_protocol: str = "classic") -> Reaction:
-    """Return the reaction of a member to an error of this API."""
     return (CLASSIC if group_protocol == "classic" else CONSUMER).to(api, error_code)

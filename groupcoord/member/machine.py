@@ -72,7 +72,9 @@ class Member:
         """Subscribe to topics; no topics mean :meth:`unsubscribe`. The next poll joins or rejoins.
 
         Raises:
-            IllegalCallError: the member is closed, has no group or assignor, or has assigned itself partitions.
+            IllegalCallError: the member is closed, has no group or assignor, or has assigned itself partitions,
+                or has subscribed to a pattern.
+            ValueError: these are not names.
         """
         wanted = tuple(topics)
         if isinstance(topics, str) or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
@@ -126,7 +128,7 @@ class Member:
         self._dispatcher.settle(now_ms)
 
     def unsubscribe(self, now_ms: int) -> None:
-        """Give up all partitions and the subscription, and leave the group. A static member sends no request."""
+        """Give up all partitions and the subscription, and leave the group as :meth:`close` does."""
         self._check_open()
         self._protocol.drop_all()
         self._dispatcher.is_unsubscribing = True
@@ -197,7 +199,7 @@ class Member:
     def commit_async(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], now_ms: int) -> int:
         """Commit once; a :class:`CommitCompleted` event during a later poll or commit holds the result.
 
-        Arguments, result and errors are those of :meth:`commit_sync`.
+        Returns and raises what :meth:`commit_sync` does.
         """
         commit = self._new_commit(offsets, CommitKind.ASYNC, 0)
         self._parts.commits.begin_async(commit, now_ms)
@@ -205,7 +207,11 @@ class Member:
         return commit.commit_id
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition], now_ms: int, timeout_ms: int | None = None) -> int:
-        """Request committed offsets; an :class:`OffsetsFetched` event with the returned id holds them."""
+        """Request committed offsets; an :class:`OffsetsFetched` event with the returned id holds them.
+
+        Raises:
+            IllegalCallError: the member is closed or has no group.
+        """
         self._check_has_group()
         wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         wanted = tuple(dict.fromkeys(TopicPartition(*partition) for partition in partitions))

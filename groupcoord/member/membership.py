@@ -1,8 +1,4 @@
-"""Membership states of a member and their transitions, from which the diagrams of the docs are generated.
-
-The rest of a membership depends on the protocol: :mod:`groupcoord.member.classic.heartbeats`,
-:mod:`groupcoord.member.consumer.heartbeats`.
-"""
+"""Membership states of a member and their transitions, from which the diagrams of the docs are generated."""
 
 from __future__ import annotations
 
@@ -125,7 +121,6 @@ class Membership(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """True if the member has failed or is closed."""
         return self.state in _ENDS
 
     def move(self, state: MemberState) -> None:
@@ -146,11 +141,7 @@ class Membership(ABC):
 
     @abstractmethod
     def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity for a commit now.
-
-        Args:
-            is_auto_assigned: whether the group assigns the partitions.
-        """
+        """Return the identity for a commit now."""
 
     @abstractmethod
     def fetch_identity(self) -> MemberIdentity | None:

@@ -1,4 +1,4 @@
-"""Offsets of a member: commits, and OffsetFetch requests for fetch positions."""
+"""Commits and OffsetFetch requests of a member."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ class Commit:
     """A commit in progress.
 
     Attributes:
-        deadline_ms, attempts, retry_ms: of a synchronous commit: the deadline, the failed attempts, and the time of the
-            next attempt (None while one is in flight).
+        deadline_ms, attempts, retry_ms: of a synchronous commit; ``retry_ms`` is None while an attempt is in flight.
         outcome: the result, once it is done.
     """
 
@@ -109,7 +108,6 @@ class Commits:
             self._link.find(now_ms, at_once=True)
 
     def begin_sync(self, commit: Commit, now_ms: int) -> None:
-        """Commit, and retry after retriable errors until the deadline."""
         self.tell_completed(now_ms)
         if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
@@ -127,13 +125,11 @@ class Commits:
         return commit
 
     def auto_commit_if_due(self, now_ms: int) -> None:
-        """Commit all positions if automatic commits are enabled and the interval is over."""
         if self._config.enable_auto_commit and now_ms >= self.next_auto_ms:
             self.restart_interval(now_ms)
             self.begin_all(CommitKind.AUTO, now_ms)
 
     def restart_interval(self, now_ms: int) -> None:
-        """Restart the interval of automatic commits."""
         self.next_auto_ms = now_ms + self._config.auto_commit_interval_ms
 
     # ------------------------------------------------------------ sending
@@ -155,7 +151,6 @@ class Commits:
         self._link.send(request, now_ms, _Purpose(commit, identity))
 
     def coordinator_found(self, now_ms: int) -> None:
-        """Send the commits that waited for the coordinator."""
         waiting, self._waiting = self._waiting, []
         for commit in waiting:
             self._send(commit, now_ms)
@@ -169,7 +164,6 @@ class Commits:
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle an OffsetCommit response."""
         purpose = self._answered(send)
         if not isinstance(response, OffsetCommitResponse):
             self._malformed(purpose.commit, f"{type(response).__name__} is no answer to it")
@@ -194,7 +188,6 @@ class Commits:
             self._finish(purpose.commit, None)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle a commit without a response."""
         purpose = self._answered(send)
         if error_code is ErrorCode.NETWORK_EXCEPTION:
             self._retry(purpose.commit, error_code, "the connection to the coordinator was lost", now_ms)
@@ -264,7 +257,6 @@ class Commits:
         self._completed.clear()
 
     def tick(self, now_ms: int) -> None:
-        """Continue synchronous commits and report those that are done."""
         if self._waiting:
             self._link.find(now_ms)
         if not self._syncs:
@@ -300,11 +292,9 @@ class Commits:
 
     @property
     def has_waiting(self) -> bool:
-        """True if asynchronous commits wait for the coordinator."""
         return bool(self._waiting)
 
     def deadline_ms(self) -> int:
-        """Return when a synchronous commit is to be retried or times out."""
         deadlines = [commit.deadline_ms for commit in self._syncs]
         if self._link.node is not None:
             deadlines += [commit.retry_ms for commit in self._syncs if commit.retry_ms is not None and commit.offsets]
@@ -385,7 +375,6 @@ class Fetches:
             fetch.outcome = OffsetsFetched(fetch.fetch_id, offsets)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle a request without a response."""
         fetch = send.purpose
         assert isinstance(fetch, Fetch)
         if error_code is ErrorCode.NETWORK_EXCEPTION:
@@ -417,7 +406,6 @@ class Fetches:
             fetch.outcome = OffsetsFetched(fetch.fetch_id, {}, error_code, message)
 
     def tick(self, now_ms: int) -> None:
-        """Retry requests that are due and report results."""
         for fetch in self._fetches:
             if fetch.outcome is None and fetch.retry_ms is not None and now_ms >= fetch.retry_ms:
                 if self._link.node is not None:
@@ -444,7 +432,6 @@ class Fetches:
         self._link.send(request, now_ms, fetch)
 
     def give_up(self, now_ms: int) -> None:
-        """End waiting requests after a failure of the member."""
         for fetch in self._fetches:
             if fetch.retry_ms is not None:
                 self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, _FAILED)
@@ -452,11 +439,9 @@ class Fetches:
 
     @property
     def is_idle(self) -> bool:
-        """True if every request has a result."""
         return not self._fetches
 
     def deadline_ms(self) -> int:
-        """Return when a request is to be retried or times out."""
         deadlines = [fetch.deadline_ms for fetch in self._fetches]
         if self._link.node is not None:
             deadlines += [fetch.retry_ms for fetch in self._fetches if fetch.retry_ms is not None]

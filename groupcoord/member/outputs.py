@@ -1,4 +1,4 @@
-"""Outputs of a member: requests to send, and events. :meth:`Member.take_outputs` returns them."""
+"""Outputs of a member: requests to send, and events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ MemberRequest = (
     | OffsetCommit
     | OffsetFetch
 )
-"""The requests that a member sends."""
 
 
 @frozen
@@ -58,7 +57,6 @@ class Send:
     """Send a request, and pass its response to :meth:`~groupcoord.member.Member.receive`.
 
     Attributes:
-        request_id: identifies the request when its response arrives or it fails.
         request: the request. The member may send the same object again; do not change it.
         to: the coordinator, or None for any broker.
         deadline_ms: when the member gives up waiting for the response.
@@ -78,12 +76,6 @@ class AssignmentNeeded:
 
     Pass the result of :meth:`compute` to :meth:`~groupcoord.member.Member.assignment_computed`, at once or after the
     time that an assignor takes.
-
-    Attributes:
-        generation_id: the generation.
-        assignor: the assignor that the group has chosen.
-        cluster: the topics.
-        subscriptions: by member id.
     """
 
     generation_id: int
@@ -114,7 +106,7 @@ class MetadataNeeded:
     """The member needs the metadata of these topics: call ``update_metadata``.
 
     Attributes:
-        topics: the names, sorted, or None for all topics of the cluster, because the subscription is a pattern.
+        topics: the names, sorted, or None for all topics of the cluster.
     """
 
     topics: tuple[str, ...] | None
@@ -180,7 +172,9 @@ class PartitionsAssigned:
 
 @frozen
 class PartitionsLost:
-    """These partitions are lost: the member was fenced, and others may own them (sorted)."""
+    """These partitions are lost, and others may own them (sorted): the member was fenced, not polled in time, or has
+    failed.
+    """
 
     partitions: tuple[TopicPartition, ...]
 
@@ -238,18 +232,13 @@ class LeftGroup:
 
     reason: str
     was_sent: bool
-    """True if a request was sent. In the classic protocol static members and members without an id send none."""
+    """True if a request was sent."""
 
 
 @frozen
 class RequestRefused:
     """The coordinator refused a request with an error that the Java consumer raises from ``poll``. The member
     continues.
-
-    Attributes:
-        api: the API of the response.
-        error_code: its error code.
-        message: a description for people.
     """
 
     api: str
@@ -264,7 +253,6 @@ class Failed:
     Attributes:
         api: the API of the response, such as ``JoinGroup``, or empty.
         error_code: its error code; UNKNOWN_SERVER_ERROR for a malformed response.
-        message: a description for people.
     """
 
     api: str
@@ -297,17 +285,12 @@ Output = Send | AssignmentNeeded | MetadataNeeded | Event
 
 @define(eq=False, repr=False)
 class ListenerGate:
-    """Makes the member wait while the application's listener handles an event.
-
-    Attributes:
-        is_shut: whether the listener is running.
-    """
+    """Makes the member wait while the application's listener handles an event."""
 
     _outputs: list[Output]
     _waits: bool
     is_shut: bool = field(default=False, init=False)
 
     def tell(self, event: Output) -> None:
-        """Emit an event for the listener."""
         self._outputs.append(event)
         self.is_shut = self._waits

@@ -35,6 +35,7 @@ class Dispatcher:
         closing: the progress of closing, or None.
         is_unsubscribing: whether the member leaves once the listener has handled the revocation of all partitions.
         poll_until_ms: the end of the application's current poll.
+        deadline_ms: when :meth:`tick` is due.
     """
 
     _parts: Parts
@@ -70,7 +71,6 @@ class Dispatcher:
             self._protocol.receive(send, response, now_ms)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle a request without a response."""
         request = send.request
         if isinstance(request, OffsetCommit):
             self._parts.commits.failed(send, error_code, now_ms)
@@ -100,7 +100,6 @@ class Dispatcher:
     # ------------------------------------------------------------ going on
 
     def tick(self, now_ms: int) -> None:
-        """Handle everything that is due."""
         if (
             self._is_quiet
             and now_ms < self._others_ms
@@ -113,7 +112,6 @@ class Dispatcher:
             self.settle(now_ms)
 
     def _update_quiet_deadline(self) -> None:
-        """Compute the next deadline after a heartbeat or its response."""
         self.deadline_ms = min(self._others_ms, self._parts.link.deadline_ms(), self._protocol.deadline_ms())
 
     def _do_what_is_due(self, now_ms: int) -> None:
@@ -155,7 +153,6 @@ class Dispatcher:
             self._parts.fetches.give_up(now_ms)
 
     def progress(self, now_ms: int) -> None:
-        """Execute the work of the application's poll."""
         if self._parts.membership.has_ended or self.closing is not None or self.is_unsubscribing:
             return
         self._parts.commits.tell_completed(now_ms)
@@ -208,7 +205,6 @@ class Dispatcher:
     # ------------------------------------------------------------ time
 
     def _update_deadlines(self, now_ms: int) -> None:
-        """Compute the next deadline, and whether only heartbeats are due."""
         others_ms = NEVER_MS
         is_quiet = self._parts.membership.state is MemberState.STABLE and self._parts.link.node is not None
         if not self._parts.commits.is_idle:
@@ -253,7 +249,7 @@ def assemble(
     *,
     waits_for_listener: bool,
 ) -> tuple[Parts, GroupProtocol]:
-    """Return the common parts of a member and its protocol. Arguments and errors are those of ``Member``."""
+    """Return the common parts of a member and its protocol."""
     outputs: list[Output] = []
     if config.is_consumer_protocol:
         if assignors is not None:
@@ -296,8 +292,7 @@ def _parts(
 def new_member_id(random: Callable[[], float]) -> str:
     """Return a new member id in Kafka's text form of UUIDs: base64 of 16 bytes, without a leading dash.
 
-    Args:
-        random: the source of randomness, so that equal inputs give equal ids; :func:`no_jitter` stands for a random id.
+    With :func:`no_jitter` it is random; otherwise equal sources of randomness give equal ids.
     """
     while True:
         raw = uuid4().bytes if random is no_jitter else bytes(int(random() * 256) for _ in range(16))

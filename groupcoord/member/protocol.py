@@ -1,8 +1,4 @@
-"""Interface of the group protocols: the part of a member that depends on ``group.protocol``.
-
-Coordinator lookup, commits, OffsetFetch, polls and closing are common. Joining, heartbeats, rebalances and leaving
-belong to the protocol: :mod:`groupcoord.member.classic.protocol` and :mod:`groupcoord.member.consumer.protocol`.
-"""
+"""Part of a member that depends on ``group.protocol``: joining, heartbeats, rebalances and leaving."""
 
 from __future__ import annotations
 
@@ -50,7 +46,7 @@ class Closing:
 
 @frozen
 class Parts:
-    """Common parts of a member, which a protocol uses."""
+    """Parts of a member that both protocols use."""
 
     config: MemberConfig
     membership: Membership
@@ -109,7 +105,7 @@ class GroupProtocol(ABC):
 
     @abstractmethod
     def progress(self, now_ms: int) -> bool:
-        """Execute the protocol's work of a poll as far as possible; return whether all is done."""
+        """Execute the work of a poll as far as possible; return whether all is done."""
 
     @abstractmethod
     def progress_deadline_ms(self) -> int:
@@ -123,11 +119,11 @@ class GroupProtocol(ABC):
 
     @abstractmethod
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a response to a request of the protocol."""
+        """Handle a response."""
 
     @abstractmethod
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle a request of the protocol without a response."""
+        """Handle a request without a response."""
 
     @abstractmethod
     def answered(self, send: Send, response: Response, now_ms: int) -> bool:

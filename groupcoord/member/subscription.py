@@ -25,7 +25,7 @@ class TopicMetadata:
     Attributes:
         cluster: the topics of the last update.
         has_changed: whether they differ from those of the leader's assignment.
-        is_fresh: whether all topics were updated since the last rebalance; a join with a pattern requires that.
+        is_fresh: whether all topics were updated since the last rebalance.
         is_asked: whether metadata was requested and has not arrived.
         names: the names of topics by id, as far as ids are known.
     """
@@ -41,12 +41,7 @@ class TopicMetadata:
     names: dict[UUID, str] = field(factory=dict, init=False)
 
     def update(self, cluster: Cluster, asked: Iterable[str]) -> None:
-        """Replace the topics.
-
-        Args:
-            cluster: the topics.
-            asked: topics that were requested; those that are missing do not exist.
-        """
+        """Replace the topics. Those that are missing of ``asked`` do not exist."""
         self.cluster = cluster
         self._absent = frozenset(topic for topic in asked if topic not in cluster.topics)
         self.names = {topic.topic_id: name for name, topic in cluster.topics.items() if topic.topic_id is not None}
@@ -54,7 +49,7 @@ class TopicMetadata:
         self.is_asked = False
 
     def take_snapshot(self, topics: Iterable[str]) -> None:
-        """Store the present metadata of these topics, and compare it with that of the leader's assignment."""
+        """Store the metadata of these topics, and compare it with that of the leader's assignment."""
         known = self.cluster.topics
         self._snapshot = {topic: self._picture(known[topic]) for topic in topics if topic in known}
         self.has_changed = self._assignment_snapshot is not None and self._assignment_snapshot != self._snapshot
@@ -74,13 +69,11 @@ class TopicMetadata:
         self.has_changed = False
 
     def forget(self) -> None:
-        """Drop the stored topics, because another member leads."""
         self._assignment_snapshot = None
         self.has_changed = False
 
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Internal topics, which patterns do not match with ``exclude.internal.topics``."""
 
 
 class SubscriptionKind(Enum):
@@ -105,7 +98,6 @@ class SubscriptionState:
     """Subscription, and a position for each owned partition.
 
     Attributes:
-        kind: how the member gets its partitions.
         topics: the subscribed topics, sorted; for a pattern, those that match.
         joined_topics: the topics of the last join, or None.
         group_topics: in the leader, the topics of all members.
@@ -149,22 +141,19 @@ class SubscriptionState:
         self.match(known)
 
     def subscribe_regex(self, pattern: SubscriptionPattern) -> None:
-        """Subscribe to the topics that the coordinator finds to match."""
         self._become(SubscriptionKind.REGEX)
         self.regex = pattern.pattern
 
     def match(self, known: Iterable[str]) -> None:
-        """Update the topics of a pattern from those that are known."""
+        """Update the topics of a pattern."""
         if self.kind is SubscriptionKind.PATTERN:
             self.topics = tuple(sorted(topic for topic in known if self._matches_pattern(topic)))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own exactly these partitions without a group; those owned before keep their positions."""
         self._become(SubscriptionKind.MANUAL)
         self.take(partitions)
 
     def unsubscribe(self) -> None:
-        """Drop the subscription and all partitions."""
         self.kind = SubscriptionKind.NONE
         self._pattern = None
         self.regex = None
@@ -193,10 +182,8 @@ class SubscriptionState:
         return topics <= set(self.topics)
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own exactly these partitions.
-
-        With a pattern, add their topics to the subscription, and to that of the last join so that :attr:`has_changed`
-        stays as it is.
+        """With a pattern, add the topics to the subscription, and to that of the last join so that :attr:`has_changed`
+        stays.
         """
         self.take(partitions)
         topics = {partition.topic for partition in self.positions}
@@ -217,21 +204,17 @@ class SubscriptionState:
     # ------------------------------------------------------------ reading
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        """Set positions of owned partitions."""
         for partition, position in positions.items():
             if partition in self.positions:
                 self.positions[partition] = to_offset(position)
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return all known positions."""
         return {partition: position for partition, position in self.positions.items() if position is not None}
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Exclude partitions from fetches."""
         self._paused.update(partition for partition in partitions if partition in self.positions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Include partitions in fetches again."""
         self._paused.difference_update(partitions)
 
     def fetchable(self) -> tuple[TopicPartition, ...]:

@@ -84,7 +84,6 @@ from groupcoord.spark.tables import (
 )
 
 _WORKING = "working"
-"""The folder for intermediate files."""
 
 
 @frozen
@@ -97,14 +96,7 @@ class SparkDecoded:
 
 @frozen
 class SparkFolded:
-    """Folded tables, read back from their files.
-
-    Attributes:
-        records: the table of records.
-        history: histories of groups.
-        facts: facts of their commits.
-        current: current offsets.
-    """
+    """Folded tables, read back from their files."""
 
     records: DataFrame
     history: History
@@ -241,13 +233,12 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
 
 
 def task_attempt() -> int:
-    """Return the number of the attempt at a task that runs here; 0 outside of tasks."""
+    """Return the number of the attempt at the task that runs here; 0 outside of tasks."""
     context = TaskContext.get()
     return 0 if context is None else int(context.taskAttemptId())
 
 
 def task_file() -> str:
-    """Return the name of the file that the task writes which runs here."""
     context = TaskContext.get()
     return f"part-{0 if context is None else context.partitionId():05d}.snappy.parquet"
 
@@ -276,7 +267,6 @@ class OutputDirectory(ResultDirectory):
             raise InputError(f"Spark can't write to {self.name}: {first_line(error)}") from error
 
     def path(self, name: str) -> str:
-        """Return the path for Spark."""
         # Spark resolves a path without scheme in its default file system, which may not be this machine's.
         return f"file://{self.place(name)[1]}" if self.is_local else f"{self.name.rstrip('/')}/{name}"
 
@@ -308,14 +298,7 @@ class WrittenLogs(NamedTuple):
 
 @frozen
 class Folders:
-    """Folders of decoded logs, which workers must reach.
-
-    Attributes:
-        file_system: of the folders.
-        records: the table of records.
-        commits: :data:`groupcoord.spark.schemas.COMMITS` outside transactions.
-        keys: :data:`groupcoord.analysis.fold.records.KEYS`.
-    """
+    """Folders of decoded logs, which workers must reach."""
 
     file_system: AbstractFileSystem
     records: str
@@ -324,8 +307,8 @@ class Folders:
 
 
 def write_records(spark: SparkSession, tasks: Sequence[RecordTask], folders: Folders) -> WrittenLogs:
-    """Decode logs and write their records, in a folder for each log partition, as
-    ``DataFrameWriter.partitionBy`` does.
+    """Decode logs and write their records, with a folder for each log partition as
+    ``DataFrameWriter.partitionBy`` has.
     """
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
     written, counts, ranges = Written(), [arrow_schema(READ_COUNTS).empty_table()], [RANGES.empty_table()]
@@ -392,8 +375,6 @@ OFFSETS, FACTS = "current offsets", "facts"
 _SCHEMAS = {kind: to_arrow_schema(schema) for kind, schema in UNPACKED.items()}
 _SCHEMAS |= {OFFSETS: arrow_schema(_CURRENT_COLUMNS), FACTS: to_arrow_schema(BLOBS)}
 WRITTEN = tuple(_SCHEMAS)
-"""Tables of :func:`write_fold`: the kinds of :data:`UNPACKED`, current offsets, and facts of commits."""
-
 _ROWS = StructType([StructField("name", StringType()), StructField("rows", LongType())])
 
 

@@ -1,7 +1,6 @@
 """Grouped functions over several tables in one shuffle.
 
 Each table is cut into buckets of groups or partitions in its own tasks, and the rows of a bucket become one Arrow blob.
-The functions are those of :mod:`groupcoord.analysis.rules`.
 """
 
 from __future__ import annotations
@@ -36,20 +35,13 @@ _PACKED = StructType([StructField("bucket", IntegerType()), *BLOBS])
 _NOW = StructField("now_ms", LongType())
 
 ROWS_MAX = 4_096
-"""Number of rows per Arrow batch."""
-
 _GATHERED_ROWS = 131_072
 _BUCKETS_PER_TASK = 4
 
 
 @frozen
 class Bucket:
-    """The rows of a bucket of groups or partitions.
-
-    Attributes:
-        tables: by name.
-        now_ms: time for the rules in milliseconds since 1970; None if unknown.
-    """
+    """The rows of a bucket of groups or partitions."""
 
     tables: Mapping[str, pa.Table]
     now_ms: int | None
@@ -60,13 +52,11 @@ class Bucket:
         return schema.empty_table() if found is None else found.select(schema.names).cast(schema)
 
     def rows(self, name: str) -> list[Row]:
-        """Return the rows of a table; empty without it."""
         found = self.tables.get(name)
         return [] if found is None else found.to_pylist()
 
 
 def blob_of(table: pa.Table | pa.RecordBatch) -> bytes:
-    """Return rows as bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
@@ -75,19 +65,16 @@ def blob_of(table: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def blob_rows(name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table as rows of :data:`BLOBS`."""
     for start in range(0, table.num_rows, _GATHERED_ROWS):
         blob = blob_of(table.slice(start, _GATHERED_ROWS).combine_chunks())
         yield pa.RecordBatch.from_pylist([{"name": name, "blob": blob}], to_arrow_schema(BLOBS))
 
 
 def table_of(blobs: Iterable[bytes]) -> pa.Table:
-    """Return the concatenated tables of blobs."""
     return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
 
 
 def batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield lists of rows for Arrow batches."""
     left = iter(rows)
     while some := list(islice(left, ROWS_MAX)):
         yield some

@@ -107,7 +107,6 @@ def log_options(
     storage_options: Mapping[str, Any] | None = None,
     **rows: Unpack[RowArguments],
 ) -> dict[str, str]:
-    """Return the arguments of :func:`read_log` as the format's options."""
     return {
         "paths": json.dumps(absolute(paths)),
         **row_options(**rows),
@@ -262,7 +261,6 @@ def cluster_options(
     topic: str = OFFSETS_TOPIC,
     **rows: Unpack[RowArguments],
 ) -> dict[str, str]:
-    """Return the arguments of :func:`read_cluster` as the format's options."""
     return {
         BOOTSTRAP_SERVERS: address.bootstrap_servers,
         COMMAND_CONFIG: address.command_config or "",

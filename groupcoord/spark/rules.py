@@ -186,7 +186,6 @@ def packed_holders(history: DataFrame | History) -> DataFrame:
 
 
 def held_topics(history: History) -> DataFrame:
-    """Return the topics of which members have partitions as the log ends, by the name ``topic``."""
     now = history.rows(GROUP).where(F.col("type") != STREAMS).select(*_OF_GROUP[:3])
     members = history.rows(MEMBER).withColumnRenamed("generation", "generation_or_epoch")
     assigned = members.join(now, list(_OF_GROUP[:3])).select(F.explode("assignment").alias("one"))
@@ -194,7 +193,6 @@ def held_topics(history: History) -> DataFrame:
 
 
 def known_holders(bucket: Bucket) -> Mapping[Place, Row]:
-    """Return the owners of the partitions of a bucket."""
     return {
         (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in _OF_HOLDER.fieldNames()}
         for row in bucket.rows(_HELD)
@@ -202,19 +200,16 @@ def known_holders(bucket: Bucket) -> Mapping[Place, Row]:
 
 
 def known_ends(end_offsets: DataFrame, samples: DataFrame | None) -> list[DataFrame]:
-    """Return end offsets packed by partition, for :func:`known_end_offsets`."""
     tables = [packed(_ENDS, end_offsets, BY_PARTITION)]
     return tables if samples is None else [*tables, packed(_SAMPLES, samples, BY_PARTITION)]
 
 
 def known_end_offsets(bucket: Bucket) -> Ends:
-    """Return where the topics' partitions of a bucket end."""
     ends = bucket.tables.get(_ENDS, arrow_schema(END_OFFSETS).empty_table())
     return Ends(ends, bucket.tables.get(_SAMPLES))
 
 
 def known_commits(bucket: Bucket) -> CommitFacts:
-    """Return the facts of the commits of a bucket."""
     return CommitFacts(bucket.table(LAST, LAST_COMMITS), bucket.table(REWOUND, REWINDS), bucket.table(BUSY, MINUTES))
 
 

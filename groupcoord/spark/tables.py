@@ -119,12 +119,10 @@ def commits(records: DataFrame) -> DataFrame:
 
 
 def transactional_commits(records: DataFrame) -> DataFrame:
-    """Return the rows of :func:`commits` in transactions."""
     return _of_transactions(records).where(F.col("transaction") != ABORTED).select(*COMMITS.fieldNames())
 
 
 def commits_of(table: DataFrame) -> DataFrame:
-    """Return the commits of a table of records, or of commits."""
     return table if set(COMMITS.fieldNames()) <= set(table.columns) else commits(table)
 
 
@@ -139,7 +137,6 @@ def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFr
 
 
 def facts_of(table: DataFrame, limits: Thresholds | None = None) -> DataFrame:
-    """Return the facts of commits of a table of facts, commits or records."""
     return table if is_folded(table) else fold_commits(commits_of(table), limits)
 
 
@@ -149,7 +146,6 @@ def is_folded(table: DataFrame) -> bool:
 
 
 def facts_tables(facts: CommitFacts) -> dict[str, pa.Table]:
-    """Return the tables of facts by name."""
     return {LAST: facts.last, REWOUND: facts.rewinds, BUSY: facts.minutes}
 
 
@@ -224,7 +220,6 @@ def partition_load(records: DataFrame) -> DataFrame:
 
 
 def load_of(keys: DataFrame) -> DataFrame:
-    """Return the same, where records are counted by key already."""
     return keys.repartition("log_partition").mapInArrow(_load, PARTITION_LOAD)
 
 
@@ -310,7 +305,6 @@ class History:
 
 
 def history_of(table: DataFrame | History) -> History:
-    """Return a history as it is, and that of a table of records."""
     if isinstance(table, History):
         return table
     return History(table if set(HISTORY.fieldNames()) <= set(table.columns) else history(table))
@@ -321,7 +315,6 @@ _KEY = ("log_partition", "group_id")
 _NEEDED = (*_KEY, *REPLAYED)
 _OFFSET_KEY = ("group_id", "topic", "topic_partition", "tombstone")
 ANSWERS = declared(replaying.ANSWERS)
-"""Schema of :func:`replay`."""
 
 
 def verify(
@@ -444,7 +437,6 @@ def sorted_rows(records: DataFrame) -> DataFrame:
 
 
 def read_spans(records: DataFrame) -> DataFrame:
-    """Return log partition, offsets and ``complete_from`` of each range."""
     if "complete_from" not in records.columns:
         records = records.withColumn("complete_from", F.lit(None).cast("long"))
     return records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull()).select(
@@ -491,6 +483,5 @@ def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> Dat
 
 
 def as_row(found: HistoryRow) -> dict[str, Any]:
-    """Return a row of the history as it is in :data:`groupcoord.spark.schemas.HISTORY`."""
     (partition, group_id), kind, row = found
     return {"group_id": group_id, "log_partition": partition, "kind": kind, kind: row}

@@ -1,9 +1,8 @@
 """Balancing of the sticky assignors, and the partitions that members claim to own in their subscriptions.
 
-Partitions move from members with many to members with few, as in Kafka. The cooperative sticky assignor reads claims
-from the subscription, and the generation from the user data if the subscription has none. The sticky assignor reads
-everything from the user data. It writes version 1: partitions and generation. Version 0, from before Kafka 2.4, lacks
-the generation. The bytes hold no version number: data without a generation are version 0.
+The cooperative sticky assignor reads claims from the subscription, and the generation from the user data if the
+subscription has none. The sticky assignor reads everything from the user data. It writes version 1: partitions and
+generation. Version 0, from before Kafka 2.4, lacks the generation; the bytes hold no version number.
 """
 
 from __future__ import annotations
@@ -30,12 +29,7 @@ from groupcoord.member.assignors.base import AssignmentError, Cluster, ClusterTo
 
 
 class Claim(NamedTuple):
-    """Claim of one member.
-
-    Attributes:
-        partitions: the partitions that it owns, in the order in which it sends them.
-        generation_id: the generation in which it got them, or None.
-    """
+    """Claim of one member: partitions in the order in which it sends them, and the generation in which it got them."""
 
     partitions: tuple[TopicPartition, ...]
     generation_id: int | None
@@ -49,7 +43,6 @@ class PartitionNumbers:
     Attributes:
         topics: the names, sorted as in Java.
         starts: the number of partition 0 of each topic.
-        counts: the number of partitions of each topic.
         topic_of: for each number the index of the topic in ``topics``.
         partition_of: for each number the partition within the topic.
     """
@@ -69,11 +62,9 @@ class PartitionNumbers:
         self._gone: dict[TopicPartition, int] = {}
 
     def topic(self, name: str) -> int | None:
-        """Return the index of a topic, or None."""
         return self._index.get(name)
 
     def number(self, partition: TopicPartition) -> int | None:
-        """Return the number of a partition, or None if the topic does not exist."""
         topic = self._index.get(partition[0])
         if topic is None:
             return None
@@ -198,7 +189,6 @@ def _believe(group: StickyGroup, claims: list[Claim], generation_ids: list[int])
 
 
 def _note_outdated(group: StickyGroup, claims: list[Claim], newest: int) -> None:
-    """Store for each partition the newest claim before the newest generation."""
     generations: dict[int, int] = {}
     for member in group.visiting_order:
         partitions, claimed_generation = claims[member]
@@ -224,10 +214,7 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id:
 
 
 def decode_sticky_user_data(data: bytes | None) -> Claim:
-    """Parse the user data of the sticky assignor, version 0 or 1.
-
-    As in Kafka, missing data claim nothing, and malformed data claim nothing in generation -1.
-    """
+    """As in Kafka, missing data claim nothing, and malformed data claim nothing in generation -1."""
     if not data:
         return Claim((), None)
     try:
@@ -239,7 +226,6 @@ def decode_sticky_user_data(data: bytes | None) -> Claim:
 
 
 def encode_generation(generation_id: int) -> bytes:
-    """Encode the user data of the cooperative sticky assignor."""
     return _GENERATION.pack(generation_id)
 
 
@@ -434,11 +420,9 @@ class Loads:
         self._rankings: list[list[FewestFirst]] = [[] for _ in sizes]
 
     def grew(self, member: int) -> None:
-        """Add one partition."""
         self.sizes[member] += 1
 
     def shrank(self, member: int) -> None:
-        """Remove one partition and update the rankings."""
         self.sizes[member] -= 1
         size = self.sizes[member]
         if size < self._floors[member]:
@@ -471,7 +455,6 @@ class FewestFirst:
         heapify(self._heap)
 
     def first(self) -> tuple[int, int]:
-        """Return size and member for the member with the fewest partitions."""
         heap, sizes = self._heap, self._loads.sizes
         size, member = heap[0]
         while size != sizes[member]:
@@ -481,7 +464,7 @@ class FewestFirst:
         return size, member
 
     def add(self, member: int, size: int) -> None:
-        """Add an entry for a member; it must be the smallest for that member."""
+        """Add an entry, which must be the smallest for that member."""
         heappush(self._heap, (size, member))
 
 
@@ -514,11 +497,9 @@ class LargestOwner:
                 return -entry
 
     def lost(self, owner: int) -> None:
-        """Remove one of the topic's partitions from an owner."""
         self._counts[owner] -= 1
 
     def gained(self, owner: int) -> None:
-        """Add one of the topic's partitions to an owner."""
         self._counts[owner] += 1
         self.grew(owner)
 
@@ -529,7 +510,6 @@ class LargestOwner:
 
 
 Pair = tuple[int, int]
-"""First and last owner."""
 
 
 class PartitionMovements:
@@ -542,7 +522,6 @@ class PartitionMovements:
         self._topic_hashes: dict[int, int] = {}
 
     def note(self, number: int, old_owner: int, new_owner: int) -> None:
-        """Add a move of a partition."""
         first_owner = old_owner
         if number in self._pairs:
             first_owner = self._forget(number)

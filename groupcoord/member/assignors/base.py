@@ -47,11 +47,6 @@ class ClusterTopic:
     topic_id: UUID | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Validate the number of racks.
-
-        Raises:
-            ValueError: the count is negative, or the number of racks differs from it.
-        """
         if self.partition_count < 0:
             raise ValueError(f"a topic can't have {self.partition_count} partitions")
         if self.replica_racks is not None and len(self.replica_racks) != self.partition_count:
@@ -125,7 +120,6 @@ class StatelessAssignor:
 def subscribed_topics(
     cluster: Cluster, subscriptions: Mapping[str, Subscription], visiting_order: list[str]
 ) -> dict[str, ClusterTopic]:
-    """Return the subscribed topics that have partitions, in the order of Java's maps."""
     different = dict.fromkeys(subscriptions[member_id].topics for member_id in visiting_order)
     names = hash_map_order(topic for topics in different for topic in topics)
     existing = [name for name in names if name in cluster.topics and cluster.topics[name].partition_count]
@@ -140,15 +134,12 @@ def are_racks_useful(member_racks: set[str], replica_racks: set[str], by_partiti
 
 
 def racks_by_partition(topic: ClusterTopic) -> list[frozenset[str]]:
-    """Return the racks of each partition's replicas."""
     if topic.replica_racks is None:
         return [frozenset()] * topic.partition_count
     return [frozenset(rack for rack in racks if rack is not None) for racks in topic.replica_racks]
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: list[str]) -> list[str]:
-    """Return the member ids: static members by instance id, then dynamic members by member id."""
-
     def place(member_id: str) -> tuple[bool, bytes]:
         instance_id = subscriptions[member_id].group_instance_id
         return instance_id is None, string_sort_key(member_id if instance_id is None else instance_id)
@@ -235,11 +226,9 @@ class _TopicShares:
             self.are_racks_useful = are_racks_useful(member_racks, all_racks, self.replica_racks)
 
     def room(self, member: int) -> int:
-        """Return how many partitions a member may still get."""
         return max(0, self._quota + (self._larger_shares > 0) - self._shares[member])
 
     def give(self, member: int, partitions: list[int], assigned: list[list[TopicPartition]]) -> None:
-        """Assign partitions to a member."""
         assigned[member] += [TopicPartition(self.name, partition) for partition in partitions]
         self._shares[member] += len(partitions)
         if self._shares[member] > self._quota:
@@ -259,7 +248,6 @@ class _TopicShares:
             self._give_from(queues.get(self.racks[member], iter(())), member, assigned)
 
     def assign_rest(self, assigned: list[list[TopicPartition]]) -> None:
-        """Assign the remaining partitions in order."""
         queue = iter(range(self.partition_count))
         for member in self.subscribers:
             if not self._left:

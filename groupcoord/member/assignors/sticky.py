@@ -1,8 +1,4 @@
-"""Sticky assignors: balanced assignments in which each member keeps its partitions as far as possible.
-
-Both share two algorithms, one for equal subscriptions and one for different ones. Both keep owned partitions as far as
-the balance allows, and regard racks (KIP-881).
-"""
+"""Sticky assignors: balanced assignments in which each member keeps its partitions as far as possible."""
 
 from __future__ import annotations
 
@@ -86,11 +82,6 @@ class StickyAnswer:
 def assign_sticky(
     cluster: Cluster, subscriptions: Mapping[str, Subscription], claim_of: Callable[[Subscription], Claim]
 ) -> StickyAnswer:
-    """Return the sticky assignment.
-
-    Raises:
-        AssignmentError: the members' claims are inconsistent.
-    """
     if not subscriptions:
         return StickyAnswer({}, [], None)
     group = settle_claims(cluster, subscriptions, claim_of)
@@ -119,7 +110,6 @@ class ConstrainedAssignment:
     it. Source: ``ConstrainedAssignmentBuilder`` in ``AbstractStickyAssignor`` of Kafka's Java client.
 
     Attributes:
-        assigned: the partitions of each member, after :meth:`build`.
         moving: partitions that another member must revoke first, with their new owner.
     """
 
@@ -268,7 +258,6 @@ class GeneralAssignment:
     ``AbstractStickyAssignor`` of Kafka's Java client.
 
     Attributes:
-        assigned: the partitions of each member, after :meth:`build`.
         visiting_order: the members in the order of the Java map that holds the result.
     """
 
@@ -376,12 +365,7 @@ class GeneralAssignment:
 
 
 class Racks:
-    """Racks of members and partitions; all empty if racks make no difference.
-
-    Attributes:
-        of_member: the rack of each member, or None.
-        of_partition: the racks of each partition's replicas; empty if racks are not used.
-    """
+    """Racks of members and of the replicas of partitions; all empty if racks make no difference."""
 
     def __init__(self, group: StickyGroup, subscriptions: Mapping[str, Subscription]) -> None:
         of_member = [subscriptions[member_id].rack_id or None for member_id in group.members]
@@ -395,7 +379,6 @@ class Racks:
         self.of_partition = of_partition if self.are_used else []
 
     def mismatch(self, member: int, number: int) -> bool:
-        """Return whether a member has a rack without a replica of a partition."""
         rack = self.of_member[member]
         return rack is not None and (number >= len(self.of_partition) or rack not in self.of_partition[number])
 

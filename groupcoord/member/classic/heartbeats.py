@@ -1,8 +1,7 @@
-"""Heartbeats and membership of the classic protocol: member id, generation, and three deadlines.
+"""Heartbeats and membership of the classic protocol: member id, generation, and deadlines.
 
-The deadlines are the next heartbeat, the session, and the application's next poll. The Java consumer has a thread for
-them. It sends heartbeats independently of polls, looks for a lost coordinator, and leaves the group when the
-application has not polled for too long.
+The Java consumer has a thread for them. It sends heartbeats independently of polls, looks for a lost coordinator, and
+leaves the group when the application has not polled for too long.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _REBALANCING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANC
 
 @define(eq=False, repr=False)
 class MembershipManager(Membership):
-    """State and generation of a member, with the transitions that several parts need.
+    """State and generation of a member.
 
     Attributes:
         rejoin_reason: the reason in the next JoinGroup request.
@@ -53,12 +52,11 @@ class MembershipManager(Membership):
 
     @property
     def is_joined(self) -> bool:
-        """True if the coordinator knows the member, as far as the member knows, so that it sends heartbeats."""
+        """True if the coordinator knows the member, as far as the member knows."""
         return self.state in _JOINED
 
     @property
     def is_rebalancing(self) -> bool:
-        """True if a JoinGroup or SyncGroup is in flight."""
         return self.state in _REBALANCING
 
     @property
@@ -82,7 +80,7 @@ class MembershipManager(Membership):
         self.rejoin_needed = True
 
     def reset(self, reason: str, *, forget_member_id: bool) -> None:
-        """Reset the generation and rejoin. A member id that may be valid is kept, which saves the group a wait."""
+        """Reset the generation and rejoin. A member id that may be valid is kept."""
         if not self.has_ended:
             self.move(MemberState.UNJOINED)
         self.generation = NO_GENERATION if forget_member_id else Generation(member_id=self.generation.member_id)
@@ -101,7 +99,6 @@ class MembershipManager(Membership):
     # ------------------------------------------------------------ commits
 
     def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity for commits; if the group assigns the partitions, the member must be in the group."""
         if not is_auto_assigned:
             return MemberIdentity()
         if self.state is MemberState.STABLE:
@@ -115,16 +112,12 @@ class MembershipManager(Membership):
         return None
 
     def has_new_epoch(self) -> bool:
-        """Return False: there are no epochs."""
         return False
 
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
     ) -> CommitFailure:
-        """Apply the error of a commit.
-
-        An error for an earlier generation never fails the member, and does not reset a member that is joining.
-        """
+        """An error for an earlier generation never fails the member, and does not reset a member that is joining."""
         is_current = (identity.generation_id, identity.member_id) == self.generation[:2]
         is_preparing = self.state is MemberState.PREPARING_REBALANCE
         if reaction is Reaction.REJOIN:
@@ -143,7 +136,7 @@ class MembershipManager(Membership):
 
 @define(eq=False, repr=False)
 class Heartbeats:
-    """Sends heartbeats while the member is joined.
+    """Heartbeats of a joined member.
 
     Attributes:
         next_ms: when the next heartbeat is due.
@@ -173,11 +166,9 @@ class Heartbeats:
         self.poll_deadline_ms = max(self.poll_deadline_ms, now_ms + self._config.max_poll_interval_ms)
 
     def restart_session(self, now_ms: int) -> None:
-        """Restart the session after a response of the coordinator."""
         self.session_deadline_ms = now_ms + self._config.session_timeout_ms
 
     def polled(self, until_ms: int) -> None:
-        """Set the end of the application's current poll."""
         self.poll_deadline_ms = until_ms + self._config.max_poll_interval_ms
 
     def tick(self, now_ms: int) -> bool:
@@ -239,7 +230,6 @@ class Heartbeats:
             self.failed(now_ms)
 
     def failed(self, now_ms: int) -> None:
-        """Retry after a pause, because a heartbeat failed."""
         self.next_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
 
@@ -253,7 +243,6 @@ class Heartbeats:
         return True
 
     def answered(self, now_ms: int) -> None:
-        """Handle a response without an error."""
         self._attempts = 0
         self.session_deadline_ms = now_ms + self._config.session_timeout_ms
 

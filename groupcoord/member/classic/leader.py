@@ -1,8 +1,4 @@
-"""Leader of a classic group: subscriptions, topic metadata, assignor, and the assignments for SyncGroup.
-
-Afterwards the leader watches the topics (:mod:`groupcoord.member.subscription`), because new partitions need a new
-assignment.
-"""
+"""Leader of a classic group: it assigns, then watches the topics, because new partitions need a new assignment."""
 
 from __future__ import annotations
 
@@ -72,7 +68,6 @@ class Leading:
         return self._joined.generation_id
 
     def _want(self, topics: set[str]) -> None:
-        """Watch these topics, and request their metadata if it is unknown."""
         self._parts.subscription.group_topics = self._parts.subscription.group_topics.union(topics)
         if self._is_waiting_for_topics:
             self._parts.outputs.append(MetadataNeeded(self._parts.subscription.metadata_topics()))
@@ -159,7 +154,7 @@ def _write(member_id: str, given: Assignment) -> SyncAssignment:
 
 
 def _checked(name: str, assignments: object) -> Mapping[str, Assignment]:
-    """Return the result of an assignor after a check of its types, because the assignor may be user code."""
+    """Return the result of an assignor, which may be user code, after a check of its types."""
     if isinstance(assignments, Mapping) and all(
         isinstance(member_id, str) and isinstance(given, Assignment) for member_id, given in assignments.items()
     ):

@@ -48,7 +48,6 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator has assigned."""
         return self._membership.generation.member_id
 
     @property
@@ -57,22 +56,18 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def is_leader(self) -> bool:
-        """True if it assigned in this generation and watches the topics for changes."""
         return self._rebalance.is_leader
 
     @property
     def can_subscribe(self) -> bool:
-        """True if the member has an assignor."""
         return self._has_assignors
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """The setting of the member."""
         return self._parts.config.heartbeat_interval_ms
 
     @property
     def is_busy(self) -> bool:
-        """True if a rebalance is in progress or due."""
         return self._rebalance.is_needed
 
     # ------------------------------------------------------------ the application's polls
@@ -92,7 +87,6 @@ class ClassicProtocol(GroupProtocol):
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a response. Responses to LeaveGroup are ignored."""
         request = send.request
         if isinstance(request, Heartbeat):
             self._heartbeats.receive(send, response, now_ms)
@@ -120,13 +114,11 @@ class ClassicProtocol(GroupProtocol):
         self._heartbeats.restart_session(now_ms)
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
-        """Fail the commits that waited for the lookup; the member fails if the error is not retriable."""
         self._parts.commits.lookup_failed(error_code)
         if not may_repeat:
             self._membership.fail("FindCoordinator", error_code, error_code.name)
 
     def metadata_updated(self, now_ms: int) -> None:
-        """Detect changes of topics since the leader's assignment; continue an assignment that waited for metadata."""
         self._parts.topic_metadata.take_snapshot(self._parts.subscription.watched_topics())
         self._rebalance.lead(now_ms)
 
@@ -143,7 +135,6 @@ class ClassicProtocol(GroupProtocol):
             self.leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Find a lost coordinator while the member sends heartbeats."""
         if self._heartbeats.is_enabled and self._parts.link.node is None:
             self._heartbeats.tick(now_ms)
 
@@ -156,7 +147,6 @@ class ClassicProtocol(GroupProtocol):
         self._rebalance.drop_all()
 
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
-        """Leave the group. A static member sends no LeaveGroup unless ``operation`` demands it."""
         membership, config, link = self._membership, self._parts.config, self._parts.link
         if membership.state in (MemberState.UNJOINED, MemberState.CLOSED):
             return
@@ -172,14 +162,12 @@ class ClassicProtocol(GroupProtocol):
         membership.forget("consumer pro-actively leaving the group")
 
     def begin_closing(self) -> None:
-        """Stop heartbeats."""
         self._heartbeats.is_enabled = False
 
     def rest(self) -> None:
         """Do nothing: a failed member sends no heartbeats, and the next join reports the owned partitions as lost."""
 
     def recover(self) -> None:
-        """Join again with the next poll."""
         self._membership.reset("the application goes on after a failure", forget_member_id=False)
         self._membership.move(MemberState.UNJOINED)
         self._rebalance.recover()

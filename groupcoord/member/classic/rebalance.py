@@ -56,7 +56,7 @@ _SHORTEST_ASSIGNMENT = 2
 
 
 class _Step(Enum):
-    """Call of the application's listener in progress, which decides the next step."""
+    """Listener call in progress, which decides the next step."""
 
     NONE = "none"
     PREPARING = "what was owned is revoked or lost; then join"
@@ -94,7 +94,7 @@ class Rebalance:
 
     @property
     def is_needed(self) -> bool:
-        """True if partitions are not yet as they should be."""
+        """True if a rebalance is due or in progress, or an assignment is not complete."""
         return (
             self._membership.rejoin_needed
             or self._is_joining
@@ -104,7 +104,6 @@ class Rebalance:
         )
 
     def _note_changes(self) -> None:
-        """Rejoin if topics or subscription have changed."""
         if not self._membership.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
             if self._parts.topic_metadata.has_changed:
                 self._membership.request_rejoin("cached metadata has changed")
@@ -155,7 +154,7 @@ class Rebalance:
     # ------------------------------------------------------------ before the join
 
     def _prepare(self, now_ms: int) -> bool:
-        """Commit and revoke partitions before a join; return whether that is in progress."""
+        """Commit and revoke partitions before a join; return whether the revocation has begun."""
         if self._parts.config.enable_auto_commit and not self._has_committed(now_ms):
             return False
         self._commit = None
@@ -241,7 +240,6 @@ class Rebalance:
         return JoinProtocol(assignor.name, encode_subscription(subscription))
 
     def receive_join(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a JoinGroup response; the SyncGroup follows without a poll."""
         membership = self._membership
         if not isinstance(response, JoinGroupResponse):
             self._malformed("JoinGroup", f"{type(response).__name__} is no answer to it")
@@ -275,7 +273,7 @@ class Rebalance:
         self.lead(now_ms)
 
     def lead(self, now_ms: int, computed: ComputedAssignment | None = None) -> None:
-        """Continue the leader's assignment after new metadata or the assignor's result."""
+        """Continue the leader's assignment."""
         leading = self._leading
         if leading is None or not self._membership.is_at(MemberState.COMPLETING_REBALANCE, leading.generation_id):
             return
@@ -337,7 +335,6 @@ class Rebalance:
     # ------------------------------------------------------------ what went wrong
 
     def request_failed(self, send: Send, error_code: ErrorCode) -> None:
-        """Handle a JoinGroup or SyncGroup without a response."""
         api = "JoinGroup" if isinstance(send.request, JoinGroup) else "SyncGroup"
         reaction = Reaction.RETRY if error_code is ErrorCode.NETWORK_EXCEPTION else Reaction.FAIL
         self._fail(api, error_code, reaction, f"no answer: {error_code.name}")
@@ -395,7 +392,6 @@ class Rebalance:
     # ------------------------------------------------------------ the end of a rebalance
 
     def _complete(self, data: bytes, now_ms: int) -> None:
-        """Parse the assignment and emit revocations, then assignments."""
         membership = self._membership
         membership.needs_prepare = True
         if not self.is_leader:
@@ -448,7 +444,6 @@ class Rebalance:
     # ------------------------------------------------------------ out of the group, and time
 
     def drop_all(self) -> None:
-        """Emit the revocation of all partitions before leaving, or their loss if ownership is uncertain."""
         self._cut_short()
         owned = tuple(self._parts.subscription.positions)
         if not self._parts.subscription.is_auto_assigned or not owned:
@@ -459,7 +454,6 @@ class Rebalance:
             self._parts.gate.tell(PartitionsRevoked(owned))
 
     def recover(self) -> None:
-        """Restart after a failure. The response to a join in flight would be taken for the next one's."""
         self._cut_short()
         self._parts.link.forget(JoinGroup, SyncGroup)
         self._is_joining = False
@@ -473,7 +467,6 @@ class Rebalance:
         self._step = _Step.NONE
 
     def deadline_ms(self) -> int:
-        """Return when :meth:`progress` is due without any input."""
         if self._parts.gate.is_shut or self._parts.link.node is None:
             return NEVER_MS
         is_committing = self._commit is not None and self._commit.outcome is None

@@ -1,8 +1,4 @@
-"""Heartbeats and membership of a consumer group (KIP-848): member epoch, assignments, requests, timing.
-
-ConsumerGroupHeartbeat requests are full after a join or a failure, and hold only changed fields afterwards. The
-coordinator sends the interval; joining, acknowledging and leaving do not wait for it.
-"""
+"""Heartbeats and membership of a consumer group (KIP-848): member epoch, assignments, requests, timing."""
 
 from __future__ import annotations
 
@@ -35,9 +31,9 @@ Partitions = Mapping[UUID, tuple[int, ...]]
 
 @frozen
 class LocalAssignment:
-    """Partitions, and a number that grows with each assignment that differs from the one before.
+    """Partitions, and a number that grows with each change.
 
-    The number distinguishes an assignment that was given, replaced and given again: each must be acknowledged.
+    A partition that was assigned, revoked and assigned again must be acknowledged each time.
 
     Attributes:
         number: -1 before there is any assignment.
@@ -62,7 +58,7 @@ NO_ASSIGNMENT = LocalAssignment()
 
 
 def read_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
-    """Return the partitions in a response, each topic once, partitions sorted."""
+    """Return the partitions in a response, sorted."""
     found: dict[UUID, set[int]] = {}
     for topic_id, partitions in topics:
         found.setdefault(topic_id, set()).update(partitions)
@@ -70,7 +66,6 @@ def read_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
 
 
 def write_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    """Return partitions in the form of a request."""
     return tuple(TopicPartitions(topic_id, numbers) for topic_id, numbers in partitions.items())
 
 
@@ -104,7 +99,6 @@ class ConsumerMembership(Membership):
         return self.epoch > JOIN_GROUP_MEMBER_EPOCH
 
     def take_epoch(self, epoch: int) -> None:
-        """Set the epoch that the coordinator has sent."""
         self.epoch = epoch
         self._was_member = self._was_member or self.has_epoch
 
@@ -123,17 +117,15 @@ class ConsumerMembership(Membership):
     # ------------------------------------------------------------ commits
 
     def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity with the current epoch, which the coordinator validates."""
         epoch = self.epoch if self.has_epoch else UNKNOWN_GENERATION_ID
         member_id = self.member_id if self._was_member else UNKNOWN_MEMBER_ID
         return MemberIdentity(epoch, member_id, self._group_instance_id)
 
     def fetch_identity(self) -> MemberIdentity | None:
-        """Return the identity with the current epoch: OffsetFetch of a member fails at another one (KIP-848)."""
+        """OffsetFetch of a member fails at another epoch than the current one (KIP-848)."""
         return MemberIdentity(self.epoch, self.member_id) if self.has_epoch else None
 
     def has_new_epoch(self) -> bool:
-        """Return whether the member is in the group."""
         return self.has_epoch
 
     def commit_refused(
@@ -147,7 +139,7 @@ class ConsumerMembership(Membership):
 
 @define(eq=False, repr=False)
 class HeartbeatRequests:
-    """Builds heartbeats and remembers which fields the coordinator has."""
+    """Heartbeats that are full after a join or a failure, and hold only changed fields afterwards."""
 
     _config: MemberConfig
     _membership: ConsumerMembership
@@ -166,7 +158,6 @@ class HeartbeatRequests:
         self._assignment: LocalAssignment | None = None
 
     def make(self, current: LocalAssignment) -> ConsumerGroupHeartbeat:
-        """Return the next heartbeat."""
         membership, config = self._membership, self._config
         is_joining = membership.state is MemberState.JOINING
         if is_joining:
@@ -221,7 +212,7 @@ _BEATING = (*_URGENT, MemberState.RECONCILING, MemberState.STABLE, MemberState.P
 
 @define(eq=False, repr=False)
 class ConsumerHeartbeats:
-    """Sends heartbeats, one at a time.
+    """Timing of heartbeats, one at a time. Joining, acknowledging and leaving do not wait for the interval.
 
     Attributes:
         interval_ms: the interval that the coordinator has sent, or 0.
@@ -240,7 +231,6 @@ class ConsumerHeartbeats:
 
     @property
     def is_wanted(self) -> bool:
-        """True if the member sends heartbeats now."""
         return self._membership.state in _BEATING
 
     @property
@@ -249,7 +239,6 @@ class ConsumerHeartbeats:
         return self._membership.is_in_group
 
     def polled(self, until_ms: int) -> None:
-        """Set the end of the application's current poll."""
         self.poll_deadline_ms = until_ms + self._parts.config.max_poll_interval_ms
 
     # ------------------------------------------------------------ sending
@@ -283,7 +272,6 @@ class ConsumerHeartbeats:
         return send is self._in_flight
 
     def answered(self, interval_ms: int, now_ms: int) -> None:
-        """Handle a response without an error."""
         self._in_flight = None
         self._attempts = 0
         self._not_before_ms = 0

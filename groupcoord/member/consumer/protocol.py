@@ -51,27 +51,22 @@ class ConsumerProtocol(GroupProtocol):
 
     @property
     def generation_id(self) -> int:
-        """The member epoch."""
         return self._membership.epoch if self._membership.has_epoch else -1
 
     @property
     def is_leader(self) -> bool:
-        """False: the coordinator assigns."""
         return False
 
     @property
     def can_subscribe(self) -> bool:
-        """True: the coordinator assigns."""
         return True
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """The interval that the coordinator has sent."""
         return self._heartbeats.interval_ms
 
     @property
     def is_busy(self) -> bool:
-        """True if a reconciliation is in progress."""
         return self._reconciliation.is_busy
 
     # ------------------------------------------------------------ the application's polls
@@ -80,7 +75,6 @@ class ConsumerProtocol(GroupProtocol):
         self._heartbeats.polled(until_ms)
 
     def progress(self, now_ms: int) -> bool:
-        """Reconcile, and join if the member has just subscribed, was fenced, or was not polled in time."""
         self._reconciliation.progress(now_ms)
         self._rejoin_if_fenced()
         if (
@@ -135,7 +129,6 @@ class ConsumerProtocol(GroupProtocol):
         return self._heartbeats.deadline_ms() if self._parts.link.node is not None else NEVER_MS
 
     def _beat(self, now_ms: int) -> None:
-        """Send a heartbeat if one is due, or find a lost coordinator."""
         if not self._heartbeats.is_wanted:
             return
         if self._parts.link.node is None:
@@ -149,7 +142,7 @@ class ConsumerProtocol(GroupProtocol):
     # ------------------------------------------------------------ answers
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a response. Responses to heartbeats from before a fencing, and to leaving, are ignored."""
+        """Responses to heartbeats from before a fencing, and to leaving, are ignored."""
         if not self._heartbeats.is_awaited(send):
             return
         is_leave = isinstance(send.request, ConsumerGroupHeartbeat) and send.request.member_epoch < 0
@@ -165,7 +158,6 @@ class ConsumerProtocol(GroupProtocol):
             self._follow(response, now_ms)
 
     def _follow(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
-        """Apply the member epoch and a new assignment."""
         membership = self._membership
         if response.member_epoch < 0:
             return
@@ -193,7 +185,6 @@ class ConsumerProtocol(GroupProtocol):
             self._membership.fail(_API, error_code, message)
 
     def _fence(self, error_code: ErrorCode) -> None:
-        """Handle that the coordinator has fenced the member."""
         membership = self._membership
         if membership.state is MemberState.PREPARE_LEAVING:  # already removed, so it sends no request to leave
             membership.begin_leaving(CloseOperation.DEFAULT)
@@ -226,8 +217,7 @@ class ConsumerProtocol(GroupProtocol):
     def coordinator_found(self, now_ms: int) -> None:
         """Delay the next lookup by ``retry.backoff.ms``, in case this node answers NOT_COORDINATOR.
 
-        Heartbeats do not wait for that. Source: ``RequestState`` of the Java client restarts its pause with each
-        success.
+        Heartbeats do not wait for that. Source: ``RequestState`` of the Java client.
         """
         self._parts.link.pause(now_ms)
 
@@ -272,7 +262,6 @@ class ConsumerProtocol(GroupProtocol):
         self._parts.outputs.append(LeftGroup(reason, is_sent))
 
     def _leave_unpolled(self, now_ms: int) -> None:
-        """Leave after ``max.poll.interval.ms`` without a poll."""
         self._reconciliation.begin_losing()
         self._send_leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms, is_sent=True)
         self._membership.move(MemberState.STALE)
@@ -288,9 +277,5 @@ class ConsumerProtocol(GroupProtocol):
         self._reconciliation.clear()
 
     def recover(self) -> None:
-        """Refuse to recover.
-
-        Raises:
-            IllegalCallError: always; as in Java, the application closes the member and creates another one.
-        """
+        """As in Java, the application closes the member and creates another one."""
         raise IllegalCallError("a failed member of a consumer group can't go on: close it, and make another one")

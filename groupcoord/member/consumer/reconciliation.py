@@ -1,8 +1,7 @@
 """Reconciliation of a consumer group member: from its current to its target assignment, one assignment at a time.
 
-Positions are committed (with automatic commits), then lost partitions are revoked, then new ones are assigned, and only
-then the coordinator gets the acknowledgement. So no partition has two readers. Source: KIP-848 and the Java consumer's
-``AbstractMembershipManager``.
+Positions are committed (with automatic commits), lost partitions revoked, new ones assigned, and then the assignment is
+acknowledged. So no partition has two readers. Source: KIP-848 and the Java consumer's ``AbstractMembershipManager``.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from groupcoord.member.subscription import SubscriptionState
 
 
 class _Step(Enum):
-    """Condition that a reconciliation waits for."""
-
     NONE = "nothing: there is none"
     COMMITTING = "the positions are being committed; then revoke"
     REVOKING = "the listener deals with what is revoked; then assign"
@@ -40,7 +37,7 @@ class Reconciliation:
     Attributes:
         current: the partitions that the member owns and acknowledges.
         target: the partitions that it should own.
-        is_lossy: whether the member was fenced and must report its partitions as lost.
+        is_lossy: whether the member must report its partitions as lost: it was fenced, has failed, or was not polled.
     """
 
     _parts: Parts
@@ -62,13 +59,11 @@ class Reconciliation:
 
     @property
     def is_done(self) -> bool:
-        """True if the member owns its target assignment."""
         return self.target == self.current
 
     # ------------------------------------------------------------ what the coordinator tells
 
     def assigned(self, partitions: Partitions) -> None:
-        """Set the target assignment that the coordinator has sent."""
         self.target = self.target.replaced_by(partitions)
         if not self.is_done:
             self._membership.move(MemberState.RECONCILING)
@@ -82,7 +77,6 @@ class Reconciliation:
     # ------------------------------------------------------------ in the application's poll
 
     def progress(self, now_ms: int) -> None:
-        """Continue as far as possible."""
         while not self._parts.gate.is_shut:
             if self.is_busy and self._step is not _Step.LOSING:
                 self._abort_if_out_of_place()
@@ -102,7 +96,6 @@ class Reconciliation:
                 return
 
     def _abort_if_out_of_place(self) -> None:
-        """Abort if the member was fenced or is leaving meanwhile."""
         if self._membership.state is MemberState.RECONCILING:
             return
         if self._step is _Step.REVOKING:
@@ -178,7 +171,7 @@ class Reconciliation:
     # ------------------------------------------------------------ out of the group
 
     def begin_losing(self) -> None:
-        """Begin to report the partitions as lost, because the member was fenced."""
+        """Begin to report the partitions as lost."""
         self.is_lossy = True
         self.current = self.target = NO_ASSIGNMENT
 
@@ -209,7 +202,6 @@ class Reconciliation:
             self._parts.gate.tell(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
 
     def clear(self) -> None:
-        """Drop all partitions and the target."""
         self._step = _Step.NONE
         self._commit = None
         self.is_lossy = False
@@ -222,7 +214,6 @@ class Reconciliation:
     # ------------------------------------------------------------ time
 
     def deadline_ms(self) -> int:
-        """Return when :meth:`progress` is due without any input."""
         if self._membership.state is not MemberState.RECONCILING or self.is_busy or not self._is_waiting:
             return NEVER_MS
         return NEVER_MS if self._parts.topic_metadata.is_asked else self._retry_ms
