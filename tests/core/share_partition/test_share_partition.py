@@ -104,6 +104,13 @@ def test_a_hole_of_which_a_part_was_read() -> None:
     assert acquire(partition, [LogBatch(4, 7), LogBatch(8, 9)]) == [(4, 7, 1), (9, 9, 1)]
 
 
+def test_records_behind_the_last_batch_read_stay_available() -> None:
+    partition = SharePartition(0)
+    acquire(partition, ONE)
+    assert say(partition, (0, 9, [2])) is ErrorCode.NONE
+    assert acquire(partition, [LogBatch(0, 4)]) == [(0, 4, 2)]
+
+
 def test_a_group_may_know_no_renewals() -> None:
     """Then one is refused, and takes what else was said along (KIP-1222)."""
     partition = SharePartition(0)
