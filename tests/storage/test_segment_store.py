@@ -277,15 +277,18 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_never_flushed_by_default_but_when_closing(tmp_path: Path, synced: list[str]) -> None:
+def test_only_flush_and_close_flush_by_default(tmp_path: Path, synced: list[str]) -> None:
     """Kafka's default leaves flushing to the operating system; a clean close makes everything durable."""
     store = SegmentLogStore(tmp_path, segment_bytes=200)
     for offset in range(3):
         append(store, commit(offset))
     assert store.flush_due(10**15) is None
     assert synced == []
-    store.close()
+    store.flush()
     assert synced == ["002.log"]
+    append(store, commit(3))
+    store.close()
+    assert synced == ["002.log", "003.log"]
 
 
 @pytest.mark.parametrize(("interval", "expected"), [(1, 6), (2, 6), (3, 3), (5, 2)])
