@@ -31,6 +31,10 @@ QUICK = (
 """Some of those that take no time; only the first and the last one need no setting."""
 
 
+DELAY = "group.initial.rebalance.delay.ms"
+SLOW = {DELAY: "3000", "group.min.session.timeout.ms": "6000"}
+
+
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[ServerThread]:
     """A server with a topic, and Kafka's defaults where a server for tests has others."""
@@ -153,22 +157,20 @@ def test_a_topic_of_other_size_is_in_the_way(server: ServerThread) -> None:
     assert outcome.reason == "needs topic 'u2' with 2 partitions, and it has 3"
 
 
-def test_who_never_joins_does_not_care_how_long_joins_wait() -> None:
-    """Of the usual settings a transcript needs those whose difference it meets."""
-    slow = {"group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000"}
-
-    assert unmet_settings(BY_NAME["fetch/fetch_several_groups"], slow) == {}
-    assert unmet_settings(BY_NAME["leave/batch_while_preparing"], slow) == {"group.initial.rebalance.delay.ms": "0"}
-    assert unmet_settings(BY_NAME["join/session_timeout_bounds"], slow)["group.min.session.timeout.ms"] == "100"
-    assert unmet_settings(BY_NAME["leave/batch_while_preparing"], {}) == {}
-
-
-def test_who_is_alone_while_a_new_group_waits_does_not_care() -> None:
-    """Joins of a new group that nobody interrupts are played with a delay; what happens meanwhile still needs none."""
-    delay = "group.initial.rebalance.delay.ms"
-
-    assert unmet_settings(BY_NAME["join/vote_ties_of_two"], {delay: "3000"}) == {}
-    assert unmet_settings(BY_NAME["join/duplicate_waiting_join"], {delay: "3000"}) == {delay: "0"}
+@pytest.mark.parametrize(
+    ("name", "settings", "unmet"),
+    [
+        ("fetch/fetch_several_groups", SLOW, {}),
+        ("leave/batch_while_preparing", SLOW, {DELAY: "0"}),
+        ("join/session_timeout_bounds", SLOW, {"group.min.session.timeout.ms": "100"}),
+        ("leave/batch_while_preparing", {}, {}),
+        ("join/vote_ties_of_two", SLOW, {}),
+        ("join/duplicate_waiting_join", SLOW, {DELAY: "0"}),
+    ],
+)
+def test_settings_that_make_a_difference(name: str, settings: dict[str, str], unmet: dict[str, str]) -> None:
+    """A delay of the first rebalance matters if somebody joins and somebody else sends requests meanwhile."""
+    assert unmet_settings(BY_NAME[name], settings) == unmet
 
 
 def test_joins_may_take_as_long_as_the_server_waits(server: ServerThread) -> None:

@@ -43,13 +43,6 @@ def committed(broker: Broker) -> dict[str, int]:
     return {str(topic.name): topic.partitions[0].committed_offset for topic in group.topics}
 
 
-def test_clients_are_served() -> None:
-    """A client connects to the address that it is given, and topics are there from the start."""
-    with ServerThread(topics={"orders": 3}) as server:
-        assert count_apis(server.port) > 20
-        assert server.run(lambda broker: broker.topics.partition_count("orders")) == 3
-
-
 def test_consumer_groups_assign_at_once() -> None:
     """Who joins a consumer group (KIP-848) behind another one has a target at once; settings of a test come first."""
 
