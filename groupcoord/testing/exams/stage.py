@@ -567,7 +567,7 @@ class Stage:
         return all(places.get(index, 0) >= end for index, end in enumerate(self.counts))
 
     def places(self) -> dict[int, int]:
-        """Return the progress by partition: the committed offset, or in a share group the first one in use."""
+        """Return the progress by partition: the committed offset, or in a share group the first one not finished."""
         if self.plan.protocol == "share":
             done = self.server.share(GROUP_ID).progress()
             return {each.partition: each.start_offset for each in done if each.topic == TOPIC}
