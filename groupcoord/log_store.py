@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple, NoReturn, Protocol, overload, runtime_checkable
+from typing import NamedTuple, Protocol, overload, runtime_checkable
 from uuid import UUID
 
 from groupcoord.core.log.records import (
@@ -448,8 +448,7 @@ class MemoryLogStore:
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         """Append the records at once, keep them until :meth:`write_waiting`, or raise the next planned error."""
-        if self._is_lost:
-            self._refuse()
+        self._check_not_lost()
         if self._failures:
             raise self._failures.pop(0)
         if self.acknowledge_late:
@@ -459,14 +458,12 @@ class MemoryLogStore:
 
     def read(self, partition: int) -> Iterator[LogRecord]:
         """Return the records of a log partition in order."""
-        if self._is_lost:
-            self._refuse()
+        self._check_not_lost()
         return iter(tuple(self._logs.get(partition, ())))
 
     def read_from(self, partition: int, offset: int) -> Iterator[LogRecord]:
         """Return the records of a log partition from an offset on, in order."""
-        if self._is_lost:
-            self._refuse()
+        self._check_not_lost()
         records = self._logs.get(partition, [])
         return iter(records[bisect_left(records, offset, key=attrgetter("offset")) :])
 
@@ -477,8 +474,7 @@ class MemoryLogStore:
 
     def check_ownership(self) -> bool:
         """Return True, or raise OwnershipLostError after :meth:`take_over`."""
-        if self._is_lost:
-            self._refuse()
+        self._check_not_lost()
         return True
 
     def take_over(self) -> MemoryLogStore:
@@ -520,8 +516,9 @@ class MemoryLogStore:
         self._waiting = []
         return tickets
 
-    def _refuse(self) -> NoReturn:
-        raise OwnershipLostError("somebody else has taken the log over")
+    def _check_not_lost(self) -> None:
+        if self._is_lost:
+            raise OwnershipLostError("somebody else has taken the log over")
 
     def _write(self, partition: int, records: Sequence[LogRecord]) -> int:
         log = self._logs.setdefault(partition, [])

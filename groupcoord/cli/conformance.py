@@ -265,18 +265,10 @@ def _run(
     cleans: bool,
     progress: bool,
 ) -> Report:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    from groupcoord.cli.console import progress_bar
+    from groupcoord.cli.console import counting_bar
     from groupcoord.conformance import run
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with progress_bar(*columns, is_wanted=progress) as bar:
-        task = bar.add_task("", total=len(transcripts))
-
-        def advance(outcome: Outcome) -> None:
-            bar.update(task, advance=1, description=str(outcome.transcript))
-
+    with counting_bar(len(transcripts), is_wanted=progress) as count:
         return run(
             transcripts,
             target,
@@ -284,7 +276,7 @@ def _run(
             prefix=prefix,
             cleans=cleans,
             on_facts=on_facts,
-            on_outcome=advance,
+            on_outcome=lambda outcome: count(str(outcome.transcript)),
         )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import Progress, ProgressColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -56,6 +56,15 @@ def progress_bar(*columns: ProgressColumn, is_wanted: bool = True) -> Iterator[P
         if is_wanted and not is_bar:
             stack.enter_context(_lines(bar))
         yield bar
+
+
+@contextmanager
+def counting_bar(total: int, *, is_wanted: bool) -> Iterator[Callable[[str], None]]:
+    """Yield a function that counts one more of ``total`` on a progress bar, with its description."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with progress_bar(*columns, is_wanted=is_wanted) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda description: bar.update(task, advance=1, description=description)
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import typer
 from attrs import asdict
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, say, write_text
+from groupcoord.cli.messages import CommandError, read_given, say, write_text
 from groupcoord.cli.options import AsJson, CpuSeconds, HtmlFile, Jobs
-from groupcoord.config.files import parse_json, parse_toml, read_text
+from groupcoord.config.files import parse_json, parse_toml
 
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.exploration import Exploration, Level, Violation
@@ -105,11 +105,9 @@ def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: s
 
 
 def _read(path: Path) -> dict[str, Any]:
+    text = read_given(path)
     try:
-        text = read_text(path)
         found: Any = parse_json(text) if path.suffix == ".json" else parse_toml(text)
-    except OSError as error:
-        raise CommandError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:
         raise CommandError(f"{path} can't be read: {error}") from None
     if not isinstance(found, dict):

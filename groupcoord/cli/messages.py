@@ -64,6 +64,18 @@ def key_values(option: str, words: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def read_given(path: Path) -> str:
+    """Return the text of a file that the user names."""
+    from groupcoord.config.files import read_text
+
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise CommandError(f"{path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} can't be read: it is no text in UTF-8") from None
+
+
 def write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from attrs import evolve
+from attrs import define, evolve, field
 
 import groupcoord
 from groupcoord.broker.broker import Broker, make_broker
@@ -384,25 +384,17 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 
 
+@define(eq=False)
 class Opening:
     """Opens the server's storage: on disk at each start, in memory once."""
 
-    def __init__(
-        self,
-        data_dir: Path | None,
-        config: Config,
-        is_set: bool,
-        topics: list[tuple[str, int]],
-        clock: Clock,
-        security: Security,
-    ) -> None:
-        self.data_dir = data_dir
-        self._config = config
-        self._is_set = is_set
-        self._topics = topics
-        self.clock = clock
-        self._security = security
-        self._in_memory: Storage | None = None
+    data_dir: Path | None
+    _config: Config
+    _is_set: bool
+    _topics: list[tuple[str, int]]
+    clock: Clock
+    _security: Security
+    _in_memory: Storage | None = field(default=None, init=False)
 
     def storage(self) -> Storage:
         if self._in_memory is not None:

@@ -14,14 +14,13 @@ import typer
 from attrs import evolve, frozen
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, say, write_text
+from groupcoord.cli.messages import CommandError, read_given, say, write_text
 from groupcoord.cli.options import AsJson, HtmlFile, Jobs
-from groupcoord.config.files import read_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.sim import Comparison, FleetReport, Run, Scenario, WorldOptions
+    from groupcoord.sim import Comparison, FleetReport, Scenario, WorldOptions
 
 
 Scenarios = Annotated[
@@ -150,12 +149,7 @@ def _load(path: Path, settings: list[str]) -> list[Scenario]:
         read = dict(read_setting(text) for text in settings)
     except ScenarioError as error:
         raise CommandError(f"--set: {error}") from None
-    try:
-        text = read_text(path)
-    except OSError as error:
-        raise CommandError(f"{path} can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CommandError(f"{path} can't be read: it is no text in UTF-8") from None
+    text = read_given(path)
     try:
         return parse_variants(text, read)
     except ScenarioError as error:
@@ -185,20 +179,12 @@ def _print_trace(seed: int, options: WorldOptions) -> None:
 
 
 def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetReport:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    from groupcoord.cli.console import progress_bar
+    from groupcoord.cli.console import counting_bar
     from groupcoord.sim import collect, run_seeds
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with progress_bar(*columns, is_wanted=progress) as bar:
-        task = bar.add_task("", total=len(seeds))
-
-        def advance(run: Run) -> None:
-            bar.update(task, advance=1, description=f"{fleet.variant} seed {run.seed}".strip())
-
+    with counting_bar(len(seeds), is_wanted=progress) as count:
         runs = run_seeds(seeds, fleet.options_of, min(jobs, len(seeds)))
-        return collect(fleet.name, runs, advance, fleet.variant)
+        return collect(fleet.name, runs, lambda run: count(f"{fleet.variant} seed {run.seed}".strip()), fleet.variant)
 
 
 _STYLES = {"better": "green", "worse": "red", "": ""}

