@@ -26,14 +26,12 @@ CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms
 
 
 def join(member_id: str = "") -> JoinGroup:
-    """Return a join that needs no second one for a member id."""
     return JoinGroup(
         GROUP, member_id, "work", (JoinProtocol("deal", b""),), 10_000, 10_000, requires_known_member_id=False
     )
 
 
 def sync(joined: JoinGroupResponse) -> SyncGroup:
-    """Return the sync that follows: the leader gives each member its own id."""
     assignments = tuple(SyncAssignment(member.member_id, member.member_id.encode()) for member in joined.members)
     return SyncGroup(GROUP, joined.generation_id, joined.member_id, assignments=assignments)
 
@@ -43,16 +41,13 @@ def commit(offset: int, group_id: str = GROUP) -> Request[OffsetCommitResponse]:
 
 
 def fetch(group_id: str = GROUP) -> Request[OffsetFetchResponse]:
-    """Return the question for all that is committed."""
     return OffsetFetch((GroupToFetch(group_id),))
 
 
 def committed(fetched: OffsetFetchResponse) -> list[int]:
-    """Return the offsets that were fetched."""
     (group,) = fetched.groups
     return [offset.committed_offset for topic in group.topics for offset in topic.partitions]
 
 
 def describe() -> Request[DescribeGroupsResponse]:
-    """Return the question for the group."""
     return DescribeGroups((GROUP,))

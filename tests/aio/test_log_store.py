@@ -54,7 +54,6 @@ class SlowStore:
 
 
 def open_on(store: SlowStore) -> AsyncCoordinator:
-    """Return a coordinator that writes there."""
     return AsyncCoordinator(GroupCoordinator(config=CONFIG, log_store=TaskLogStore(store)))
 
 
@@ -141,8 +140,6 @@ def test_closing_waits_for_the_store() -> None:
 
 
 def test_files_behind_threads(tmp_path: Path) -> None:
-    """A store that blocks writes in threads, and its log is the same."""
-
     async def story() -> None:
         files = SegmentLogStore(tmp_path)
         store = TaskLogStore(ThreadLogStore(files))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from attrs import evolve
@@ -40,6 +40,7 @@ from groupcoord.messages import (
 from .requests import CONFIG, GROUP, TOPIC, commit, committed, describe, fetch, join, sync
 from .test_coordinator import run
 
+S = TypeVar("S", bound=MemoryLogStore)
 LEASE_MS, LOOK_MS = 1_500, 500
 WAIT_S = 20
 GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -68,12 +69,7 @@ class LateLooks(MemoryLogStore):
         self.asked = 0
         self.coordinator: TakesAnswers | None = None
 
-    def answer_to(self, coordinator: TakesAnswers) -> None:
-        """Tell this one."""
-        self.coordinator = coordinator
-
     def check_ownership(self) -> bool:
-        """Note that somebody wants to know."""
         self.asked += 1
         return False
 
@@ -93,7 +89,6 @@ class FailingLooks(MemoryLogStore):
     error: LogStoreError | None = None
 
     def check_ownership(self) -> bool:
-        """Look, or fail."""
         if self.error is not None:
             raise self.error
         return super().check_ownership()
@@ -101,13 +96,14 @@ class FailingLooks(MemoryLogStore):
 
 def coordinator_on(store: MemoryLogStore, clock: ManualClock) -> GroupCoordinator:
     coordinator = GroupCoordinator(config=CONFIG, clock=clock, log_store=store)
+    if isinstance(store, LateLooks):
+        store.coordinator = coordinator
     coordinator.observe()
     coordinator.load_all()
     return coordinator
 
 
 def joined(coordinator: GroupCoordinator) -> JoinGroupResponse:
-    """Return what the only member of the group was told, which has synced since."""
     coordinator.submit(join())
     coordinator.tick()
     ((_, answer),) = coordinator.take_replies()
@@ -116,8 +112,14 @@ def joined(coordinator: GroupCoordinator) -> JoinGroupResponse:
     return answer
 
 
+def owner(store: S) -> tuple[ManualClock, S, GroupCoordinator, JoinGroupResponse]:
+    """Return a coordinator that owns a log with a lease, with clock, store and the only member of its group."""
+    clock = ManualClock()
+    coordinator = coordinator_on(store, clock)
+    return clock, store, coordinator, joined(coordinator)
+
+
 def beat(coordinator: GroupCoordinator, member: JoinGroupResponse) -> ErrorCode:
-    """Return what a heartbeat is answered."""
     return coordinator.call(Heartbeat(GROUP, member.generation_id, member.member_id)).error_code
 
 
@@ -126,9 +128,7 @@ def beat(coordinator: GroupCoordinator, member: JoinGroupResponse) -> ErrorCode:
 
 def test_a_deposed_owner_finds_out_though_nothing_is_written() -> None:
     """It looks three times a lease; until then a heartbeat is answered, and after that nothing but refusals."""
-    clock, store = ManualClock(), MemoryLogStore(lease_ms=LEASE_MS)
-    coordinator = coordinator_on(store, clock)
-    member = joined(coordinator)
+    clock, store, coordinator, member = owner(MemoryLogStore(lease_ms=LEASE_MS))
     lost: list[OwnershipLostError] = []
     coordinator.on_lost = lost.append
     coordinator.take_events()
@@ -154,9 +154,7 @@ def test_a_deposed_owner_finds_out_though_nothing_is_written() -> None:
 
 def test_a_stalled_owner_says_nothing_that_was_true_before() -> None:
     """Nobody ticks and nobody looks for longer than a lease: what was answered before that leaves as a refusal."""
-    clock, store = ManualClock(), MemoryLogStore(lease_ms=LEASE_MS)
-    coordinator = coordinator_on(store, clock)
-    member = joined(coordinator)
+    clock, store, coordinator, member = owner(MemoryLogStore(lease_ms=LEASE_MS))
     coordinator.submit(Heartbeat(GROUP, member.generation_id, member.member_id), "beat")
     coordinator.take_events()
     coordinator.submit(join(), "waits")
@@ -175,9 +173,7 @@ def test_a_stalled_owner_says_nothing_that_was_true_before() -> None:
 
 def test_a_stalled_owner_does_not_say_who_is_no_member() -> None:
     """What its groups made of a commit may be out of date as well: the member may live at the new owner."""
-    clock, store = ManualClock(), MemoryLogStore(lease_ms=LEASE_MS)
-    coordinator = coordinator_on(store, clock)
-    member = joined(coordinator)
+    clock, store, coordinator, member = owner(MemoryLogStore(lease_ms=LEASE_MS))
     store.take_over()
     clock.advance(LEASE_MS)
     coordinator.submit(evolve(commit(1), generation_id=member.generation_id, member_id="a stranger"), "commit")
@@ -199,9 +195,7 @@ def test_a_stalled_owner_that_owns_still_goes_on() -> None:
 
 def test_while_nobody_can_tell_nothing_is_said() -> None:
     """The database is out of reach for longer than a lease: refusals, and after that all is as before."""
-    clock, store = ManualClock(), FailingLooks(lease_ms=LEASE_MS)
-    coordinator = coordinator_on(store, clock)
-    member = joined(coordinator)
+    clock, store, coordinator, member = owner(FailingLooks(lease_ms=LEASE_MS))
     store.error = StorageError("no connection")
     for _ in range(2):
         clock.advance(LOOK_MS)
@@ -232,9 +226,7 @@ def test_an_append_may_be_what_tells() -> None:
 def test_answers_wait_for_a_look_that_is_answered_later() -> None:
     """They leave when the log is known to be owned; and when nobody knows for a lease, as refusals."""
     clock, store = ManualClock(), LateLooks()
-    coordinator = GroupCoordinator(config=CONFIG, clock=clock, log_store=store)
-    store.answer_to(coordinator)
-    coordinator.load_all()
+    coordinator = coordinator_on(store, clock)
     assert store.asked == 1
     store.answer()
     member = joined(coordinator)
@@ -268,11 +260,8 @@ def test_answers_wait_for_a_look_that_is_answered_later() -> None:
 
 
 def test_a_lease_begins_with_the_look_not_with_its_answer() -> None:
-    """An answer that took its time says how it was when the look began."""
     clock, store = ManualClock(), LateLooks()
-    coordinator = GroupCoordinator(config=CONFIG, clock=clock, log_store=store)
-    store.answer_to(coordinator)
-    coordinator.load_all()
+    coordinator = coordinator_on(store, clock)
     clock.advance(LEASE_MS - 100)
     store.answer()
     assert coordinator.may_answer()
@@ -450,8 +439,6 @@ def test_another_error_of_the_body_comes_out_as_it_is() -> None:
 
 
 def test_who_never_owned_the_log_does_not_start() -> None:
-    """A log that is somebody else's by the time it is loaded is an error at once."""
-
     async def story() -> None:
         store = MemoryLogStore(lease_ms=LEASE_MS)
         store.take_over()
@@ -489,7 +476,6 @@ def test_an_answer_that_a_thread_reads_too_late() -> None:
 
     class Stalls(GroupCoordinator):
         def may_answer(self) -> bool:
-            """The process is held up just before."""
             store.take_over()
             clock.advance(LEASE_MS)
             return super().may_answer()

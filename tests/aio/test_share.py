@@ -50,14 +50,12 @@ class Program:
         self.topics = Topics(orders=2)
 
     def start(self) -> AsyncCoordinator:
-        """Return coordinators that load what there is."""
         states = ShareCoordinator(config=CONFIG, log_store=TaskLogStore(self.states), topics=self.topics)
         share = EmbeddedShare(states, latest_offset=lambda topic, partition: 10)
         groups = GroupCoordinator(config=CONFIG, log_store=TaskLogStore(self.groups), topics=self.topics, share=share)
         return AsyncCoordinator(groups, share=share)
 
     def reading(self) -> ReadShareGroupState:
-        """Return the question of what is known of both partitions."""
         topic_id = self.topics.topic_id("orders")
         assert topic_id is not None
         return ReadShareGroupState("crew", (StateTopicToRead(topic_id, (StateToRead(0, 0), StateToRead(1, 0))),))
@@ -143,7 +141,6 @@ def test_a_log_that_refuses_or_hangs() -> None:
 
 
 def test_a_log_that_cannot_be_read() -> None:
-    """The start says so, as with the log of groups."""
     program = Program()
 
     def fail(partition: int) -> None:
@@ -160,7 +157,6 @@ def test_a_log_that_cannot_be_read() -> None:
 
 
 def test_whoever_waits_at_the_end_is_told() -> None:
-    """Closing refuses what the share coordinator has not answered."""
     program = Program()
 
     async def scenario() -> None:

@@ -76,7 +76,6 @@ class Interrupted:
 
     @property
     def moments(self) -> int:
-        """How many there were up to now."""
         return int.from_bytes(self._place.read_bytes(), "big")
 
     def line(self) -> str:
@@ -95,7 +94,6 @@ class Interrupted:
         return self.process.returncode, errors
 
     def close(self) -> None:
-        """Kill it if it still runs."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
@@ -139,7 +137,6 @@ class Shown:
 
 @contextmanager
 def on_a_terminal(folder: Path, *words: str | Path) -> Iterator[tuple[Interrupted, Shown]]:
-    """Run a command on a terminal of its own."""
     own, others = pty.openpty()
     run = Interrupted(folder, *words, terminal=others)
     os.close(others)
@@ -167,7 +164,6 @@ def children(process_id: int) -> set[int]:
 
 
 def is_gone(process_id: int) -> bool:
-    """Tell whether a process has ended."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text()
     except FileNotFoundError:

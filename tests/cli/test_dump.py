@@ -131,7 +131,6 @@ def test_what_a_line_says(data_directory: Path) -> None:
 
 
 def test_raw_leaves_bytes_as_kafka_prints_them(data_directory: Path) -> None:
-    """With --raw, subscriptions and assignments are in base 64."""
     (group,) = printed(data_directory, "--type", "2", "--partition", "2", "--raw")
 
     assert group["value"]["data"]["members"][0]["subscription"] == "AAEAAAABAAJ0Mf////8AAAABAAJ0MQAAAAEAAAAD"
@@ -175,7 +174,6 @@ def test_a_group_of_which_there_is_nothing(data_directory: Path) -> None:
 
 
 def test_files_and_folders(data_directory: Path) -> None:
-    """A file or a partition's folder is enough; the partition's number comes from the folder's name."""
     folder = data_directory / "__consumer_offsets-10"
     alone = data_directory / "copy.log"
     alone.write_bytes((folder / "00000000000000000002.log").read_bytes())
@@ -235,7 +233,6 @@ def test_an_interrupted_compaction_is_named(data_directory: Path) -> None:
 
 
 def test_an_empty_segment_is_fine(tmp_path: Path) -> None:
-    """A broker's newest segment may hold nothing yet."""
     (tmp_path / "00000000000000000000.log").touch()
 
     assert printed(tmp_path) == []
@@ -381,7 +378,6 @@ def test_consumer_groups_in_the_table(tmp_path: Path) -> None:
 
 
 def test_many_rows_make_one_table(tmp_path: Path) -> None:
-    """Titles come once, however many pages there are."""
     path = tmp_path / "0.log"
     path.write_bytes(batch(0, *[COMMIT] * 450))
     lines = dump(path, "--format", "table").output.splitlines()

@@ -16,7 +16,6 @@ from ..live.recorded import TOPIC, recorded_server
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the log partitions lie."""
     return tmp_path_factory.mktemp("recorded")
 
 

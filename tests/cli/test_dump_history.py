@@ -41,7 +41,6 @@ main()
 
 
 def member(name: str, *partitions: int, user_data: bytes | None = None) -> MemberRecord:
-    """Return a member that subscribes to ``t`` and has these partitions of it."""
     subscription = encode_subscription(Subscription(("t",), user_data))
     assignment = encode_assignment(Assignment(tuple(TopicPartition("t", number) for number in partitions)))
     return MemberRecord(name, None, f"client-{name}", "/127.0.0.1", 60_000, 10_000, subscription, assignment)
@@ -72,7 +71,6 @@ def data_directory(tmp_path: Path) -> Path:
 
 
 def printed(*words: str | Path) -> list[dict[str, Any]]:
-    """Return the lines of a run that has nothing to complain about."""
     done = dump(*words, "--history", "--format", "json")
     assert (done.status, done.error) == (0, "")
     return [json.loads(line) for line in done.output.splitlines()]
@@ -140,7 +138,6 @@ def test_what_lines_say(data_directory: Path) -> None:
 
 
 def test_raw_keeps_the_subscription(data_directory: Path) -> None:
-    """With --raw a member's subscription has its bytes as well, in base 64."""
     (first, *_) = printed(data_directory, "--group", "g", "--type", "member", "--raw")
 
     assert first["subscription"]["raw"] == "AAMAAAABAAF0AAAAAqvNAAAAAP///////w=="

@@ -33,7 +33,6 @@ def states(data_dir: Path, *options: str) -> tuple[int, list[Any]]:
 
 
 def data_directory(folder: Path) -> Path:
-    """Return a directory with one partition of the topic, and something else."""
     partition = folder / "__share_group_state-4"
     partition.mkdir()
     records = [(*encode_share_state(record), 1_000) for record in RECORDS]
@@ -83,7 +82,6 @@ def test_some_are_told(tmp_path: Path) -> None:
 
 
 def test_share_partitions_are_told(tmp_path: Path) -> None:
-    """With --history there is one line for each."""
     status, lines = states(data_directory(tmp_path), "--history", "--group", "workers")
     (line,) = lines
 

@@ -32,12 +32,10 @@ def fifo(path: Path) -> None:
 
 
 def nested(path: Path) -> None:
-    """Write 100,000 arrays, each within the last."""
     path.write_text(("" if path.suffix == ".json" else "a = ") + "[" * 100_000)
 
 
 def binary(path: Path) -> None:
-    """Write what is no text."""
     path.write_bytes(b"\xff\xfe\x00" * 100)
 
 

@@ -29,7 +29,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the processes may leave something."""
     return tmp_path_factory.mktemp("interrupts")
 
 
@@ -119,7 +118,6 @@ def test_a_signal_after_the_end() -> None:
 
 
 def test_without_uvloop(folder: Path) -> None:
-    """On asyncio's own loop a signal stops the server as well."""
     hidden = "import sys; sys.modules['uvloop'] = None; from groupcoord.cli import main; main()"
     words = [sys.executable, "-c", hidden, *SERVE]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -131,7 +129,6 @@ def test_without_uvloop(folder: Path) -> None:
 
 
 def test_a_signal_while_it_prints(folder: Path, log: Path) -> None:
-    """A dump that waits for who reads it ends."""
     with interrupted(folder, "dump", log) as run:
         assert run.line()
         run.send(signal.SIGINT)

@@ -21,8 +21,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(name="groupcoord")
 def _groupcoord(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; returns exit status, stdout and stderr."""
-
     def run(*words: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as caught:
             cli.main(words)
@@ -33,7 +31,6 @@ def _groupcoord(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def commit_for(server: ServerThread, group_id: str, offsets: dict[int, int]) -> None:
-    """Commit offsets of a topic for a group without members."""
     committed = tuple(OffsetToCommit(partition, offset) for partition, offset in offsets.items())
     commit = OffsetCommit(group_id, (TopicToCommit("orders", committed),))
     server.run(lambda broker: broker.coordinator.call(commit))
@@ -96,7 +93,6 @@ def test_a_row_for_each_partition(groupcoord: Run, server: ServerThread) -> None
 
 
 def test_lines_for_programs(groupcoord: Run, server: ServerThread) -> None:
-    """With --json each partition is an object."""
     _, out, _ = groupcoord("lag", "--bootstrap-server", server.bootstrap, "--json", "--min-lag", "1")
     (found,) = map(json.loads, out.splitlines())
 

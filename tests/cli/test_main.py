@@ -28,7 +28,6 @@ LONG = ", ".join(["a group id that is longer than any terminal is wide"] * 6)
 
 
 def run(*words: str, **environment: str) -> str:
-    """Return what ``python -m groupcoord`` prints into a pipe."""
     command = [sys.executable, "-m", "groupcoord", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
     return done.stdout
@@ -106,7 +105,6 @@ HOSTILE = {
     "\udc80": r"\udc80",
     "\ta": r"\ta",
 }
-"""Names, and how they are shown."""
 WRITERS = ("print", "typer.echo", "Console", "sys.stdout.write", "sys.stderr.write")
 
 

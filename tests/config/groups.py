@@ -29,8 +29,6 @@ RANGE = (JoinProtocol("range", bytes.fromhex("0000 00000001 0005 6c696e6573 ffff
 
 
 class NoTasks:
-    """An assignor of streams groups that assigns nothing."""
-
     name = "none"
 
     def assign(self, group: StreamsGroupSpec) -> dict[str, MemberTasks]:
@@ -43,15 +41,12 @@ class FirstTakesAll:
     name = "first"
 
     def assign(self, group: GroupSpec) -> GroupAssignment:
-        """Assign all partitions to the member with the lowest id."""
         first = min(group.members)
         topic_ids = group.members[first].topic_ids
         return {first: {topic_id: tuple(range(group.partition_count(topic_id))) for topic_id in topic_ids}}
 
 
 class LateStore(MemoryLogStore):
-    """A log store that acknowledges nothing."""
-
     def append(self, *arguments: Any) -> None:
         super().append(*arguments)
 
@@ -94,7 +89,6 @@ class Node:
         self.coordinator.load_all()
 
     def ask(self, request: Any) -> Any:
-        """Return the answer of a request; None if it waits."""
         self.coordinator.submit(request)
         replies = self.coordinator.take_replies()
         return replies[0].response if replies else None
@@ -240,7 +234,6 @@ def matches_in_100_s(**settings: Any) -> int:
 
 
 def share_assignment(**settings: Any) -> list[int]:
-    """Return the partitions of the first of two members."""
     node, first = group_of("share", {"group_share_assignment_interval_ms": 0, **settings})
     node.ask(heartbeat_of("share", "b"))
     assignment = node.ask(heartbeat_of("share", "a", first.member_epoch)).assignment or first.assignment

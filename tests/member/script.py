@@ -100,7 +100,6 @@ class Script:
     # ------------------------------------------------------------ looking
 
     def look(self) -> None:
-        """Take what came out; answer what needs no decision."""
         while outputs := self.member.take_outputs():
             for output in outputs:
                 if isinstance(output, Send):
@@ -113,27 +112,22 @@ class Script:
                     self.events.append(output)
 
     def kinds(self) -> list[str]:
-        """Return the APIs of the requests without an answer."""
         self.look()
         return [type(send.request).__name__ for send in self.sent]
 
     def told(self, kind: type[R]) -> list[R]:
-        """Return the events of one kind."""
         self.look()
         return [event for event in self.events if isinstance(event, kind)]
 
     def names(self) -> list[str]:
-        """Return the kinds of the events told since the last :meth:`forget`."""
         self.look()
         return [type(event).__name__ for event in self.events]
 
     def forget(self) -> None:
-        """Look aside: events so far don't matter."""
         self.look()
         self.events.clear()
 
     def request(self, kind: type[R]) -> R:
-        """Return the one request of this kind without an answer."""
         self.look()
         (found,) = [send.request for send in self.sent if isinstance(send.request, kind)]
         return found
@@ -141,7 +135,6 @@ class Script:
     # ------------------------------------------------------------ acting
 
     def wait(self, ms: int) -> None:
-        """Let time pass, waking the member whenever it wants to be."""
         end_ms = self.now_ms + ms
         while True:
             self.look()
@@ -158,7 +151,6 @@ class Script:
         self.look()
 
     def answer(self, kind: type[MemberRequest], response: Any) -> None:
-        """Answer the oldest request of this kind."""
         self.look()
         send = next(send for send in self.sent if isinstance(send.request, kind))
         self.sent.remove(send)
@@ -174,7 +166,6 @@ class Script:
         self.look()
 
     def find(self, error_code: ErrorCode = ErrorCode.NONE, node: Node = NODE) -> None:
-        """Answer a lookup."""
         found = FoundCoordinator(GROUP, node if error_code is ErrorCode.NONE else NO_NODE, error_code)
         self.answer(FindCoordinator, FindCoordinatorResponse((found,)))
 
@@ -227,7 +218,6 @@ class Script:
         self.answer(OffsetCommit, OffsetCommitResponse(tuple(topics)))
 
     def refuse(self, api: type, code: ErrorCode) -> None:
-        """Answer the oldest request of an API with an error."""
         if api is FindCoordinator:
             self.find(code)
         elif api is OffsetCommit:
@@ -256,7 +246,6 @@ class Script:
         return self
 
     def joining(self, poll_ms: int = FOREVER_MS) -> Script:
-        """A join is under way for the first time."""
         self.subscribed(poll_ms)
         self.find()
         self.poll(poll_ms)

@@ -40,7 +40,6 @@ P0, P1, P2 = partitions(0, 1, 2)
 
 
 def outcomes(script: Script) -> list[tuple[int, CommitFailure | None]]:
-    """Return id and failure of each commit told so far."""
     return [(done.commit_id, done.failure) for done in script.told(CommitCompleted)]
 
 
@@ -69,7 +68,6 @@ def test_what_a_commit_says() -> None:
 
 
 def test_a_negative_offset_is_refused() -> None:
-    """It is the caller's fault, and told at once."""
     script = Script().stable(0)
     with pytest.raises(ValueError, match="an offset can't be -1"):
         script.member.commit_async({P0: -1}, script.now_ms)
@@ -115,7 +113,6 @@ def test_an_empty_synchronous_commit_waits_for_asynchronous_ones() -> None:
 
 
 def test_an_empty_commit_is_done_at_once() -> None:
-    """There is nothing to send."""
     script = Script().stable(0)
     asynchronous = script.member.commit_async({}, script.now_ms)
     synchronous = script.member.commit_sync({}, script.now_ms)
@@ -390,7 +387,6 @@ def test_a_commit_before_revocation_is_repeated() -> None:
 
 @pytest.mark.parametrize("code", [E.UNKNOWN_SERVER_ERROR, E.REBALANCE_IN_PROGRESS])
 def test_a_commit_before_revocation_that_fails(code: ErrorCode) -> None:
-    """The rebalance goes on without it."""
     script = auto(0)
     script.member.enforce_rebalance(script.now_ms)
     script.committed(code)
@@ -409,7 +405,6 @@ def test_put_out_while_committing_before_revocation() -> None:
 
 
 def test_heartbeats_go_on_while_committing_before_revocation() -> None:
-    """The coordinator must not put the member out meanwhile."""
     script = auto(0)
     script.refuse_heartbeat(E.REBALANCE_IN_PROGRESS)
     assert script.kinds() == ["OffsetCommit"]
@@ -450,7 +445,6 @@ def test_unstable_offsets_are_asked_for_again() -> None:
 
 @pytest.mark.parametrize("code", [E.TOPIC_AUTHORIZATION_FAILED, E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_SERVER_ERROR])
 def test_a_partition_that_cant_be_asked_for(code: ErrorCode) -> None:
-    """The error of a partition is that of the whole question."""
     script = Script().stable(0)
     fetch_id = script.member.fetch_offsets([P0], script.now_ms)
     script.answer(OffsetFetch, fetched((0, -1, code)))

@@ -26,7 +26,6 @@ from .script import CLUSTER, MEMBER_ID, TOPIC, Script, partitions, subscription
 
 
 def lead(script: Script, *others: JoinedMember, **fields: object) -> None:
-    """Let the join succeed with this member as leader of several."""
     own = JoinedMember(MEMBER_ID, None, script.request(JoinGroup).protocols[0].metadata)
     script.join(2, leads=True, members=(own, *others), **fields)
 
@@ -78,7 +77,6 @@ def test_the_leader_joins_again_when_topics_change() -> None:
 
 
 def test_a_follower_does_not_watch() -> None:
-    """Only the leader joins again when a topic grows."""
     script = Script().stable(0)
     script.member.update_metadata(Cluster.of({TOPIC: 9}), script.now_ms)
     assert script.kinds() == []

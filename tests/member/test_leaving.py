@@ -31,7 +31,6 @@ OWNED = partitions(0, 1)
 
 
 def committing(**settings: object) -> Script:
-    """A member that commits by itself and has read something."""
     script = Script(enable_auto_commit=True, **settings).stable(0, 1)
     script.member.consumed({OWNED[0]: 5})
     return script
@@ -56,7 +55,6 @@ def test_closing() -> None:
 
 
 def test_closing_without_automatic_commits() -> None:
-    """Nothing is committed; positions are the application's business."""
     script = Script().stable(0, 1)
     script.member.consumed({OWNED[0]: 5})
     script.member.close(script.now_ms)
@@ -64,7 +62,6 @@ def test_closing_without_automatic_commits() -> None:
 
 
 def test_closing_before_joining() -> None:
-    """A member that never joined has nothing to give up: it is closed at once."""
     script = Script().subscribed()
     script.member.close(script.now_ms)
     assert script.names() == ["Closed"]
@@ -111,7 +108,6 @@ def test_a_last_commit_is_repeated() -> None:
 
 
 def test_a_last_commit_that_fails() -> None:
-    """Other errors don't keep the member from leaving."""
     script = committing()
     script.member.close(script.now_ms)
     script.committed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -144,7 +140,6 @@ def test_closing_waits_for_commits_under_way() -> None:
 
 
 def test_closing_waits_for_commits_that_wait_for_the_coordinator() -> None:
-    """They are sent before the member leaves."""
     script = Script().stable(0)
     script.member.disconnected(script.now_ms)
     script.member.commit_async({OWNED[0]: 1}, script.now_ms)
@@ -240,7 +235,6 @@ def test_unsubscribing() -> None:
 
 
 def test_subscribing_to_nothing_is_unsubscribing() -> None:
-    """As in Java."""
     script = Script().stable(0)
     script.member.subscribe([], script.now_ms)
     assert script.kinds() == ["LeaveGroup"]
@@ -284,7 +278,6 @@ def test_manual_commits() -> None:
 
 
 def test_manual_automatic_commits() -> None:
-    """Positions are committed at the interval, in polls."""
     script = Script(enable_auto_commit=True)
     script.member.assign(OWNED, script.now_ms)
     script.member.consumed({OWNED[1]: 7})
@@ -295,7 +288,6 @@ def test_manual_automatic_commits() -> None:
 
 
 def test_a_consumer_without_a_group() -> None:
-    """It may assign itself partitions, and nothing else."""
     script = Script(group_id=None)
     script.member.assign(OWNED, script.now_ms)
     with pytest.raises(IllegalCallError, match=r"group\.id"):
@@ -320,7 +312,6 @@ def test_subscriptions_exclude_each_other(first: str, second: str) -> None:
 
 
 def test_arguments_that_make_no_sense() -> None:
-    """They are refused at once, and change nothing."""
     member = Script().member
     with pytest.raises(ValueError, match="regular expression"):
         member.subscribe_pattern("(", 0)
@@ -331,7 +322,6 @@ def test_arguments_that_make_no_sense() -> None:
 
 
 def test_assigning_nothing_is_unsubscribing() -> None:
-    """As in Java: another kind of subscription may follow."""
     script = Script()
     script.member.assign(OWNED, script.now_ms)
     script.member.assign([], script.now_ms)

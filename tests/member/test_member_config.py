@@ -12,7 +12,6 @@ from tests.tables import as_one_test
 
 
 def test_defaults() -> None:
-    """Those of ``ConsumerConfig`` in Kafka 4.4."""
     assert MemberConfig().to_properties() == {
         "group.id": None,
         "group.instance.id": None,
@@ -91,22 +90,18 @@ def test_keys_and_values_of_a_properties_file() -> None:
     ],
 )
 def test_what_is_not_allowed(properties: dict[str, Any], words: str) -> None:
-    """The error names the key and the value."""
     with pytest.raises(ConfigError) as caught:
         MemberConfig.from_properties(properties)
     assert words in str(caught.value)
 
 
 def test_an_unknown_assignor() -> None:
-    """The error names it, and those there are."""
     config = MemberConfig(partition_assignment_strategy="range,uniform")
     with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy.*'uniform'.*there are range, roundrobin"):
         Member(config)
 
 
 def test_assignors_that_dont_go_together() -> None:
-    """Without a rebalance protocol in common there is no member."""
-
     class Only:
         def __init__(self, name: str, protocol: RebalanceProtocol) -> None:
             self.name = name

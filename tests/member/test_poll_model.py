@@ -45,7 +45,6 @@ OK = HeartbeatResponse(ErrorCode.NONE)
 
 
 def test_nothing_happens_before_the_first_poll() -> None:
-    """A subscription alone sends nothing."""
     script = Script()
     script.member.subscribe(["topic"], script.now_ms)
     script.wait(10_000)
@@ -75,7 +74,6 @@ def test_a_poll_ends_when_its_time_is_over() -> None:
 
 
 def test_a_newer_poll_takes_the_place_of_the_one_before() -> None:
-    """A poll with time-out 0 ends a longer one."""
     script = Script().stable(0)
     script.poll()
     script.member.enforce_rebalance(script.now_ms + 1)
@@ -112,7 +110,6 @@ def test_heartbeats_come_at_their_interval() -> None:
 
 
 def test_a_slow_answer_does_not_hold_heartbeats_back() -> None:
-    """The next heartbeat is sent though the last one has no answer yet."""
     script = Script().stable(0)
     script.wait(9_000)
     assert script.kinds() == ["Heartbeat"] * 3

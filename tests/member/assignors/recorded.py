@@ -26,7 +26,6 @@ def records(name: str) -> tuple[Record, ...]:
 
 
 def cluster_of(record: Record) -> Cluster:
-    """Return the topics of a recorded group."""
     topics = {}
     for name, topic in record["topics"].items():
         racks = topic["replica_racks"]
@@ -35,7 +34,6 @@ def cluster_of(record: Record) -> Cluster:
 
 
 def subscriptions_of(record: Record) -> dict[str, Subscription]:
-    """Return the subscriptions of a recorded group, in the order of the join's answer."""
     return {member["member_id"]: _subscription(record["assignor"], member) for member in record["members"]}
 
 
@@ -60,7 +58,6 @@ def expected_shape(record: Record) -> Shape | None:
 
 
 def shape_of(assignments: Mapping[str, Assignment]) -> Shape:
-    """Return an answer in the same form."""
     return {
         member_id: list(partitions_by_topic(assignment.partitions).items())
         for member_id, assignment in assignments.items()

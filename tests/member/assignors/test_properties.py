@@ -74,7 +74,6 @@ def with_claims(assignor: str, subscriptions: Subscriptions, assignments: Assign
 
 
 def held(assignments: Assignments) -> dict[str, set[TopicPartition]]:
-    """Return each member's partitions as a set."""
     return {member_id: set(assignment.partitions) for member_id, assignment in assignments.items()}
 
 
@@ -225,7 +224,6 @@ def test_racks_that_all_share_change_nothing(group: tuple[Cluster, Subscriptions
 
 @pytest.mark.parametrize("assignor", ["range", *STICKY])
 def test_members_get_what_is_in_their_rack(assignor: str) -> None:
-    """If balance allows, everybody reads from its own rack."""
     cluster = Cluster({"t": ClusterTopic(6, (("r2",), ("r1",), ("r3",), ("r2",), ("r3",), ("r1",)))})
     subscriptions = {f"m{rack}": Subscription(("t",), rack_id=rack) for rack in RACKS}
 

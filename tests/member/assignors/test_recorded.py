@@ -26,7 +26,6 @@ GROUPS = {"range": 207, "roundrobin": 150, "sticky": 211 + 418, "cooperative-sti
 
 
 def answer(record: Record) -> Shape | None:
-    """Return what our assignor says; None if it refuses."""
     try:
         return shape_of(ASSIGNORS[record["assignor"]]().assign(cluster_of(record), subscriptions_of(record)))
     except AssignmentError:
@@ -35,7 +34,6 @@ def answer(record: Record) -> Shape | None:
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_all_recorded_groups_are_here(name: str) -> None:
-    """No recorded group was lost on the way into the checkout."""
     assert len(records(name)) == GROUPS[name]
 
 
@@ -88,7 +86,6 @@ def partitions_in(shape: Shape) -> Counter[TopicPartition]:
 
 
 def sizes(shape: Shape) -> list[int]:
-    """Return how many partitions the members have, the fewest first."""
     return sorted(sum(len(numbers) for _, numbers in topics) for topics in shape.values())
 
 
@@ -122,7 +119,6 @@ def test_user_data_of_stories_is_what_java_wrote() -> None:
 
 
 def owned_by(member: Record) -> list[TopicPartition]:
-    """Return a recorded member's partitions in order."""
     return [
         TopicPartition(topic, number) for topic, numbers in member["owned_partitions"].items() for number in numbers
     ]

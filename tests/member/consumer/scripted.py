@@ -13,18 +13,14 @@ MEMBER_ID = "member"
 
 
 class ConsumerScript(Script):
-    """See :class:`Script`; ``beat`` answers heartbeats."""
-
     def __init__(self, **settings: Any) -> None:
         super().__init__(group_protocol="consumer", member_id=MEMBER_ID, **settings)
 
     @property
     def heartbeat(self) -> ConsumerGroupHeartbeat:
-        """The heartbeat without an answer."""
         return self.request(ConsumerGroupHeartbeat)
 
     def joining(self, poll_ms: int = FOREVER_MS) -> ConsumerScript:
-        """The heartbeat that joins is under way."""
         self.subscribed(poll_ms)
         self.find()
         assert self.member.state is MemberState.JOINING

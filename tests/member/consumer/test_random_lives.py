@@ -22,8 +22,6 @@ STEPS = 40
 
 
 class Life:
-    """What a test lets happen in a world."""
-
     def __init__(self, draw: Callable[..., object], is_static: bool) -> None:
         self.world = ConsumerWorld(Topics(orders=4, bills=3))
         self.world.keeps = True
@@ -126,7 +124,6 @@ ACTIONS = (
 
 
 def live(data: st.DataObject, is_static: bool) -> None:
-    """Lead lives of chance, and then let all be well."""
     life = Life(data.draw, is_static)
     world = life.world
     for name in NAMES[:2]:
@@ -160,7 +157,6 @@ def test_random_lives(data: st.DataObject, is_static: bool) -> None:
 @settings(max_examples=1_000, deadline=None)
 @given(st.data(), st.booleans())
 def test_many_random_lives(data: st.DataObject, is_static: bool) -> None:
-    """The same, for longer."""
     live(data, is_static)
 
 

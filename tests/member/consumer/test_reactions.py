@@ -147,7 +147,6 @@ def test_a_stale_commit_that_is_asynchronous() -> None:
 
 
 def test_a_stale_fetch_outside_of_the_group() -> None:
-    """Without an epoch there is no better one to ask with."""
     script = ConsumerScript().in_group(0)
     script.member.fetch_offsets(OWNED, script.now_ms)
     script.wait(INTERVAL_MS)

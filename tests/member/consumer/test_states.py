@@ -100,7 +100,6 @@ def test_an_empty_assignment_is_acknowledged_too() -> None:
 
 
 def test_a_new_epoch_alone_changes_nothing_but_the_epoch() -> None:
-    """The next heartbeat comes at its time, with the new epoch."""
     script = ConsumerScript().in_group(0)
     script.wait(INTERVAL_MS)
     script.beat(2)
@@ -110,7 +109,6 @@ def test_a_new_epoch_alone_changes_nothing_but_the_epoch() -> None:
 
 
 def test_another_interval_counts_from_its_answer() -> None:
-    """The coordinator may change how often it wants to hear."""
     script = ConsumerScript().in_group(0)
     script.wait(INTERVAL_MS + 700)
     script.beat(1, heartbeat_interval_ms=1_000)
@@ -121,7 +119,6 @@ def test_another_interval_counts_from_its_answer() -> None:
 
 
 def test_one_heartbeat_at_a_time() -> None:
-    """While one has no answer, the next waits, though it may be urgent."""
     script = ConsumerScript().in_group(0, 1)
     script.wait(3 * INTERVAL_MS)
     assert script.kinds() == ["ConsumerGroupHeartbeat"]
@@ -364,7 +361,6 @@ def test_unsubscribing_and_subscribing_again() -> None:
 
 
 def test_fenced_while_it_prepares_to_leave() -> None:
-    """There is nothing to leave any more: no request, no rejoin."""
     script = ConsumerScript(waits_for_listener=True).in_group(0)
     script.member.unsubscribe(script.now_ms)
     script.wait(INTERVAL_MS)

@@ -44,8 +44,6 @@ SETTINGS = {
 
 
 class Topics:
-    """The topics of the cluster, for the coordinator and for the members."""
-
     def __init__(self, **partition_counts: int) -> None:
         self.partition_counts = partition_counts
 
@@ -90,7 +88,6 @@ class Host:
         self.fetched: dict[TopicPartition, int | None] = {}
 
     def has(self, *names: str) -> bool:
-        """Tell whether it has these partitions, by name and number."""
         return {f"{topic}-{number}" for topic, number in self.owned} == set(names)
 
     def follow(self, event: Output) -> None:
@@ -142,7 +139,6 @@ class ConsumerWorld:
         return host
 
     def crash(self, name: str) -> None:
-        """Let a member vanish without a word."""
         self.answers = deque(answer for answer in self.answers if answer[0].name != name)
         del self.hosts[name]
 
@@ -160,7 +156,6 @@ class ConsumerWorld:
             self.collect()
 
     def collect(self) -> None:
-        """Take what members want sent, and what the coordinator answers."""
         is_moving = True
         while is_moving:
             is_moving = False
@@ -195,7 +190,6 @@ class ConsumerWorld:
                     self.crash(host.name)
 
     def deliver(self, number: int = 0) -> None:
-        """Bring one answer to its member."""
         host, request_id, response = self.answers[number]
         del self.answers[number]
         host.member.receive(request_id, response, self.clock.now_ms())
@@ -208,7 +202,6 @@ class ConsumerWorld:
     # ------------------------------------------------------------ time
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass, waking whoever wants to be woken."""
         end_ms = self.clock.now_ms() + duration_ms
         while True:
             self.carry()
