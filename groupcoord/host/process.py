@@ -56,6 +56,7 @@ MODULES_OF_REQUESTS = (
     "groupcoord.storage.log.memory_log",
     "groupcoord.storage.log.batches",
     "groupcoord.storage.log.file_log",
+    "groupcoord.storage.log.segment_files",
     "groupcoord.storage.stores.topics",
     "groupcoord.wire.streams_group_entities",
     "kio.index",
