@@ -185,8 +185,7 @@ def _unzstd(data: bytes, bytes_max: int) -> Iterator[bytes]:
 
 
 def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data: bytes, bytes_max: int) -> bytes:
-    """Decompress into ever larger buffers, up to the limit, since a frame need not state its size."""
-    capacity = max(_FIRST_OUTPUT_BYTES, 4 * len(data))
+    capacity = max(_FIRST_OUTPUT_BYTES, 4 * len(data))  # a frame need not state its size
     while True:
         output = bytearray(min(capacity, bytes_max))
         try:
@@ -211,7 +210,6 @@ _DECOMPRESSORS: dict[Compression, Callable[[bytes, int], Iterator[bytes]]] = {
 
 
 def compress(codec: Compression, data: bytes) -> bytes:
-    """Return compressed data in the framing of Kafka and its clients."""
     return _COMPRESSORS[codec](data)
 
 

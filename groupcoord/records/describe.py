@@ -156,7 +156,6 @@ def _base64(data: bytes) -> str:
 
 
 def _describe_members(values: Values, raw: bool) -> None:
-    """Replace the bytes in a classic group."""
     subscription: Callable[[bytes], Any] = bytes.hex
     assignment: Callable[[bytes], Any] = bytes.hex
     if raw:
@@ -171,7 +170,6 @@ def _describe_members(values: Values, raw: bool) -> None:
 
 
 def _describe_classic_protocols(values: Values, raw: bool) -> None:
-    """Replace the bytes of a consumer group's member that uses the classic protocol."""
     classic = values.get("classicMemberMetadata")
     for protocol in classic["supportedProtocols"] if classic else ():
         protocol["metadata"] = (_base64 if raw else describe_subscription)(protocol["metadata"])

@@ -52,7 +52,6 @@ class Message:
 
 
 def message_crcs(entry: bytes) -> tuple[int, int]:
-    """Return the stored and the actual CRC-32 of an entry."""
     start = ENTRY_OVERHEAD_BYTES + _CRC_BYTES
     return int.from_bytes(entry[ENTRY_OVERHEAD_BYTES:start], "big"), zlib.crc32(memoryview(entry)[start:])
 

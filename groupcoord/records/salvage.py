@@ -127,7 +127,7 @@ def salvage_batches(
 
 
 def _sound_batches(chunk: bytes, position: int) -> tuple[list[SoundBatch], int, InvalidBatchError | None]:
-    """Return the sound batches at the start of a chunk, their end, and the problem there or None."""
+    """Return the sound batches at the start of a chunk, their end, and the problem there."""
     sound: list[SoundBatch] = []
     end = position
     try:
@@ -222,7 +222,6 @@ def _size(header: bytes) -> int:
 
 
 def _may_be_batch(header: bytes, size: int) -> bool:
-    """Return whether the header of a batch of format v2 is plausible."""
     if len(header) < BATCH_HEADER_BYTES or size < BATCH_HEADER_BYTES:
         return False
     attributes: int

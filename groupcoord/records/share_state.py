@@ -101,10 +101,9 @@ def _decode(key: bytes, value: bytes | None) -> ShareStateRecord:
 
 
 def _read_tail(value: bytes, position: int, version: int) -> tuple[int, tuple[StateBatch, ...]]:
-    """Return delivery complete count and batches."""
     length, position = read_minimal_uvarint(value, position)
     end = position + (length - 1) * _BATCH.size
-    if version != _VERSION or length < 1 or end >= len(value):
+    if version != _VERSION or length < 1 or end >= len(value):  # other versions have other fields
         raise MalformedError("a value of another version, or one that is cut short")
     batches = []
     for *numbers, tags in _BATCH.iter_unpack(value[position:end]):

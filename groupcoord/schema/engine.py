@@ -166,7 +166,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of a UUID in Kafka's text form; raise MalformedError for other texts."""
+    """Return the 16 bytes of a UUID in Kafka's text form."""
     try:
         raw = urlsafe_b64decode(text + "==")
     except ValueError:
@@ -218,7 +218,6 @@ class _Present(NamedTuple):
 
 
 def _present_fields(fields: Structure, version: int, form: Form) -> tuple[list[_Present], list[_Present]]:
-    """Return the fields of a version without a tag, and those with one."""
     names = [field.name for field in fields.fields]
     if not form.is_dict and fields.made is not None and fields.made is not ALONE and not fields.by_name:
         names = _attribute_names(fields.made)[: len(names)]
@@ -514,7 +513,6 @@ def writer_source(
 
 
 def _part_source(source: Source, present: _Present, value: str, version: int, flexible: bool, form: Form) -> str:
-    """Return the expression of the bytes of a field that is no number; common ones save a call."""
     number, field, _ = present
     if field.type is UUID and not form.is_dict:
         return f"{value}.bytes"
@@ -540,7 +538,6 @@ def _get_source(source: Source, fields: Structure, present: _Present, form: Form
 
 
 def _tagged_source(source: Source, fields: Structure, tagged: list[_Present], version: int, form: Form) -> str:
-    """Return the expression of the tagged fields: those in the dict, or those that differ from their defaults."""
     lines = []
     for present in tagged:
         number, field, name = present

@@ -158,8 +158,7 @@ def _adapting_encoder(write: Writer, adapt: Adapt) -> Encoder:
 
 
 def _error_encoder(encode: Encoder) -> Encoder:
-    """Return an encoder of responses that hold an error code alone; each code is encoded once."""
-    bodies: dict[int, bytes] = {}
+    bodies: dict[int, bytes] = {}  # by error code, the only field
 
     def encode_once(response: Any, header: RequestHeader) -> bytes:
         error_code = response.error_code

@@ -154,13 +154,12 @@ class _RequestLayout:
 
 
 def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> int:
-    """Skip tagged fields. As in Kafka, the size that a known field claims is ignored."""
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
-        if tag in sizes:
+        if tag in sizes:  # as in Kafka, the size that a known field claims is ignored
             _, position = read_uvarint(frame, position)
             _, position = read_content(frame, position, sizes[tag])
         else:
@@ -169,11 +168,10 @@ def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> i
 
 
 def _read_tagged(frame: bytes, position: int, request: Fetch, version: int) -> None:
-    """Read the tagged fields after a request. As in Kafka, the size that a known field claims is ignored."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
-        if tag == _CLUSTER_ID_TAG:
+        if tag == _CLUSTER_ID_TAG:  # as in Kafka, the size that a known field claims is ignored
             _, position = read_uvarint(frame, position)
             request.cluster_id, position = read_compact_nullable_string(frame, position)
         elif tag == _REPLICA_STATE_TAG and version >= 15:
@@ -244,7 +242,6 @@ class _Layout:
         return write_leader(_LEADER_TAG, partition.current_leader)
 
     def _partition(self, partition: FetchedPartitionData) -> bytes:
-        """Encode the fields of a partition before its records."""
         written = _PARTITION(
             partition.partition_index, partition.error_code, partition.high_watermark, partition.last_stable_offset
         )

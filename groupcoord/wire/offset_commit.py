@@ -67,8 +67,7 @@ class _Heads:
         self.find = self._heads.get
 
     def remember(self, frame: bytes, start: int, end: int, head: _Head) -> None:
-        """Store the fields of a request unless they are long."""
-        if end - start > _HEAD_BYTES_MAX:
+        if end - start > _HEAD_BYTES_MAX:  # so that clients can't make the cache large
             return
         if len(self._ends) >= _HEADS_MAX or len(self._heads) >= _HEADS_MAX:
             self._ends.clear()

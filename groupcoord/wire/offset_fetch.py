@@ -70,8 +70,7 @@ def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: boo
 
 
 def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> FetchedGroup:
-    """Copy the error of a group to all requested partitions, for version 1."""
-    topics = header.reply_context
+    topics = header.reply_context  # version 1 has no other place for the error
     if not group.error_code or not isinstance(topics, tuple):
         return group
     return FetchedGroup(
@@ -103,8 +102,7 @@ def _plain_encoder(version: int) -> Encoder:
 
 
 def _encode_single_group(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
-    """Encode versions 6 and 7."""
-    ((_, error_code, topics),) = response.groups
+    ((_, error_code, topics),) = response.groups  # versions 6 and 7 have one
     return b"\x00\x00\x00\x00%b%b\x00" % (_write_flexible_topics(topics, False), INT16.pack(error_code))
 
 

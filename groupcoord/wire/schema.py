@@ -164,7 +164,6 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 
 
 def _entries_of(annotation: Any) -> Any:
-    """Return the annotation of a sequence's entries, or None if there is none."""
     bare, _ = _without_none(annotation)
     is_sequence = typing.get_origin(bare) in (tuple, Sequence)
     return typing.get_args(bare)[0] if is_sequence else None

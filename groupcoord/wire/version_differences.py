@@ -72,9 +72,9 @@ def api_versions(request: ApiVersions, header: RequestHeader) -> ApiVersions | A
 
 
 def served_apis(response: ApiVersionsResponse, header: RequestHeader) -> ApiVersionsResponse:
-    """Return the response; features with a lowest level of 0 are listed from version 4 on."""
     if header.api_version >= 4:
         return response
+    # Versions before 4 can't express a lowest level of 0.
     known = tuple(feature for feature in response.supported_features if feature.min_version > 0)
     return evolve(response, supported_features=known)
 
@@ -97,7 +97,7 @@ _MESSAGES = {
 
 
 def find_coordinator(values: Values, header: RequestHeader, client_host: str) -> FindCoordinator:
-    """Return the request; version 0 has group keys only, from 4 on there are several keys."""
+    # From version 4 on there are several keys (KIP-699); version 0 has group keys only.
     keys = values["coordinator_keys"] if header.api_version >= 4 else (values["key"],)
     key_type = values.get("key_type", CoordinatorType.GROUP)
     header.reply_context = key_type
@@ -105,7 +105,6 @@ def find_coordinator(values: Values, header: RequestHeader, client_host: str) ->
 
 
 def found_coordinators(response: FindCoordinatorResponse, header: RequestHeader) -> Values:
-    """Return the fields of the response; to version 3 those of the only coordinator."""
     if header.api_version >= 4:
         coordinators = [_coordinator(found, header) for found in response.coordinators]
         return {"throttle_time_ms": 0, "coordinators": coordinators}
@@ -132,8 +131,7 @@ def _coordinator(found: FoundCoordinator, header: RequestHeader) -> Values:
 
 
 def join_group(request: JoinGroup, header: RequestHeader) -> JoinGroup:
-    """Return the request; in version 0 the session timeout is the rebalance timeout, too."""
-    if header.api_version == 0:
+    if header.api_version == 0:  # without a rebalance timeout
         request.rebalance_timeout_ms = request.session_timeout_ms
     return request
 
@@ -154,14 +152,13 @@ def sync_group(request: SyncGroup, header: RequestHeader) -> SyncGroup | Answere
 
 
 def leave_group(values: Values, header: RequestHeader, client_host: str) -> LeaveGroup:
-    """Return the request; to version 2 it names one member (KIP-345)."""
-    if header.api_version <= 2:
+    if header.api_version <= 2:  # one member (KIP-345)
         return LeaveGroup(values["group_id"], (LeavingMember(values["member_id"]),))
     return LeaveGroup(values["group_id"], tuple(LeavingMember(**member) for member in values["members"]))
 
 
 def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGroupResponse:
-    """Return the response; to version 2 the error of the one member is the top-level one."""
+    # To version 2 the error of the one member is the top-level one.
     if header.api_version <= 2 and not response.error_code and response.members:
         return LeaveGroupResponse(response.members[0].error_code)
     return response
@@ -170,9 +167,9 @@ def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGrou
 def streams_group_heartbeat(
     response: StreamsGroupHeartbeatResponse, header: RequestHeader
 ) -> StreamsGroupHeartbeatResponse:
-    """Return the response; in version 0 the lag is 0, and the status MISSING_CLIENT_TAGS is omitted."""
     if header.api_version >= 1:
         return response
+    # In version 0 Kafka sends a lag of 0, and no MISSING_CLIENT_TAGS.
     known = [status for status in response.status or () if status.code is not StreamsStatusCode.MISSING_CLIENT_TAGS]
     return evolve(response, acceptable_recovery_lag=0, status=tuple(known))
 
@@ -223,15 +220,13 @@ _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
 
 
 def list_offsets(request: ListOffsets, header: RequestHeader) -> ListOffsets:
-    """Return the request with the lowest special timestamp of its version."""
     known = (stamp for version, stamp in _NEW_TIMESTAMPS.items() if version <= header.api_version)
     request.lowest_timestamp = min(known, default=-2)
     return request
 
 
 def delete_topics(values: Values, header: RequestHeader, client_host: str) -> DeleteTopics:
-    """Return the request; from version 6 on topics can be named by id."""
-    if header.api_version >= 6:
+    if header.api_version >= 6:  # by name or id (KIP-516)
         topics = tuple(TopicReference(topic["name"], topic["topic_id"]) for topic in values["topics"])
     else:
         topics = tuple(TopicReference(name) for name in values["topic_names"])
@@ -239,7 +234,7 @@ def delete_topics(values: Values, header: RequestHeader, client_host: str) -> De
 
 
 def list_config_resources(request: ListConfigResources, header: RequestHeader) -> ListConfigResources:
-    """Return the request; version 0 lists client metrics only (KIP-714), from 1 on it names types (KIP-1142)."""
+    # Version 0 lists client metrics only (KIP-714), from 1 on it names types (KIP-1142).
     return ListConfigResources((ConfigResourceType.CLIENT_METRICS,)) if header.api_version == 0 else request
 
 
@@ -305,7 +300,6 @@ def _partitions_to_add(values: Values) -> PartitionsToAdd:
 
 
 def added_partitions(response: AddPartitionsToTxnResponse, header: RequestHeader) -> Values:
-    """Return the fields of the response; to version 3 those of the one transaction."""
     version = header.api_version
     if version < 4:
         (result,) = response.results
