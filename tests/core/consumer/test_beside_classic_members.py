@@ -14,10 +14,9 @@ from groupcoord.core.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, JoinGroupResponse
-from groupcoord.testing.machine.consumers import Sent
+from groupcoord.messages import ConsumerGroupHeartbeat, JoinGroupResponse
 from groupcoord.testing.topics import Topics
-from tests.core.consumer.members import Members
+from tests.core.consumer.members import Members, answered
 from tests.core.driver import Driver, Group, protocols_of
 
 ORDERS = protocols_of("range", metadata=encode_subscription(Subscription(("orders",))))
@@ -40,21 +39,8 @@ def driver(topics: Topics) -> Driver:
 
 
 @pytest.fixture
-def members(driver: Driver) -> Members:
-    return Members(driver)
-
-
-@pytest.fixture
 def group(driver: Driver) -> Group:
     return Group(driver)
-
-
-def refuse_next(driver: Driver) -> None:
-    driver.store.fail_next(NotEnoughReplicasError())
-
-
-def epoch_of(sent: Sent) -> int:
-    return sent.answer(ConsumerGroupHeartbeatResponse).member_epoch
 
 
 # ---------------------------------------------------------------- the group begins or ends
@@ -72,7 +58,7 @@ def emptied(driver: Driver, members: Members) -> Members:
 def test_a_join_that_ends_an_empty_consumer_group_and_is_refused_by_the_log(
     driver: Driver, group: Group, emptied: Members
 ) -> None:
-    refuse_next(driver)
+    driver.store.fail_next(NotEnoughReplicasError())
     join = group.join("old", protocols=ORDERS)
     assert join.answer(JoinGroupResponse).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert emptied.described.group_state == "Empty"
@@ -129,7 +115,7 @@ def test_a_static_member_that_leaves_while_it_gives_partitions_back(
     driver: Driver, members: Members, topics: Topics
 ) -> None:
     """It may come back until its session ends: that it was to give something back in time is over."""
-    owned = epoch_of(members.join("a", instance="i", rebalance_ms=5_000))
+    owned = answered(members.join("a", instance="i", rebalance_ms=5_000)).member_epoch
     members.heartbeat("a", owned, names=("payments",))
     driver.submit(ConsumerGroupHeartbeat("group", "a", member_epoch=-2, instance_id="i"))
     driver.sleep(5_000)

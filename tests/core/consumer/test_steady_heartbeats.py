@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
@@ -42,13 +40,9 @@ class World:
         self.coordinator.tick()
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-def test_the_next_one_is_answered_the_same(world: World) -> None:
+def test_the_next_one_is_answered_the_same() -> None:
     """An equal heartbeat gets the very answer of the last one, and each renews the session; silence ends it."""
+    world = World()
     assert world.answer.error_code is ErrorCode.NONE
     for _ in range(3):
         world.sleep(SESSION_MS - 1)
@@ -57,8 +51,9 @@ def test_the_next_one_is_answered_the_same(world: World) -> None:
     assert world.beat().error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_may_no_longer(world: World) -> None:
+def test_who_may_no_longer() -> None:
     """Permissions are asked for each heartbeat, and one that is refused is no sign of life."""
+    world = World()
     world.sleep(SESSION_MS - 1)
     world.is_allowed = False
     assert world.beat().error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -7,27 +7,16 @@ from tests.core.driver import Driver
 from tests.core.streams.members import SETTINGS, Threads, active, answered
 
 
-def resting_static_members() -> Threads:
-    """Return a group at rest: a static member ``a`` of instance ``i`` with two tasks, and ``b`` with the others."""
+def test_who_has_no_tasks_when_the_group_rests_gets_them_with_another_epoch() -> None:
+    """The target of the log stays as it is: what it was made for grows with the epoch."""
     threads = Threads(Driver(topics=Topics(lines=4), **SETTINGS))
     threads.join("a", instance_id="i")
     threads.join("b")
     threads.beat("a", 2, {}, instance_id="i")
     assert active(threads.beat("b", 3)) == {"0": (2, 3)}
-    return threads
-
-
-def comes_back(threads: Threads) -> dict[str, tuple[int, ...]] | None:
-    """Let ``a`` leave for a while and come back; return the tasks that it gets."""
-    threads.beat("a", -2, instance_id="i")
-    return active(threads.join("a", instance_id="i"))
-
-
-def test_who_has_no_tasks_when_the_group_rests_gets_them_with_another_epoch() -> None:
-    """The target of the log stays as it is: what it was made for grows with the epoch."""
-    threads = resting_static_members()
     threads.join("c", instance_id="i")
-    assert comes_back(threads) == {}
+    threads.beat("a", -2, instance_id="i")
+    assert active(threads.join("a", instance_id="i")) == {}
     before = [member.target_assignment for member in threads.described.members]
     told = answered(threads.beat("a", 3, instance_id="i"))
     assert (told.member_epoch, dict(told.active_tasks or ())) == (4, {"0": (0, 1)})
