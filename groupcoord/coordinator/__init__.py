@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 _STATES = {"ConsumerGroupState": "consumer.group", "GroupState": "classic.state"}
-"""Exported names by module below ``groupcoord.core.groups``, which is imported on first access."""
+"""Exported names by module below ``groupcoord.core.groups``."""
 
 if not TYPE_CHECKING:
 

@@ -14,7 +14,7 @@ from groupcoord.errors import OwnershipLostError, UnansweredError
 logger = logging.getLogger("groupcoord")
 
 LONGEST_SLEEP_S = 86_400.0
-"""Longest sleep of an event loop or a lock; after it the caller sleeps again."""
+"""Longest sleep of an event loop or a lock."""
 
 
 class Answer(Protocol):
@@ -36,6 +36,7 @@ def resolve(replies: Iterable[Reply | StateReply]) -> None:
         answer: Answer = token
         if answer.done():
             continue
+        # Kafka never answers such a request; a future has to end.
         if response is None:
             answer.set_exception(UnansweredError("a newer request of the same member takes this one's place"))
         else:
@@ -47,9 +48,9 @@ def sleep_s(coordinator: GroupCoordinator | ShareCoordinator) -> float | None:
     deadline_ms = coordinator.next_deadline_ms()
     if deadline_ms is None:
         return None
+    # A lock can't wait for longer; afterwards the caller sleeps again.
     return min(max(deadline_ms - coordinator.clock.now_ms(), 0) / 1000, LONGEST_SLEEP_S)
 
 
 def tell_lost(error: OwnershipLostError) -> None:
-    """Log that another process has taken over."""
     logger.error("nothing is coordinated here any more, all is answered NOT_COORDINATOR: %s", error)

@@ -34,12 +34,10 @@ class ServedPartition(NumberedPartition, Protocol):
 
     @property
     def writer(self) -> AppendQueue[Any]:
-        """Queue of the appends whose outcome is open."""
+        """Queue of the appends without an outcome."""
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """Handle that the appends up to ``number`` are durable; the first record of ``number`` is
-        at ``base_offset``.
-        """
+        """Handle that the appends up to ``number`` are durable; its first record is at ``base_offset``."""
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """Handle that the append ``number``, the oldest in flight, failed or has an unknown outcome."""
@@ -52,8 +50,6 @@ class Appending(ABC, Generic[PartitionT]):
     """Base of coordinators: sends appends to a log store and handles its answers.
 
     Attributes:
-        clock: the clock.
-        log_store: the log store.
         on_durable: called with the number of a log partition when an append is durable, or None.
     """
 
@@ -74,9 +70,8 @@ class Appending(ABC, Generic[PartitionT]):
     # ------------------------------------------------------------ the log store's answers
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Handle that the log store has written the append ``ticket`` and all earlier ones of that log partition.
-
-        Earlier appends whose failure was reported are excluded.
+        """Handle that the log store has written the append ``ticket`` and all earlier ones of that log partition,
+        except those with a reported failure.
 
         Args:
             ticket: the ticket of :meth:`LogStore.append`.
@@ -101,13 +96,14 @@ class Appending(ABC, Generic[PartitionT]):
             raise StoreContractError(f"{ticket} names no log partition")
         partition = self._partitions.active[ticket.partition]
         if partition is not None:
+            # A late answer for a partition that was unloaded is ignored.
             self._take_answer(partition, ticket.number, answer, self.clock.now_ms())
             self._settle(self.clock.now_ms())
 
     def _take_answer(self, partition: PartitionT, number: int, answer: AppendResult, now_ms: int) -> None:
-        """Pass on an answer and the stored failures that precede or follow it: results have the order of appends."""
         writer = partition.writer
         try:
+            # With the refusals that precede or follow the answer: results have the order of appends.
             for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
                 if isinstance(told, LogStoreError):
                     self._refused(partition, turn, told, now_ms)
@@ -117,6 +113,7 @@ class Appending(ABC, Generic[PartitionT]):
                 partition.appended(turn, told, now_ms)
                 if self.on_durable is not None:
                     self.on_durable(partition.index)
+        # Memory may differ from the log now.
         except StoreContractError:
             self._fail(partition.index, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
@@ -124,10 +121,10 @@ class Appending(ABC, Generic[PartitionT]):
     # ------------------------------------------------------------ the way to the log store
 
     def _append(self, append: NumberedAppend, now_ms: int) -> None:
-        """Send an append to the log store. Handle the answer if it comes at once, or store a failure until its turn."""
         index, number = append.partition, append.number
         partition = self._partitions.active[index]
         if partition is None:
+            # The partition failed while its earlier appends were sent.
             return
         ticket = _make_ticket((index, number))
         base_offset = None
@@ -135,9 +132,11 @@ class Appending(ABC, Generic[PartitionT]):
             # The type names the records of ``__consumer_offsets``; a store accepts any record that has bytes.
             base_offset = self.log_store.append(index, ticket, LogRecords(append.records, now_ms))
         except LogStoreError as error:
+            # Earlier appends are unanswered: the refusal waits for its turn.
             if not partition.writer.keeps(number, error):
                 self.append_failed(ticket, error)
                 return
+        # The store may have written the records, or not.
         except BaseException:
             self._fail(index, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
@@ -149,8 +148,9 @@ class Appending(ABC, Generic[PartitionT]):
     # ------------------------------------------------------------ what coordinators do in their own ways
 
     def _refused(self, partition: PartitionT, number: int, error: LogStoreError, now_ms: int) -> None:
-        """Handle that the oldest append is not in the log; with an unknown outcome the log partition fails."""
+        """Handle that the oldest append is not in the log."""
         partition.append_failed(number, error.error_code, now_ms)
+        # A load finds out what the log holds.
         if error.outcome_unknown:
             self._fail(partition.index, error.error_code)
 
@@ -164,4 +164,4 @@ class Appending(ABC, Generic[PartitionT]):
 
     @abstractmethod
     def _fail(self, index: int, error_code: ErrorCode) -> None:
-        """Fail a log partition until it is loaded again, because memory may differ from the log."""
+        """Fail a log partition until it is loaded again."""

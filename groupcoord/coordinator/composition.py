@@ -1,7 +1,4 @@
-"""Composition of a group coordinator: its router, its log partitions, and the types of groups with their assignors.
-
-``GroupCoordinator`` imports this module with its first instance, because this imports the handlers of all groups.
-"""
+"""Composition of a group coordinator: its router, its log partitions, and the types of groups with their assignors."""
 
 from __future__ import annotations
 
@@ -41,18 +38,6 @@ LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 
 class Composition:
     """Parts of one coordinator, from the arguments of ``GroupCoordinator``.
-
-    Attributes:
-        host: answers host queries.
-        environments: dependencies of groups by type.
-        effects: appends, queries and replies of handlers.
-        timers: the timers of all groups.
-        observer: receives events and counters.
-        partitions: the log partitions.
-        split_requests: requests to several log partitions.
-        cluster: nodes for FindCoordinator.
-        router: the request router.
-        make_partition: creates a log partition from its number and that of its first append.
 
     Raises:
         ConfigError: a setting names an unknown assignor, or two assignors have the same name.
@@ -114,6 +99,7 @@ class Composition:
         )
 
         def make_partition(index: int, first_append: int) -> Partition:
+            # Numbers of appends go on after a load, so that late answers are recognized.
             writer = PartitionWriter(index, effects, first_append)
             context = HandlerContext(index, config, effects, timers, observer, new_member_id, new_uuid, writer)
             return Partition(context, environments)

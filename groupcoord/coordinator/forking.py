@@ -1,7 +1,6 @@
 """Copies and fingerprints of a coordinator's state: ``fork``, ``save``, ``restore`` and ``fingerprint``.
 
-State is in few places, which are attributes of the parts of a coordinator (:mod:`groupcoord.core.copies`). The
-constructor creates the rest (handlers, tables), and a copy has its own.
+State is in attributes of a coordinator's parts (:mod:`groupcoord.core.copies`); the constructor creates the rest.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from groupcoord.core.router.partition_table import PartitionStatus
 LARGE: Mapping[type, Callable[[Any], Any]] = MappingProxyType(
     {dict: dict.copy, list: list.copy, deque: deque.copy, SortedDict: dict.copy}
 )
-"""Types of containers that are restored in place, because other objects refer to them, with their shallow copy."""
+"""Shallow copies of containers that are restored in place, because other objects refer to them."""
 
 SMALL = frozenset({int, bool, str, type(None)})
-"""Types whose values are stored as they are."""
+"""Types with values that are stored as they are."""
 
 FOUND_MAX = 16
-"""Number of sets of served partitions whose places are cached, because partitions come and go."""
+"""Number of sets of served partitions with cached places."""
 
 
 @frozen(eq=False)
 class SavedState:
-    """State of a coordinator at a moment: see :meth:`.GroupCoordinator.save`.
+    """State of a coordinator, from :meth:`.GroupCoordinator.save`.
 
     Attributes:
         values: the value of each place.
@@ -46,11 +45,7 @@ class SavedState:
 
 
 class Forking:
-    """Saves and restores the state of a coordinator, by the methods of ``GroupCoordinator`` with the same names.
-
-    Args:
-        coordinator: a :class:`~groupcoord.GroupCoordinator`.
-    """
+    """Saves and restores the state of a coordinator, by the methods of ``GroupCoordinator`` with the same names."""
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
@@ -61,7 +56,6 @@ class Forking:
         self._found: dict[tuple[Partition | None, ...], tuple[Any, Any, Any]] = {}  # by the partitions that are served
 
     def fork(self, changes: dict[str, Any]) -> Any:
-        """Return another coordinator in the same state."""
         this = self._coordinator
         other = type(this)(**{**this._arguments, **changes})
         other.node = this.node
@@ -70,12 +64,12 @@ class Forking:
         return other
 
     def save(self) -> SavedState:
-        """Return a copy of the state."""
         memo: Memo = {}
+        # One memo, so that objects that two places share stay shared.
         return self._saved(lambda value: copied(value, memo))
 
     def hand_over(self) -> SavedState:
-        """Return the state with shallow copies; it must be restored before any other use of the coordinator."""
+        # Shallow: the state must be restored before any other use of the coordinator.
         return self._saved(lambda value: LARGE[type(value)](value) if type(value) in LARGE else value)
 
     def _saved(self, kept: Callable[[Any], Any]) -> SavedState:
@@ -91,6 +85,7 @@ class Forking:
         active = tuple(self._coordinator._partitions.active)
         if self._filled != active:
             self._filled = active
+            # Partitions come and go; a walk over all parts takes long.
             if active not in self._found:
                 table = self._coordinator._partitions
                 places, parts = places_of(self._coordinator)
@@ -101,9 +96,9 @@ class Forking:
             self._places, self._parts, self._counted = self._found[active]
 
     def restore(self, saved: SavedState) -> None:
-        """Restore a state of this coordinator, or of one with the same settings."""
         active = self._coordinator._partitions.active
         for index, status in enumerate(saved.values[0]):
+            # First the log partitions: the saved values belong to their places.
             if status is not PartitionStatus.ACTIVE:
                 active[index] = None
             elif active[index] is None:
@@ -121,20 +116,19 @@ class Forking:
                 _fill(there, value, memo)
 
     def _partition_to_fill(self, index: int) -> Partition:
-        """Return a log partition to restore: the last one served, all of whose state is replaced, or a new one."""
+        # The last one served can be used again, since all of its state is replaced.
         known = self._filled[index] if self._filled else None
         return known or self._coordinator._make_partition(index, 0)
 
     def fingerprint(self, names: Names | None) -> bytes:
-        """Return the fingerprint of the log partitions."""
         self._look_for_places()
         partitions, now_ms = list(self._coordinator._partitions), self._coordinator.clock.now_ms()
         return fingerprint_of(partitions, self._counted, now_ms, names or Names())
 
 
 def _fill(there: Any, value: Any, memo: Memo) -> None:
-    """Replace the content of a large object by a copy of another one's; the object stays the same."""
     if there:
+        # The object stays the same, because other objects refer to it.
         there.clear()
     if value:
         found = copied(value, memo)

@@ -1,7 +1,7 @@
 """``GroupCoordinator``: the entry point for programs that embed the coordinator.
 
-It holds what the core must not have (clock, log store, source of ids), routes each group to its log partition, passes
-appends to the store and collects the responses.
+It holds what the core must not have (clock, log store, source of ids), routes requests, passes appends to the store and
+collects the responses.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def random_member_id(prefix: str) -> str:
 def random_uuid() -> str:
     """Return a random UUID in the form of Kafka's ``Uuid``: 22 characters of URL-safe base64 without a leading dash."""
     while True:
+        # Tools take an id that begins with a dash for an option.
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
             return text
@@ -72,38 +73,38 @@ class GroupCoordinator(Appending["Partition"]):
     :meth:`next_deadline_ms`. No method blocks, or raises for an error of a client. Not thread-safe.
 
     Args:
-        config: limits and timeouts; Kafka's defaults if left out.
-        clock: the clock; the system's if left out.
-        log_store: the log store; in memory if left out.
-        topics: the topics of the cluster; every topic exists if left out.
+        config: limits and timeouts; by default Kafka's.
+        clock: the clock; by default the system's.
+        log_store: the log store; by default in memory.
+        topics: the topics of the cluster; by default every topic exists.
         assignors: custom assignors for consumer groups, to be named in ``group.consumer.assignors``.
-        regexes: resolves regular expressions of consumer group members; none are supported if left out.
-        consumer_group_settings: returns the settings of a consumer group by its id; those of ``config`` if left out.
+        regexes: resolves regular expressions of consumer group members; by default none are supported.
+        consumer_group_settings: returns the settings of a consumer group by its id; by default those of ``config``.
         task_assignors: custom assignors for streams groups, to be named in ``group.streams.assignors``.
-        streams_group_settings: returns the settings of a streams group (KIP-1071) by its id; likewise.
-        create_internal_topics: creates internal topics of streams groups (KIP-1071); none are created if left out.
-        share: the host's part of share groups (KIP-932); keeps their state in memory if left out.
+        streams_group_settings: returns the settings of a streams group (KIP-1071) by its id; by default those of
+            ``config``.
+        create_internal_topics: creates internal topics of streams groups (KIP-1071); by default none.
+        share: the host's part of share groups (KIP-932); by default their state is in memory.
         share_assignors: custom assignors for share groups, to be named in ``group.share.assignors``.
-        node: this node in FindCoordinator responses; node 1 at 127.0.0.1:9092 if left out.
-        owner: returns the node that coordinates a log partition, with several coordinators; this node if left out.
-        transaction_owner: returns the node that coordinates a transactional id; this node if left out.
-        share_owner: returns the node that coordinates a share-partition (KIP-932) by its key; none if left out.
-        authorize: the authorizer, called where Kafka calls its own; everything is allowed if left out.
-        verify_transaction: returns whether a producer may commit offsets of a group in its transaction, called before
-            the group is looked up; any producer may if left out.
-        new_member_id: returns a member id for a prefix; random ids like Kafka's if left out.
-        new_uuid: returns ids for members that join a consumer group without one; random ids if left out.
+        node: this node in FindCoordinator responses; by default node 1 at 127.0.0.1:9092.
+        owner: returns the node that coordinates a log partition; by default this node.
+        transaction_owner: returns the node that coordinates a transactional id; by default this node.
+        share_owner: returns the node that coordinates a share-partition (KIP-932) by its key; by default none.
+        authorize: the authorizer, called where Kafka calls its own; by default everything is allowed.
+        verify_transaction: returns whether a producer may commit offsets of a group in its transaction; by default any
+            may.
+        new_member_id: returns a member id for a prefix; by default random, like Kafka's.
+        new_uuid: returns ids for members that join a consumer group without one; by default random.
 
     Attributes:
-        on_lost: is called with the error of the log store when another process has taken over the log, or None. Called
-            re-entrantly: do not call back into the coordinator.
-        on_durable: is called with the number of a log partition after an append, or None.
+        on_lost: called with the error of the log store when another process has taken over the log, or None. It must
+            not call back into the coordinator.
+        on_durable: called with the number of a log partition after an append, or None.
 
     Raises:
         TypeError: ``topics`` is no TopicResolver, such as a dict, or ``log_store`` is no LogStore.
-        ConfigError: ``group.consumer.assignors``, ``group.share.assignors`` or ``group.streams.assignors`` names an
-            unknown assignor, or two of one name; or the lease of the log store is longer than sessions of consumer
-            groups.
+        ConfigError: a setting of assignors names an unknown one, or two of one name; or the lease of the log store is
+            longer than sessions of consumer groups.
     """
 
     NOT_STATE = ("_arguments", "_forking", "_is_settling", "_ownership", "on_durable", "on_lost")
@@ -132,8 +133,10 @@ class GroupCoordinator(Appending["Partition"]):
         new_member_id: Callable[[str], str] = random_member_id,
         new_uuid: Callable[[], str] = random_uuid,
     ) -> None:
+        # An iterator could be read only once, and forks need it again.
         assignors, task_assignors = tuple(assignors), tuple(task_assignors)
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        # The usual mistakes: a dict of topics, a path in place of a store.
         for name, method, value in (("topics", "partition_count", topics), ("log_store", "append", log_store)):
             if value is not None and not hasattr(value, method):
                 raise TypeError(f"{name} must be an object with {method}() and more, not {value!r}")
@@ -202,6 +205,7 @@ class GroupCoordinator(Appending["Partition"]):
         if self._split_requests.awaited:
             replies = list(self._split_requests.join(replies))
         ownership = self._ownership
+        # Without an owner, or within the lease, nothing is withheld.
         if ownership is None or (self.clock.now_ms() < ownership.lease_end_ms and not ownership.withheld):
             return replies
         replies = ownership.let_out(replies)
@@ -235,6 +239,7 @@ class GroupCoordinator(Appending["Partition"]):
         if self._ownership is not None:
             self._ownership.tick()
         now_ms = self.clock.now_ms()
+        # Bounded, so that many due timers don't hold back requests.
         for _ in range(MAX_TIMERS_PER_TICK):
             timer = self._timers.pop_due(now_ms)
             if timer is None:
@@ -292,15 +297,16 @@ class GroupCoordinator(Appending["Partition"]):
             self._settle(self.clock.now_ms())
 
     def _lose(self, error: OwnershipLostError) -> None:
-        """Unload everything, because the new owner's writes can't be followed."""
         self._observer.ownership_lost(self.clock.now_ms())
         for index in range(len(self._partitions)):
+            # All, because the new owner's writes can't be followed.
             self._loader.abandon(index)
             self._fail(index, error.error_code)
         if self.on_lost is not None:
             self.on_lost(error)
 
     def _refused(self, partition: Partition, number: int, error: LogStoreError, now_ms: int) -> None:
+        # A client's fault, unlike a log that can't be written.
         if not isinstance(error, RecordTooLargeError):
             self._observer.append_failed(partition.index, str(error), partition.writer.next_log_offset)
         super()._refused(partition, number, error, now_ms)
@@ -311,8 +317,8 @@ class GroupCoordinator(Appending["Partition"]):
         partition.append_timeouts.begin(number, now_ms)
 
     def _settle(self, now_ms: int) -> None:
-        """Pass appends to the store in order until there is nothing left to answer at once."""
         appends, questions = self._effects.appends, self._effects.questions
+        # A store or host may call back; the outer call continues.
         if (appends or questions) and not self._is_settling:
             self._is_settling = True
             try:
@@ -325,7 +331,7 @@ class GroupCoordinator(Appending["Partition"]):
                 self._is_settling = False
 
     def fail(self, partition: int, error: LogStoreError) -> None:
-        """Fail a log partition whose log can't be trusted any more: :meth:`load` it again.
+        """Fail a log partition with a log that can't be trusted: :meth:`load` it again.
 
         For a host that learns of it other than by a failed append. Waiting and later requests fail with
         NOT_COORDINATOR.
@@ -354,11 +360,10 @@ class GroupCoordinator(Appending["Partition"]):
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Read the records of a log partition and serve its groups.
 
-        A load creates many objects without cycles. A program with large logs may pause Python's garbage collector
-        meanwhile, as the server does.
+        A program with large logs may pause Python's garbage collector meanwhile, as the server does.
 
-        An epoch that is not newer than the last one is ignored. On a partition that is served already a newer one is
-        only stored.
+        An epoch that is not newer than the last one is ignored, unless the partition has failed. On a partition that is
+        served already a newer one is only stored.
 
         Raises:
             LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
@@ -383,7 +388,7 @@ class GroupCoordinator(Appending["Partition"]):
             True when the partition is served, or is not loading any more.
 
         Raises:
-            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
+            LoadError: as for :meth:`load`.
         """
         is_over = self._loader.step(partition, max_records)
         if is_over:
@@ -396,6 +401,7 @@ class GroupCoordinator(Appending["Partition"]):
         An epoch that is not newer than that of the last load is ignored. Without an epoch the partition is always
         unloaded, and the next load accepts any epoch.
         """
+        # News of an earlier election.
         if not self._loader.stop(partition, leader_epoch):
             return
         if self._ownership is not None:
@@ -405,6 +411,7 @@ class GroupCoordinator(Appending["Partition"]):
         self._settle(self.clock.now_ms())
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
+        # Before the appends fail, which would resume these requests.
         for request, token in partition.take_waiting():
             self._router.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
         partition.fail_appends(self.clock.now_ms(), error_code)
@@ -413,7 +420,7 @@ class GroupCoordinator(Appending["Partition"]):
         self._loader.withdraw(partition, status)
 
     def _forget_untold(self, index: int) -> None:
-        """Drop events of a log partition that were found after the lease, because it is about to be unloaded."""
+        # Events after the lease may contradict those of the new owner.
         if self._ownership is not None and not self._ownership.may_answer():
             # Events without a group, such as the loss of the log, are kept.
             self._observer.forget_untold(
@@ -459,9 +466,8 @@ class GroupCoordinator(Appending["Partition"]):
     def fork(self, **changes: Any) -> Self:
         """Return an independent coordinator in the same state.
 
-        Both respond alike to the same requests, times and answers of the log. The fork shares all collaborators, so
-        pass another log store and clock if both continue: the log store must have the same content and the same appends
-        in flight.
+        Both respond alike to the same requests, times and answers of the log. They share all collaborators, so pass
+        another log store (with the same content and appends in flight) and clock if both continue.
 
         Args:
             changes: arguments of the constructor that differ.
@@ -474,21 +480,20 @@ class GroupCoordinator(Appending["Partition"]):
     def save(self) -> SavedState:
         """Return a copy of the state of this coordinator, for :meth:`restore`.
 
-        It takes some fifty microseconds for a small group, and grows with the state in memory. Queries to the host in
-        flight belong to this coordinator alone.
+        Queries to the host in flight belong to this coordinator alone.
 
         Raises:
-            RuntimeError: a log partition is loading, or the log store can lose its log to another owner.
+            RuntimeError: as for :meth:`fork`.
         """
         return self._forks().save()
 
     def hand_over(self) -> SavedState:
-        """Return the state of this coordinator without a copy, which takes a third of the time of :meth:`save`.
+        """Return the state of this coordinator without a copy.
 
         :meth:`restore` must be called before anything else.
 
         Raises:
-            RuntimeError: as for :meth:`save`.
+            RuntimeError: as for :meth:`fork`.
         """
         return self._forks().hand_over()
 
@@ -504,8 +509,8 @@ class GroupCoordinator(Appending["Partition"]):
         """Return a digest of the state: 16 bytes, equal in every process.
 
         Times count relative to now, epochs and generations relative to the group's, and offsets in the log by their
-        order. Counters, untaken events and untaken responses are excluded. Apart from these, two coordinators with
-        equal fingerprints respond alike to all requests.
+        order. Apart from counters, untaken events and untaken responses, two coordinators with equal fingerprints
+        respond alike to all requests.
 
         Args:
             names: maps ids and tokens, so that states with permuted members are equal; they may differ where ids break
@@ -516,12 +521,13 @@ class GroupCoordinator(Appending["Partition"]):
     # ------------------------------------------------------------ for tests of members
 
     def end_session(self, group_id: str, member_id: str) -> bool:
-        """Expire a member's session now. Looks through all timers.
+        """Expire a member's session now.
 
         Returns:
             False if the group has no such member.
         """
         for timer in self._timers.armed():
+            # A search through all timers: this is for tests.
             key = timer.key
             if key.kind.cause is Cause.SESSION_EXPIRY and (key.group_id, key.member_id) == (group_id, member_id):
                 partition, now_ms = self._partitions.active[key.partition], self.clock.now_ms()
@@ -533,7 +539,7 @@ class GroupCoordinator(Appending["Partition"]):
         return False
 
     def begin_rebalance(self, group_id: str) -> bool:
-        """Start a rebalance of a group without a reason. See :meth:`Partition.begin_rebalance`."""
+        """Start a rebalance of a group without a cause; return False if that is impossible now."""
         partition, now_ms = self._partitions.serving(group_id), self.clock.now_ms()
         if partition is None or not partition.begin_rebalance(group_id, now_ms):
             return False
@@ -564,9 +570,8 @@ class GroupCoordinator(Appending["Partition"]):
         return bool(self._observer.events)
 
     def take_append_failures(self) -> dict[int, AppendFailures]:
-        """Return and clear the failed appends by log partition.
-
-        Appends that are too large are not among them, because the client causes these.
+        """Return and clear the failed appends by log partition, except those that are too large,
+        which clients cause.
         """
         failures, self._observer.append_failures = self._observer.append_failures, {}
         return failures

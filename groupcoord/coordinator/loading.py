@@ -57,12 +57,11 @@ PartitionT = TypeVar("PartitionT", bound=LoadedPartition)
 
 
 class _Load(Generic[PartitionT]):
-    """Load in progress; ``records`` is None before the first step."""
-
     __slots__ = ("partition", "records", "started_ms")
 
     def __init__(self, partition: PartitionT, started_ms: int) -> None:
         self.partition = partition
+        # None before the first step, which opens the log.
         self.records: Iterator[LogRecord | LoadedCommits] | None = None
         self.started_ms = started_ms
 
@@ -71,9 +70,7 @@ class Loader(Generic[PartitionT]):
     """Loads the log partitions of a coordinator; leader epochs and append numbers outlast a load.
 
     Args:
-        partitions: the served partitions.
         read: returns the records of a log partition.
-        clock: the clock, for the duration of loads.
         make_partition: creates a log partition from its index and the number of its first append.
         loaded: called with each loaded partition before it is served, and the start time of its load.
     """
@@ -99,18 +96,14 @@ class Loader(Generic[PartitionT]):
         self._next_appends = [0] * len(partitions)
 
     def begin(self, index: int, leader_epoch: int) -> bool:
-        """Begin to load a log partition, unless the epoch is outdated or it is loading or served already.
-
-        A newer epoch is kept in any case; after a failed load any epoch is accepted.
-
-        Returns:
-            True if there is something to load.
-        """
+        """Begin to load a log partition; return False if there is nothing to load."""
         status = self._partitions.status[index]
         is_newer = leader_epoch > self._leader_epochs[index]
+        # After a failed load any epoch is accepted.
         if not is_newer and status is not PartitionStatus.FAILED:
             return False
         self._partitions.is_closed = False
+        # A newer epoch is kept in any case.
         self._leader_epochs[index] = max(leader_epoch, self._leader_epochs[index])
         if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
             return False
@@ -120,7 +113,7 @@ class Loader(Generic[PartitionT]):
         return True
 
     def step(self, index: int, max_records: int | None) -> bool:
-        """Load at most ``max_records`` records; None: all that are left.
+        """Load at most ``max_records`` records, or all that are left.
 
         Returns:
             True if the partition is served, or is no longer loading.
@@ -138,10 +131,12 @@ class Loader(Generic[PartitionT]):
             for record in islice(load.records, max_records):
                 load.partition.replay(record.offset, record.record)
                 count += 1
+        # A store may raise anything; other log partitions are served.
         except Exception as error:
             del self._loads[index]
             self._partitions.status[index] = PartitionStatus.FAILED
             raise LoadError({index: error}) from error
+        # There may be more; an empty next step ends the load.
         if count == max_records:
             return False
         del self._loads[index]
@@ -150,13 +145,10 @@ class Loader(Generic[PartitionT]):
         return True
 
     def stop(self, index: int, leader_epoch: int | None) -> bool:
-        """Stop loading and serving a log partition; without an epoch, the next load may have any.
-
-        Returns:
-            False if the epoch is outdated; then nothing changes.
-        """
+        """Stop loading and serving a log partition; return False if the epoch is outdated."""
         if leader_epoch is not None and leader_epoch <= self._leader_epochs[index]:
             return False
+        # Without an epoch the next load may have any.
         self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
         self._loads.pop(index, None)
         self._partitions.status[index] = PartitionStatus.UNLOADED
@@ -168,6 +160,7 @@ class Loader(Generic[PartitionT]):
             self._partitions.status[index] = PartitionStatus.FAILED
 
     def withdraw(self, partition: PartitionT, status: PartitionStatus) -> None:
-        """Stop serving a log partition; the numbers of its appends continue after the next load."""
+        """Stop serving a log partition."""
+        # Answers to earlier appends are recognized by their numbers.
         self._next_appends[partition.index] = partition.writer.next_number
         self._partitions.withdraw(partition.index, status)

@@ -23,21 +23,20 @@ class Ownership:
     """Claim of a coordinator to its log.
 
     A look that finds the log its own gives a lease from its beginning: a process that takes over afterwards waits until
-    the lease is over. So a process that was paused sends nothing outdated. Responses are withheld while the lease is
-    over and a look is in flight. If the owner stays unknown for another lease, they become NOT_COORDINATOR. That is
-    temporary; only a lost log stays lost until it is loaded again.
+    the lease is over. So a process that was paused sends nothing outdated.
+
+    Responses are withheld while the lease is over and a look is in flight. If the owner stays unknown for another
+    lease, they become NOT_COORDINATOR. Only a lost log stays lost until it is loaded again.
 
     Args:
-        store: the log store.
-        lease_ms: how long an owner may answer after a look.
+        lease_ms: time for which an owner may answer after a look.
         clock: a monotonic clock.
-        on_lost: is called once when the log is lost.
+        on_lost: called once when the log is lost.
 
     Attributes:
         lost: the error of a lost log, or None.
-        lease_end_ms: the end of the lease.
         withheld: responses that wait for a look.
-        next_look_ms: when :meth:`tick` is due, in milliseconds since the Unix epoch, or None if nothing is served.
+        next_look_ms: when :meth:`tick` is due, or None if nothing is served.
     """
 
     def __init__(
@@ -67,6 +66,7 @@ class Ownership:
         now_ms = self._clock.now_ms()
         if self.next_look_ms is None or now_ms < self.next_look_ms:
             return
+        # From now, not from the last look, so that a pause does not cause many.
         self.next_look_ms = now_ms + self._interval_ms
         if self._asked_ms is not None:
             return
@@ -80,8 +80,9 @@ class Ownership:
                 self.checked(None)
 
     def loaded(self, since_ms: int) -> None:
-        """Handle a load whose read began at ``since_ms``, which proves the ownership at that time."""
+        """Handle a load, which proves the ownership at ``since_ms``, when its read began."""
         self.lost = None
+        # A shared log is read when it is taken over, before the load.
         if not isinstance(self._store, SharedStore):
             self._proven(since_ms)
 
@@ -93,6 +94,7 @@ class Ownership:
 
     def checked(self, error: LogStoreError | None) -> None:
         """Handle the result of the look in flight."""
+        # The lease begins when the look began: later the log may have changed hands.
         asked_ms, self._asked_ms = self._asked_ms, None
         if isinstance(error, OwnershipLostError):
             self.lose(error)
@@ -102,7 +104,6 @@ class Ownership:
                 self.next_look_ms = self._clock.now_ms()
 
     def lose(self, error: OwnershipLostError) -> None:
-        """Handle the loss of the log: nothing is answered any more."""
         if self.lost is None:
             self.lost = error
             self.rest()
@@ -114,7 +115,7 @@ class Ownership:
         self.disown_withheld()
 
     def disown_withheld(self) -> None:
-        """Refuse withheld responses, which may concern a log partition that is not served any more."""
+        # They may concern a log partition that is not served any more.
         self.withheld = _disowned(self.withheld)
 
     # ------------------------------------------------------------ what is said
@@ -137,6 +138,7 @@ class Ownership:
         if not replies or self.may_answer():
             return replies
         self.tick()
+        # A store may answer at once.
         if self.may_answer():
             return replies
         if self._asked_ms is not None and self._clock.now_ms() < self._asked_ms + self._lease_ms:
@@ -151,11 +153,12 @@ def ownership_of(
     """Return the claim to a log, or None if it can't be taken over.
 
     Raises:
-        ConfigError: its lease is longer than sessions of consumer groups, which would expire first.
+        ConfigError: its lease is longer than sessions of consumer groups.
     """
     if not isinstance(log_store, OwnedStore) or log_store.lease_ms is None:
         return None
     lease_ms, session_ms = log_store.lease_ms, config.group_consumer_session_timeout_ms
+    # Sessions would expire before another process may answer.
     if lease_ms > session_ms:
         raise ConfigError(
             f"the log store's lease of {lease_ms} ms is longer than group.consumer.session.timeout.ms={session_ms}"

@@ -1,7 +1,6 @@
 """``ShareCoordinator``: the share coordinator of KIP-932 for programs that embed it.
 
-It keeps the state of share-partitions in the log partitions of ``__share_group_state``. Leaders of share-partitions and
-the group coordinator send it requests (:mod:`groupcoord.core.messages.share_state`).
+It keeps the state of share-partitions in the log partitions of ``__share_group_state``.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = ["ShareCoordinator"]
 R = TypeVar("R")
 
 RECORDS_AT_ONCE = 2_000
-"""Records that are loaded without yielding, which takes some milliseconds."""
+"""Number of records that are loaded without yielding."""
 
 
 class StateReply(NamedTuple):
@@ -56,19 +55,15 @@ class StateReply(NamedTuple):
 
 @define(eq=False)
 class _Gathering:
-    """Results of a request as they come.
-
-    Attributes:
-        missing_count: the number of missing results, plus 1 while there may be more.
-    """
+    """Results of a request as they come."""
 
     token: Token
     kind: type[StateRequest[Any]]
     results: dict[UUID, dict[int, AnyResult | None]]
+    # One more while the request is still being split.
     missing_count: int
 
     def response(self) -> Any:
-        """Return the response; no result may be missing."""
         topics = [self.kind.TOPIC_RESULT(topic_id, tuple(found.values())) for topic_id, found in self.results.items()]
         return self.kind.RESPONSE(tuple(topics))
 
@@ -84,7 +79,7 @@ class ShareCoordinator(Appending[StatePartition]):
     :meth:`next_deadline_ms`. Not thread-safe.
 
     Args:
-        config: the number of log partitions, and how often snapshots are written (``share.coordinator.…``).
+        config: the number of log partitions, and the intervals of snapshots (``share.coordinator.…``).
         clock: the clock; the system's if left out.
         log_store: the log store; in memory if left out. A :class:`~groupcoord.log_store.PrunableStore` is pruned.
         topics: the topics of the cluster; any topic and partition exists if left out.
@@ -180,6 +175,7 @@ class ShareCoordinator(Appending[StatePartition]):
         """
         if not isinstance(request, StateRequest):
             raise KeyError(f"{type(request).__name__} is no request of a share coordinator")
+        # Kafka answers such a request without results, before permissions.
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
             self._replies.append(StateReply(token, request.RESPONSE(())))
             return
@@ -203,6 +199,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self._answer_if_complete(gathering)
 
     def _ask(self, question: StateQuestion, request: ShareStateRequest, now_ms: int) -> None:
+        # Each share-partition has its own log partition, so one request may meet several.
         partition = self._partitions.serving(question.key)
         if partition is None:
             error_code = self._partitions.refusal(self._partitions.index_of(question.key))
@@ -230,7 +227,6 @@ class ShareCoordinator(Appending[StatePartition]):
         raise LookupError(f"{type(request).__name__} is not answered at once")
 
     def _take(self, token: Token, result: AnyResult) -> None:
-        """Add a result; the last one completes the response."""
         gathering, topic_id = token
         gathering.results[topic_id][result.partition] = result
         self._answer_if_complete(gathering)
@@ -260,12 +256,12 @@ class ShareCoordinator(Appending[StatePartition]):
         if not any(self._partitions.active):
             return None
         deadlines = self._append_deadlines
+        # Deadlines of answered appends are dropped here.
         while deadlines and self._waiting_for(deadlines[0][1], deadlines[0][2]) is None:
             deadlines.popleft()
         return min(*self._next_ms.values(), *[deadline_ms for deadline_ms, *_ in islice(deadlines, 1)])
 
     def _waiting_for(self, index: int, number: int) -> StatePartition | None:
-        """Return the log partition of an unanswered append, or None."""
         partition = self._partitions.active[index]
         in_flight = () if partition is None else partition.writer.in_flight
         return partition if in_flight and in_flight[0].number <= number else None  # answers come in order
@@ -304,7 +300,6 @@ class ShareCoordinator(Appending[StatePartition]):
     # ------------------------------------------------------------ the log
 
     def _settle(self, now_ms: int) -> None:
-        """Pass appends to the store and results to their requests until there are none."""
         outputs = self._outputs
         if self._is_settling:  # the outer call continues
             return
@@ -322,6 +317,7 @@ class ShareCoordinator(Appending[StatePartition]):
     def _wait_for(self, partition: StatePartition, number: int, now_ms: int) -> None:
         deadline_ms = now_ms + self.config.share_coordinator_write_timeout_ms
         self._append_deadlines.append((deadline_ms, partition.index, number))
+        # The new deadline may be the first.
         self.timer_advances += 1
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
@@ -332,6 +328,7 @@ class ShareCoordinator(Appending[StatePartition]):
         partition = self._partitions.active[index]
         if partition is not None:
             self._loader.withdraw(partition, status)
+            # Withdrawn first, so that no request reaches it any more.
             partition.unload(ErrorCode.NOT_COORDINATOR)
 
     # ------------------------------------------------------------ life cycle
@@ -351,8 +348,8 @@ class ShareCoordinator(Appending[StatePartition]):
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Read the records of a log partition and serve its states.
 
-        An epoch that is not newer than the last one is ignored. On a partition that is served already a newer one is
-        only stored.
+        An epoch that is not newer than the last one is ignored, unless the partition has failed. On a partition that is
+        served already a newer one is only stored.
 
         Raises:
             LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
@@ -395,10 +392,7 @@ class EmbeddedShare:
         states: the share coordinator.
         settings_of: returns the settings of a share group by its id; those in the configuration of ``states`` if left
             out.
-        latest_offset: returns the end offset of a partition for the lag of groups, or None if it is unknown (default).
-
-    Attributes:
-        states: the share coordinator.
+        latest_offset: returns the end offset of a partition for the lag of groups; unknown (None) if left out.
     """
 
     def __init__(
@@ -428,6 +422,7 @@ class EmbeddedShare:
         With a log store that answers later, call it after each answer.
         """
         self._sort_replies()
+        # Answers may lead to further queries.
         while self._found:
             coordinator.found_out(self._found.popleft())
             self._sort_replies()

@@ -36,8 +36,8 @@ class ThreadSafeCoordinator:
     """Coordinator that threads share: ``with ThreadSafeCoordinator(GroupCoordinator(…)) as coordinator``.
 
     Entering calls :meth:`start`, which loads all log partitions and starts a thread for the timers; leaving closes
-    both. One lock guards the coordinator, so one request is handled at a time; it is not held while waiting for a
-    response. All methods are thread-safe, those for the log store included.
+    both. One lock guards the coordinator; it is not held while waiting for a response. All methods are thread-safe,
+    those for the log store included.
 
     When another process takes over the log, that is logged and all requests fail with NOT_COORDINATOR. The end of the
     ``with`` raises OwnershipLostError unless it ends with another exception.
@@ -45,9 +45,9 @@ class ThreadSafeCoordinator:
     Args:
         coordinator: the coordinator, which this object owns from now on. If its log store is an
             :class:`~groupcoord.log_store.AnsweringStore`, its answers come here.
-        on_event: is called for every event of a group, in order (:mod:`groupcoord.events`), in the thread that caused
-            it and with the lock held: do not block or call back.
-        on_lost: is called in the same way when another process has taken over the log.
+        on_event: called for every event of a group, in order (:mod:`groupcoord.events`), in the thread that caused it
+            and with the lock held: do not block or call back.
+        on_lost: called in the same way when another process has taken over the log.
 
     Attributes:
         coordinator: the synchronous coordinator; read and change it through :meth:`change` only.
@@ -109,7 +109,7 @@ class ThreadSafeCoordinator:
         return response if self.coordinator.may_answer() else self._again(response, timeout_s)
 
     def _again(self, response: R, timeout_s: float | None) -> R:
-        """Return a response, or its refusal, after another check of the lease, which has expired meanwhile."""
+        # The lease has expired since the response was taken: it is checked once more.
         late: Future[R] = Future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
         return late.result(timeout_s)
@@ -128,10 +128,10 @@ class ThreadSafeCoordinator:
     def change(self, change: Callable[[GroupCoordinator], T]) -> T:
         """Call a function with the coordinator under the lock and deliver the responses that result.
 
-        For example, pass ``lambda coordinator: coordinator.topic_deleted("orders")``, or ``GroupCoordinator.tick``
-        after a manual clock was advanced.
+        For example, pass ``lambda coordinator: coordinator.topic_deleted("orders")``.
         """
         replies: list[Reply] = []
+        # Responses are delivered also if the change raises.
         try:
             with self._changed:
                 advances = self.coordinator.timer_advances
@@ -196,6 +196,7 @@ class ThreadSafeCoordinator:
                 if self._is_closed:
                     return
                 pause_s = sleep_s(self.coordinator)
+                # Woken early by a new deadline, so that the loop looks again.
                 if pause_s != 0:
                     self._changed.wait(pause_s)
                     continue

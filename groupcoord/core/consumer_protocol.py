@@ -3,9 +3,6 @@
 Versions 0 to 3 of Kafka's ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``: 1 added owned partitions
 (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881). Later versions append fields, so an unknown one is read as
 version 3, as in Kafka.
-
-Members use this, and the coordinator where it has to know topics. The lower half maps bytes to fields under the names
-of Kafka's JSON.
 """
 
 from __future__ import annotations
@@ -21,15 +18,13 @@ from groupcoord.core.javacompat.hashing import string_sort_key
 from groupcoord.errors import GroupcoordError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""The protocol type of a group of consumers."""
-
 NEWEST_VERSION = 3
 
 UNKNOWN_GENERATION_ID = -1
 """Generation of a member without one."""
 
 Fields = dict[str, Any]
-"""By name, in the order of the bytes: text is ``str``, bytes are ``bytes``, an array is a list."""
+"""Fields under the names of Kafka's JSON, in the order of the bytes."""
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _STRING_BYTES_MAX = 32_767
@@ -49,11 +44,10 @@ class Subscription:
     """Topics that a member subscribes to, and its state.
 
     Attributes:
-        topics: the topics that it subscribes to.
         user_data: data of its assignor for the leader's; None without any.
-        owned_partitions: what a cooperative member has now (KIP-429).
+        owned_partitions: the partitions that a cooperative member owns (KIP-429).
         generation_id: the generation in which it got them; -1 for none (KIP-792).
-        rack_id: the rack that the member is in; None if unknown (KIP-881).
+        rack_id: the rack of the member; None if unknown (KIP-881).
         group_instance_id: its id as a static member (KIP-345); not in the bytes, but in the leader's join response.
     """
 
@@ -67,10 +61,9 @@ class Subscription:
 
 @frozen
 class Assignment:
-    """Partitions that a member gets.
+    """Partitions that a member gets, in the order in which the leader listed them.
 
     Attributes:
-        partitions: its partitions, in the order in which the leader listed them.
         user_data: data of the leader's assignor for the member's; None without any.
     """
 
@@ -141,13 +134,11 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the union of the topics in subscriptions, or None if one can't be read.
-
-    Only fields of version 0 are read, as in Kafka's coordinator.
-    """
+    """Return the union of the topics in subscriptions, or None if one can't be read."""
     topics: set[str] = set()
     for data in set(subscriptions):  # members of one application often send the same bytes
         try:
+            # Kafka's coordinator reads only fields of version 0, for any version.
             _INT16.unpack_from(data)
             topics.update(_read_subscription(data, 0)[0]["topics"])
         except _UNREADABLE:
@@ -176,19 +167,15 @@ def _flattened(topics: Iterable[Fields]) -> tuple[TopicPartition, ...]:
 
 
 def read_subscription(data: bytes) -> tuple[int, Fields, int]:
-    """Return the version of a subscription, the fields that this version has, and the position behind them.
-
-    Raises:
-        ConsumerProtocolError: the bytes are cut short or malformed, or the version is negative.
+    """Return the version of a subscription, its fields, and the position behind them; errors as
+    :func:`decode_subscription`.
     """
     return _read("subscription", _read_subscription, data)
 
 
 def read_assignment(data: bytes) -> tuple[int, Fields, int]:
-    """Return the version of an assignment, its fields, and the position behind them.
-
-    Raises:
-        ConsumerProtocolError: the bytes are cut short or malformed, or the version is negative.
+    """Return the version of an assignment, its fields, and the position behind them; errors as
+    :func:`decode_assignment`.
     """
     return _read("assignment", _read_assignment, data)
 
@@ -216,11 +203,7 @@ def write_subscription(fields: Mapping[str, Any], version: int = NEWEST_VERSION)
 
 
 def write_assignment(fields: Mapping[str, Any], version: int = NEWEST_VERSION) -> bytes:
-    """Return the bytes of an assignment.
-
-    Raises:
-        ConsumerProtocolError: the version is negative, or a field does not fit.
-    """
+    """Return the bytes of an assignment; errors as :func:`write_subscription`."""
     return _write(
         "assignment", lambda: [write_partitions(fields["assignedPartitions"]), _bytes(fields["userData"])], version
     )
@@ -246,7 +229,7 @@ def write_partitions(topics: Iterable[Mapping[str, Any]]) -> bytes:
     """Return the bytes of partitions by topic.
 
     Raises:
-        ValueError: a name is longer than 32,767 bytes; in place of it, ``struct.error``: a number does not fit.
+        ValueError: a name is longer than 32,767 bytes; ``struct.error``: a number does not fit.
     """
     written = []
     for topic in topics:
@@ -297,9 +280,9 @@ def _read_assignment(data: bytes, version: int) -> tuple[Fields, int]:
 
 
 def _read_count(data: bytes, position: int) -> tuple[int, int]:
-    """Lengths are held against the bytes that are left, of which an element takes one at least."""
     (count,) = _INT32.unpack_from(data, position)
     position += _INT32.size
+    # An element takes a byte at least, so a peer can't make us allocate more than it sent.
     if not 0 <= count <= len(data) - position:
         raise ValueError(f"{count} elements, {len(data) - position} bytes left")
     return count, position
@@ -307,6 +290,7 @@ def _read_count(data: bytes, position: int) -> tuple[int, int]:
 
 def _read_string(data: bytes, position: int) -> tuple[str, int]:
     text, position = _read_nullable_string(data, position)
+    # Kafka's schema allows null only for the rack.
     if text is None:
         raise ValueError("a name is null")
     return text, position
@@ -338,6 +322,7 @@ def _write(kind: str, parts: Callable[[], list[bytes]], version: int) -> bytes:
     if version < 0:
         raise ConsumerProtocolError(f"there is no {kind} of version {version}")
     try:
+        # A newer version is written as the newest that is known.
         return b"".join((_INT16.pack(min(version, NEWEST_VERSION)), *parts()))
     except _UNWRITABLE as error:
         raise ConsumerProtocolError(f"the {kind} can't be encoded: {error}") from error

@@ -111,7 +111,6 @@ def never_changes(kind: type) -> bool:
 
 def _part(value: Any, memo: Memo) -> Any:
     if id(value) not in memo and PARTS in memo:
-        # Filled in only when a part is referred to.
         theirs, ours = memo.pop(PARTS)
         memo.update(zip(map(id, theirs), ours, strict=True))
     return memo.get(id(value), value)
@@ -172,7 +171,6 @@ def _sorted_mapping(value: Any, memo: Memo) -> Any:
 def _timer(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
-        # A fast path, since there are many.
         made = memo[id(value)] = Timer(value.key)
         made.deadline_ms, made._sequence, made._entry = value.deadline_ms, value._sequence, value._entry
     return made

@@ -195,7 +195,7 @@ class Counters:
     NEVER_CHANGES: ClassVar = False
 
     append_failures: int = 0
-    """Appends that failed or have an unknown outcome, without those that are larger than the log store accepts."""
+    """Appends that failed or have an unknown outcome, except those that are too large for the log store."""
     group_completed_rebalances: int = 0
     """Generations of classic groups that became stable."""
     consumer_group_rebalances: int = 0

@@ -97,7 +97,6 @@ def fingerprint_of(
     """Return the fingerprint of log partitions, as :meth:`.GroupCoordinator.fingerprint` defines it."""
     found = [_Walk(partition, now_ms, names).of_partition() for partition in partitions]
     if others and partitions:
-        # Values that count unchanged, in whichever log partition.
         walk = _Walk(partitions[0], now_ms, names)
         found.append(tuple([(name, walk.of(getattr(part, name))) for part, name in others]))
     return blake2b(marshal.dumps(tuple(found), 2), digest_size=DIGEST_BYTES).digest()
@@ -310,7 +309,6 @@ _RULES: dict[str, Rule] = {
 }
 
 _RULES_OF: dict[type, dict[str, Rule]] = {
-    # Epochs of tasks.
     HeldTasks: {"active": _Walk._epoch_of},
     # A number that the application chooses.
     StreamsGroupTopologyRecord: {"epoch": _Walk.of},

@@ -39,7 +39,6 @@ class ResolveRegexes:
 
     Attributes:
         partition: the log partition of the group.
-        group_id: the group.
         regexes: the expressions of its members.
         principal: principal of the member that caused it; topics that it may not describe are omitted.
         version: version of the topics.
@@ -56,12 +55,7 @@ class ResolveRegexes:
 
 @frozen
 class ResolvedRegexes:
-    """Answer to :class:`ResolveRegexes`.
-
-    Attributes:
-        question: the query.
-        topics: regular expression → matching names.
-    """
+    """Answer to :class:`ResolveRegexes`; ``topics`` maps regular expressions to matching names."""
 
     question: ResolveRegexes
     topics: Mapping[str, tuple[str, ...]]
@@ -72,8 +66,6 @@ class InternalTopic:
     """Internal topic of an application of Kafka Streams: a changelog or repartition topic.
 
     Attributes:
-        name: its name.
-        partition_count: number of partitions.
         replication_factor: number of replicas; -1 for the broker's default.
         configs: its settings, as pairs of key and value.
     """
@@ -89,12 +81,6 @@ class CreateInternalTopics:
     """Query to create topics of a streams group (KIP-1071); the answer is :class:`InternalTopicsCreated`.
 
     Members do not wait for it.
-
-    Attributes:
-        partition: the log partition of the group.
-        group_id: the group.
-        topics: the topics to create.
-        principal: principal of the member that caused it.
     """
 
     partition: int
@@ -105,12 +91,7 @@ class CreateInternalTopics:
 
 @frozen
 class InternalTopicsCreated:
-    """Answer to :class:`CreateInternalTopics`.
-
-    Attributes:
-        question: the query.
-        errors: topic name → reason why it could not be created.
-    """
+    """Answer to :class:`CreateInternalTopics`; ``errors`` maps names to the reason why a topic could not be created."""
 
     question: CreateInternalTopics
     errors: Mapping[str, str]
@@ -121,9 +102,6 @@ class AskShareCoordinator:
     """Request for the share coordinator (KIP-932); the answer is :class:`ShareCoordinatorAnswered`.
 
     Attributes:
-        partition: the log partition of the group.
-        group_id: the group.
-        request: the request.
         purpose: identifies the query to the group.
         topic_names: names of topics with wanted latest offsets.
     """
@@ -311,16 +289,7 @@ def create_no_topics(question: CreateInternalTopics) -> Mapping[str, str]:
 
 
 class Host:
-    """Answers host queries.
-
-    Args:
-        regexes: resolves regular expressions.
-        create_topics: creates topics.
-        share: reaches a share coordinator.
-
-    Attributes:
-        share: the same.
-    """
+    """Answers host queries."""
 
     __slots__ = ("_answers", "_create_topics", "_regexes", "share")
 

@@ -123,7 +123,6 @@ class Observer:
             self._open(started)
 
     def rebalance_completed(self, group: GroupMetadata, now_ms: int) -> None:
-        # Generations count, not groups that fell empty.
         if group.members:
             self.counters.group_completed_rebalances += 1
         self._close(group.group_id, group.generation_id, len(group.members), now_ms)

@@ -67,7 +67,6 @@ class Partition:
                 self._guest_handlers[kind.group_class] = kind.guest_handlers
             self._handlers.update(kind.handlers)
             self._timer_handlers.update(kind.timers)
-        # By class, so that the router finds these in one look-up.
         self.repeaters = {kind.heartbeat_request: kind.repeat_heartbeat for kind in kinds.rows}
         self.describers = {kind.describe_request: kind.describe for kind in kinds.rows}
         self._answers = {kind.answer_class: kind.found_out for kind in kinds.rows}
@@ -98,7 +97,6 @@ class Partition:
             group.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: UUID, now_ms: int) -> None:
-        # Offsets first; share groups also delete the topic from their metadata.
         self.retention.forget_topic(name, topic_id)
         for kind in self._kinds.rows:
             kind.topic_deleted(topic_id, now_ms)
@@ -133,7 +131,6 @@ class Partition:
             written = append.continuation
             # After the replies, because the requests that it resumes came later.
             written.on_durable(self._context, now_ms)
-            # Most appends resume nothing.
             if self._writings:
                 self._end_writings(written.suspended, now_ms)
 
@@ -255,7 +252,6 @@ class Partition:
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here: for joins, syncs, queries and the log."""
         tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
-        # Responses that wait for the log.
         tokens += [reply.token for append in self.writer.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
         # Requests that are handled after the log's answer, such as a join that converts a group.

@@ -35,11 +35,6 @@ OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATIO
 def check_answer(coordinator: GroupCoordinator, request: Request, response: Response | None) -> None:
     """Check that a response does not contradict the state of the coordinator.
 
-    A join of a consumer group is not fenced for its epoch (KAFKA-19233). The leader in a response is a member
-    (KIP-814). A transactional commit without a member gets no error about members (KAFKA-18060). A member of a consumer
-    group waits for partitions of others, not for those that it must revoke itself (KAFKA-19449). A member that joins a
-    classic group without a member id, such as a restarted static one, has the timeouts of its request.
-
     Args:
         coordinator: the coordinator after the response.
         request: the request.
@@ -58,10 +53,13 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
                 )  # after a conversion there is no leader
                 require(is_member, "the leader of {!r} is {!r}, which is no member", group, response.leader)
                 if not request.member_id:
+                    # Also a restarted static member has the timeouts of its request (KAFKA-14009).
                     _check_time_outs(group, response.member_id, request)
+        # Without a member there is nothing to be wrong about it (KAFKA-18060).
         case TxnOffsetCommit(member_id="", generation_id=-1, group_instance_id=None), _ if response is not None:
             refused = OF_MEMBERS.intersection(error_codes(response))
             require(not refused, f"{request!r} names no member, and is answered {refused}")
+        # A join is not fenced for its epoch (KAFKA-19233).
         case ConsumerGroupHeartbeat(member_epoch=0), ConsumerGroupHeartbeatResponse():
             is_fenced = response.error_code is ErrorCode.FENCED_MEMBER_EPOCH
             require(not is_fenced, "{!r} joins, and is fenced for its epoch", request)
@@ -82,7 +80,6 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
 
 
 def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -> None:
-    """Check that a member has the timeouts of its last request (KAFKA-14009)."""
     member = group.members.get(member_id)
     if member is not None:
         kept = (member.session_timeout_ms, member.rebalance_timeout_ms)
@@ -91,8 +88,8 @@ def _check_time_outs(group: GroupMetadata, member_id: str, request: JoinGroup) -
 
 
 def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
-    """Check that a member with unreleased partitions waits for another member."""
     member = group.state.members.get(member_id)
+    # A member does not wait for partitions that it must revoke itself (KAFKA-19449).
     if member is None or member.assignment.state is not MemberState.UNRELEASED_PARTITIONS:
         return
     of_others = {
@@ -120,10 +117,6 @@ def check_reaction(
 ) -> None:
     """Check that a fenced member stops (franz-go #1326), no other member does, and a member id in a response is used.
 
-    A rebalance ends no membership (librdkafka #4059). An error about another generation does not concern this one
-    (aiokafka #88), except that of a commit: the Java consumer of Kafka 4.4 then rejoins if no rebalance is in
-    progress. If a member requests an id again, the group waits for the first id in vain (librdkafka #5569).
-
     Args:
         request: the member's request.
         response: the response.
@@ -138,6 +131,7 @@ def check_reaction(
     if after is None:
         return
     errors = frozenset(error_codes(response))
+    # The group waits for the first id in vain if the member requests another (librdkafka #5569).
     if not member_id and isinstance(response, JoinGroupResponse) and ErrorCode.MEMBER_ID_REQUIRED in errors:
         require(after[1] == response.member_id, "it is given {!r}, and is {!r}", response.member_id, after[1])
     if generation_id == UNKNOWN_GENERATION_ID:
@@ -146,12 +140,15 @@ def check_reaction(
     is_own = isinstance(request, Heartbeat | SyncGroup | OffsetCommit) and (
         (request.generation_id, request.member_id) == before
     )
+    # The Java consumer of Kafka 4.4 also rejoins after a commit of an earlier generation; other errors about it do not
+    # count (aiokafka #88).
     may_be_out = is_own or isinstance(request, OffsetCommit)
     if isinstance(request, JoinGroup):
         may_be_out = request.member_id == member_id
     if is_own and errors <= OF_STRANGERS:
         goes_on = after[0] == generation_id
         require(not goes_on, "{} was fenced by the response, but continues: {!r}", before, request)
+    # A rebalance ends no membership (librdkafka #4059).
     elif not (may_be_out and errors & PUT_OUT):
         is_lost = after[0] == UNKNOWN_GENERATION_ID
         require(not is_lost, "{} is answered {}, and gives all up: {!r}", before, errors, request)
@@ -177,7 +174,7 @@ NOT_AS_OWNER = frozenset(
 class OwnerLaws:
     """Checks that owners of a log respond only during their lease and before later owners; raises at a violation.
 
-    Owners have numbers that grow with each take-over, as epochs do. Times are independent of the owners' clocks.
+    Owners have numbers that grow with each take-over. Times are independent of the owners' clocks.
 
     Args:
         lease_ms: time for which an owner may answer after an ownership check.

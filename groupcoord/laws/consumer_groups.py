@@ -43,7 +43,7 @@ __all__ = [
 
 
 def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
-    """Check that members are not ahead of the target nor the target of the group, and nothing of former members is
+    """Check that members are not ahead of the target nor the target of the group, and no target of a former member is
     kept.
 
     Raises:
@@ -66,9 +66,7 @@ OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, CommitRecords, TransactionMa
 
 
 def consumer_group_of(coordinator: GroupCoordinator, group_id: str) -> ConsumerGroup | None:
-    """Return the consumer group with an id as requests see it, or None if it does not exist or its
-    log is not served.
-    """
+    """Return the consumer group with an id as requests see it, or None if it does not exist or is not served."""
     partition = coordinator.partition(coordinator.partition_of(group_id))
     return None if partition is None else as_consumer_group(partition.groups.get(group_id))
 
@@ -86,6 +84,7 @@ def check_append(records: Iterable[Record]) -> None:
     with_offsets = set()
     for record in records:
         if isinstance(record, OffsetCommitRecord | OffsetTombstone):
+            # A conversion leaves the group's offsets alone (KIP-848).
             with_offsets.add(record.group_id)
         elif not isinstance(record, OF_NO_GROUP):
             is_tombstone = isinstance(record, GroupTombstone)
@@ -100,11 +99,7 @@ def check_append(records: Iterable[Record]) -> None:
 
 
 def check_is_no_classic_group(coordinator: GroupCoordinator, group: ConsumerGroup) -> None:
-    """Check that a group becomes classic with the last member of the consumer protocol (KAFKA-17317), if it may.
-
-    Raises:
-        LawBrokenError: it did not, and no write is in flight.
-    """
+    """Check that a group becomes classic with the last member of the consumer protocol (KAFKA-17317), if it may."""
     count, config = len(group.state.members), coordinator.config
     is_classic = (
         0 < count <= config.group_max_size
@@ -115,12 +110,7 @@ def check_is_no_classic_group(coordinator: GroupCoordinator, group: ConsumerGrou
 
 
 def check_is_not_ahead_when_empty(state: ConsumerState) -> None:
-    """Check that a group has a target of its epoch after its last member left (KAFKA-20442), except in logs of older
-    Kafkas.
-
-    Raises:
-        LawBrokenError: it has not.
-    """
+    """Check that a group has a target of its epoch after its last member left (KAFKA-20442)."""
     require(
         bool(state.members) or state.assignment_epoch == state.epoch,
         f"{state.group_id!r} is empty, of epoch {state.epoch}, and its target is of {state.assignment_epoch}",
@@ -128,7 +118,8 @@ def check_is_not_ahead_when_empty(state: ConsumerState) -> None:
 
 
 def check_sound_consumer_group(state: ConsumerState) -> None:
-    """Check that members are complete, partitions have one owner, and nothing of former members is kept.
+    """Check that partitions have one owner, static members are indexed, and no regular expression of a former member is
+    kept.
 
     Raises:
         LawBrokenError: the state is inconsistent.
@@ -221,6 +212,7 @@ def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Itera
             continue
         partition = coordinator.partition(coordinator.partition_of(request.group_id))
         assert partition is not None
+        # Compaction may change the order between keys, so the loaded group gets them reversed.
         records = [record for _, record in partition.hard.groups.get(request.group_id, {}).values()]
         live = _drafted(coordinator, group.state, request)
         loaded = _drafted(coordinator, ConsumerState.of(request.group_id, reversed(records)), request)
@@ -256,10 +248,6 @@ def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: Consu
 def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
     """Check that, after faults have ended, members own their targets and every partition has an owner.
 
-    Two exceptions. If all remaining members use the classic protocol and the group may not become classic, Kafka never
-    announces further partitions to them. And if the restart of a static member has converted a classic group, there is
-    no assignment yet: members keep what their leader assigned, without later topics.
-
     Args:
         coordinator: the coordinator.
         group_id: a consumer group.
@@ -286,6 +274,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     given = sorted(state.owner_epochs)
     topics = environment.topics.existing(state.subscribed_topics()).values()
     wanted = sorted((topic.topic_id, index) for topic in topics for index in range(topic.partition_count))
+    # A static member's restart may have converted the group: members then keep their leader's assignment.
     is_assigned = state.assignment_timestamp_ms > 0
     require(
         given == wanted or (not is_assigned and set(given) <= set(wanted)),

@@ -1,7 +1,6 @@
 """Laws that hold at every moment of every run, for random tests and simulators.
 
-Each function examines a coordinator or a log and raises :class:`LawBrokenError` with its finding. ``docs/design.md``
-lists the laws. :meth:`GroupCoordinator.check` checks single structures.
+Each function raises :class:`LawBrokenError` with its finding. ``docs/design.md`` lists the laws.
 """
 
 from __future__ import annotations
@@ -88,16 +87,15 @@ class LawBrokenError(GroupcoordError, AssertionError):
 def require(condition: bool, message: str, *told: object) -> None:
     """Raise LawBrokenError unless a condition holds.
 
-    Not an assert statement, which ``python -O`` would remove.
-
     Args:
         condition: the condition.
         message: what is broken.
-        told: values for the braces of the message, so that a message is formatted only if its law is broken.
+        told: values for the braces of the message, formatted only if the law is broken.
 
     Raises:
         LawBrokenError: with ``message``.
     """
+    # Not an assert statement, which python -O would remove.
     if not condition:
         raise LawBrokenError(message.format(*told) if told else message)
 
@@ -202,7 +200,7 @@ def check_log_can_be_loaded(load: Callable[[], object]) -> None:
         load: loads them.
 
     Raises:
-        LawBrokenError: the coordinator could not load one of them; the message holds the cause without its traceback.
+        LawBrokenError: the coordinator could not load one of them.
     """
     try:
         load()
@@ -218,8 +216,6 @@ def check_log_can_be_loaded(load: Callable[[], object]) -> None:
 
 def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = False) -> None:
     """Check that the hard state of a log partition equals that of its log.
-
-    Equal parts of commits become shared objects, so that the next check is faster.
 
     Args:
         partition: the core of a log partition.
@@ -242,7 +238,6 @@ def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = 
 
 
 def _left_by_compaction(log: HardState, found: Collection[str]) -> dict[str, RecordsOfGroup]:
-    """Return the groups of a log without those that have neither a record nor an offset, unless they were found."""
     offsets = log.offsets
     return {
         group_id: records
@@ -252,8 +247,7 @@ def _left_by_compaction(log: HardState, found: Collection[str]) -> dict[str, Rec
 
 
 def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[str]) -> None:
-    """Check that OffsetFetch returns the commits of the log: transactions count from their marker on, and not after an
-    abort.
+    """Check that OffsetFetch returns the commits of the log; transactions count from their marker on, unless aborted.
 
     Raises:
         LawBrokenError: an OffsetFetch of one of the groups differs.
@@ -321,13 +315,10 @@ def check_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], n
 
 
 def compacted(entries: list[LogRecord], place: float, *, keeps_tombstones: bool = False) -> list[LogRecord]:
-    """Return what may remain of a log that was compacted up to about ``place``, from 0 to 1.
-
-    Compaction stops before an open transaction. Before that point a record is replaced by a later one with its key, and
-    aborted records are dropped, as are tombstones unless they are too young.
-    """
+    """Return what may remain of a log that was compacted up to about ``place``, from 0 to 1."""
     count = int(place * len(entries))
     end = entries[count].offset if count < len(entries) else (entries[-1].offset + 1 if entries else 0)
+    # Compaction stops before an open transaction.
     for first, marker in sorted(_transactions(entries), reverse=True):
         if first < end <= marker:
             end = first
@@ -346,14 +337,15 @@ def compacted(entries: list[LogRecord], place: float, *, keeps_tombstones: bool 
             visible = [entry]
         for candidate in visible:
             key = _key_of(candidate.record)
+            # A transaction's records may come out after later ones.
             if candidate.offset >= newest.get(key, candidate).offset:
                 newest[key] = candidate
+    # Markers stay; tombstones go unless they are too young.
     kept = markers + [entry for entry in newest.values() if keeps_tombstones or not _is_tombstone(entry.record)]
     return sorted(kept, key=lambda entry: entry.offset) + [entry for entry in entries if entry.offset >= end]
 
 
 def _key_of(record: Record) -> Hashable:
-    """Return a stand-in for the bytes of a record's key."""
     match record:
         case OffsetCommitRecord() | OffsetTombstone():
             return (record.key_version, record.group_id, record.topic, record.partition)
@@ -409,16 +401,14 @@ def check_size(coordinator: GroupCoordinator) -> None:
 
     The latter holds only while the setting is not lowered.
 
-    A classic group can have more members: a static member that has not rejoined stays in the generation, while others
-    may have filled all places. So all waiting joins count, and dynamic members, all of which have joined. Recorded with
-    Kafka 4.4.0 (the packaged transcripts of the area ``size``).
-
     Raises:
         LawBrokenError: there are more.
     """
     config = coordinator.config
     for partition in served_partitions(coordinator):
         for group in partition.groups.values():
+            # A static member that has not rejoined stays in a full generation, so not all members count (the
+            # transcripts of the area size).
             limit, size = group.max_size(config), group.counted_size()
             require(size <= limit, "{!r} counts {} members; {} may join", group, size, limit)
 
@@ -443,9 +433,7 @@ def check_places(log_store: LogStore, partition: int, partition_count: int) -> N
 
 @lru_cache
 def _hash_code_in_java(text: str) -> int:
-    """Return ``String.hashCode()``, or 0 for the smallest number, which has no absolute value
-    (Kafka's ``Utils.abs``).
-    """
+    # Written again, so that an error in the core's own hash is found.
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -535,7 +523,6 @@ def served_partitions(coordinator: GroupCoordinator) -> Iterator[Partition]:
 
 
 def _agree(found: dict[str, OffsetsOfGroup], expected: dict[str, OffsetsOfGroup]) -> bool:
-    """Return whether committed offsets are equal, and share equal parts of commits."""
     if found.keys() != expected.keys():
         return False
     for group_id, topics in found.items():
@@ -550,6 +537,7 @@ def _agree(found: dict[str, OffsetsOfGroup], expected: dict[str, OffsetsOfGroup]
                 other = others[index]
                 if not commit.agrees(index, other):
                     return False
+                # Equal parts become shared objects, so that the next check is faster.
                 other.kind = commit.kind
     return True
 
@@ -568,12 +556,10 @@ def _transactions(entries: list[LogRecord]) -> list[tuple[int, int]]:
 
 
 def _lasting(facts: dict[str, Any]) -> dict[str, object]:
-    """Return hard state without the groups that have neither a record nor an offset."""
     return {**facts, "groups": {key: value for key, value in facts["groups"].items() if value}}
 
 
 def _difference(name: str, found: object, other_name: str, other: object, path: str = "") -> str:
-    """Return where two nested dictionaries first differ."""
     if isinstance(found, dict) and isinstance(other, dict):
         for key in (*found, *(key for key in other if key not in found)):
             if found.get(key, NOTHING) != other.get(key, NOTHING):

@@ -1,4 +1,4 @@
-"""Laws of offset expiry (KIP-211): what it must keep."""
+"""Laws of offset expiry (KIP-211)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ __all__ = ["check_expiry", "check_forgets_topic", "offsets_of_topic"]
 def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> None:
     """Check that expiry removes only old and unused offsets.
 
-    It neither ends a group with an open transaction nor removes a pending transactional offset (KAFKA-19163), so that a
-    transaction's commit is there when its marker comes. It never removes an offset of a topic that members use
-    (KAFKA-4682), in any state of the group (KAFKA-13636), and none too early (KAFKA-8069).
+    Groups with an open transaction stay, as do pending transactional offsets (KAFKA-19163). So do offsets of topics
+    that members use (KAFKA-4682, KAFKA-13636), and young ones (KAFKA-8069).
 
     Args:
         coordinator: the coordinator.
@@ -60,8 +59,7 @@ def offsets_of_topic(coordinator: GroupCoordinator, topic_id: UUID) -> set[tuple
 
 
 def check_forgets_topic(committed: Iterable[tuple[str, str, int]], records: Iterable[Record]) -> None:
-    """Check that the deletion of a topic deletes its committed offsets, so that a new topic of that name begins
-    without.
+    """Check that the deletion of a topic deletes its committed offsets.
 
     Args:
         committed: the offsets before the deletion, from :func:`offsets_of_topic`.
@@ -101,7 +99,7 @@ def _check_expired(
 
 
 def _uses(group: Group, topic: str) -> bool:
-    """Return whether members use a topic, or may: in a rebalance of a classic group their subscriptions are unknown."""
     classic = as_classic_group(group)
+    # In a rebalance of a classic group the subscriptions are unknown.
     is_in_a_round = classic is not None and classic.state is not GroupState.STABLE
     return not group.is_empty and (is_in_a_round or group.uses_topic(topic))

@@ -1,8 +1,6 @@
-"""Laws of membership: who is a member, who is fenced, and who waits, in addition to those of :mod:`groupcoord.laws`.
+"""Laws of membership: members, fencing and waiting.
 
-Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding. Historic bugs of Kafka broke these laws
-and no others: KAFKA-10284, where a failover forgot that a static member had returned, and KAFKA-7909, where a rebalance
-did not end although all members had joined.
+Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding.
 """
 
 from __future__ import annotations
@@ -57,8 +55,7 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
     Args:
         coordinator: the coordinator.
         taken_back: ids that static members got and lost again, because the log took too long for their replacement
-            (``offsets.commit.timeout.ms``). The log may have written it nevertheless, and then holds an id that the
-            group has not, as in Kafka (:func:`ids_taken_back`).
+            (:func:`ids_taken_back`). The log may hold them nevertheless, as in Kafka.
 
     Raises:
         LawBrokenError: they differ: a restart would fence members, or bring former ones back.
@@ -101,29 +98,26 @@ def ids_taken_back(coordinator: GroupCoordinator) -> set[str]:
 def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
     """Check that no member waits in a rebalance in which all members have joined (KAFKA-7909).
 
-    Kafka has three exceptions: the first rebalance of a group, which waits for others (KIP-134); a full group, since no
-    check follows a refusal with GROUP_MAX_SIZE_REACHED (the packaged transcript
-    ``size/late_static_member_of_a_full_group_is_put_out``); and members that list a protocol twice, so that there is
-    none to choose.
-
     Raises:
         LawBrokenError: a member waits.
     """
     for _, group in _classic_groups(coordinator):
+        # The first rebalance waits for others (KIP-134).
         if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial_rebalance:
             is_over = (
+                # No check follows a refusal with GROUP_MAX_SIZE_REACHED (transcript
+                # size/late_static_member_of_a_full_group_is_put_out).
                 0 < group.waiting_joins < coordinator.config.group_max_size
                 and group.all_joined
+                # Members that list a protocol twice may leave none to choose.
                 and group.select_protocol() is not None
             )
             require(not is_over, "all of {} have joined, and {!r} still waits", [*group.members], group)
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
-    """Check the deadlines of the join and sync phases, of each pending member id, and of the session of each member
-    that waits for nothing (KAFKA-9752, KAFKA-12890).
-
-    A member of a Stable group is not new any more, so the five minutes for new members no longer apply.
+    """Check the deadlines of the sync phase, of each pending member id, and of the session of each member that waits
+    for nothing (KAFKA-9752, KAFKA-12890).
 
     Raises:
         LawBrokenError: a deadline is missing, or a member of a Stable group is new.
@@ -146,15 +140,12 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
                 has_end = member.session_timer.deadline_ms is not None
                 require(has_end, "the session of {!r} in {!r} never ends", member, group)
             if group.state is GroupState.STABLE:
+                # The five minutes for new members no longer apply.
                 require(not member.is_new, "{!r} has a generation, and is new in {!r} all the same", member, group)
 
 
 def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: str) -> None:
     """Check that a static member that was fenced without a successor was never in the log.
-
-    In Kafka a member that joins under an instance id gets its member id at the end of the rebalance, and the log gets
-    it with the assignments. If the coordinator moves in between, the log holds the previous id
-    (the packaged transcript ``load/static_restart_in_an_unfinished_round_is_fenced``).
 
     Args:
         log_store: the log.
@@ -165,12 +156,13 @@ def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: 
     Raises:
         LawBrokenError: the log has held the member.
     """
+    # The log gets a returning member's id with the assignments; if the coordinator moves before, it holds the previous
+    # id (transcript load/static_restart_in_an_unfinished_round_is_fenced).
     is_written = _has_had_member(log_store, partition, group_id, member_id)
     require(not is_written, f"{member_id!r} of group {group_id!r} is fenced without a successor")
 
 
 def _has_had_member(log_store: LogStore, partition: int, group_id: str, member_id: str) -> bool:
-    """Return whether a log has ever held this member of a group, of any type."""
     for entry in log_store.read(partition):
         match entry.record:
             case GroupMetadataRecord(members=members) as record:

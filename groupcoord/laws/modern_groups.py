@@ -36,8 +36,6 @@ from groupcoord.laws.coordinator import require, served_partitions
 def check_sound_streams_group(state: StreamsState) -> None:
     """Check that a task is active in one member, and no other member of its process has a copy, revoked tasks included.
 
-    Within a member a task may change its role at once, so that it has a copy of a task that it must still revoke.
-
     Raises:
         LawBrokenError: this does not hold, or epochs or static members are inconsistent.
     """
@@ -57,6 +55,7 @@ def check_sound_streams_group(state: StreamsState) -> None:
         for task in assigned.standby | pending.standby | assigned.warmup | pending.warmup:
             copies.setdefault((member.metadata.process_id, task), []).append(member_id)
     for task, member in active.items():
+        # Within a member a task may change its role at once, so it may have a copy that it must still revoke.
         beside = [name for name in copies.get((member.metadata.process_id, task), ()) if name != member.member_id]
         require(
             not beside,
@@ -71,7 +70,6 @@ SOUND: dict[type[ModernGroupState[Any, Any]], Callable[[Any], None]] = {
     ShareState: check_sound_epochs,
     StreamsState: check_sound_streams_group,
 }
-"""Check of every group, by class of state."""
 
 
 def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
@@ -140,9 +138,6 @@ def check_holds_what_is_durable(
 def check_members_are_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
     """Check that, after faults have ended, live members have their targets, all tasks run, and each partition is read.
 
-    An exception is a share group with states of a topic that was deleted while its log was not served, if another topic
-    of that name exists: in Kafka its epoch then grows with each heartbeat.
-
     Args:
         coordinator: the coordinator.
         group_id: a streams or share group.
@@ -165,6 +160,7 @@ def check_members_are_served(coordinator: GroupCoordinator, group_id: str, membe
         state.members.keys() <= set(member_ids) and len(state.members) == places,
         f"the members of {group_id!r} are {sorted(state.members)}; alive are {sorted(member_ids)}",
     )
+    # States of a topic that was deleted while the log was not served: the epoch grows with each heartbeat, as in Kafka.
     if isinstance(state, ShareState) and not state.is_initialized_assigned():
         return
     epochs = {member.member_epoch for member in state.members.values()}

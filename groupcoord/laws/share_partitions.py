@@ -1,7 +1,7 @@
 """Laws of records in a share group (KIP-932).
 
-A record is acquired by one member at a time, within the delivery limit and never after acceptance. In the end each
-one was delivered, and accepted or archived.
+A record is acquired by one member at a time, within the delivery limit and never after acceptance. In the end each one
+was delivered, and accepted or archived.
 """
 
 from __future__ import annotations
@@ -33,14 +33,11 @@ class ShareLedger:
         self._holders: dict[int, tuple[str, int]] = {}  # by offset: member and end of its lock
 
     def acquired(self, member_id: str, ranges: Iterable[Acquired], now_ms: int, locked_until_ms: int) -> None:
-        """Note records that a member acquired.
-
-        Raises:
-            LawBrokenError: they cannot be acquired.
-        """
+        """Note records that a member acquired."""
         for first, last, count in ranges:
             require(1 <= count <= self.count_limit, f"{first}-{last} is delivered {count} times")
             for offset in range(first, last + 1):
+                # After its lock has expired a record is free, although its holder may not know.
                 holder, until_ms = self._holders.get(offset, (member_id, -1))
                 is_free = now_ms >= until_ms
                 require(is_free, f"{offset} is given to {member_id} while {holder} has it until {until_ms}")
@@ -50,31 +47,22 @@ class ShareLedger:
                 self.delivered.add(offset)
 
     def renewed(self, offsets: Iterable[int], locked_until_ms: int) -> None:
-        """Note extended locks."""
         for offset in offsets:
             if offset in self._holders:
                 holder, _ = self._holders[offset]
                 self._holders[offset] = holder, locked_until_ms
 
     def let_go(self, offsets: Iterable[int]) -> None:
-        """Note acknowledged records, or those of a member that is gone."""
         for offset in offsets:
             self._holders.pop(offset, None)
 
     def forget_holders(self) -> None:
-        """Release all records: the leader was killed."""
         self._holders.clear()
 
     def held_by(self, member_id: str) -> list[int]:
-        """Return the unacknowledged records of a member, in order."""
         return sorted(offset for offset, (holder, _) in self._holders.items() if holder == member_id)
 
     def check_done(self, end_offset: int) -> None:
-        """Check that no record was lost, after all are processed.
-
-        Raises:
-            LawBrokenError: a record was neither accepted nor archived, or archived without delivery.
-        """
         for offset in range(end_offset):
             require(offset in self.accepted or offset in self.archived, f"{offset} is lost")
             require(offset in self.delivered, f"{offset} was never delivered")

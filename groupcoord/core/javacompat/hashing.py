@@ -12,10 +12,10 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 _REMEMBERED_HASHES = 1 << 14
 _REMEMBERED_LENGTH_MAX = 80
-"""Ids of members are hashed again and again, as Java remembers in the string itself; long ones would take much room."""
+"""Maximum length of ids with a cached hash; in Java the string holds it."""
 
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio, as Kafka's tables of snapshots take it."""
+"""2^64 divided by the golden ratio, as in Kafka's tables of snapshots."""
 
 
 def string_hash(text: str) -> int:
@@ -24,6 +24,7 @@ def string_hash(text: str) -> int:
     >>> string_hash("my-group")
     -1906497762
     """
+    # Ids of members are hashed again and again; long ones would take much room.
     return _remembered_hash(text) if len(text) <= _REMEMBERED_LENGTH_MAX else _hash_of_text(text)
 
 
@@ -43,7 +44,7 @@ _remembered_hash = lru_cache(_REMEMBERED_HASHES)(_hash_of_text)
 
 
 def string_sort_key(text: str) -> bytes:
-    """Return the key under which text sorts as Java's ``String.compareTo`` has it: by UTF-16 code units.
+    """Return the key that sorts text as Java's ``String.compareTo``: by UTF-16 code units.
 
     >>> sorted(["\\ufb00", "\\U0001f600"], key=string_sort_key) == ["\\U0001f600", "\\ufb00"]
     True
@@ -60,6 +61,7 @@ def partition_for(group_id: str, partition_count: int) -> int:
     12
     """
     value = string_hash(group_id)
+    # Its absolute value is no 32-bit number (Kafka's Utils.abs).
     return 0 if value == -(2**31) else abs(value) % partition_count
 
 
@@ -76,11 +78,10 @@ def uuid_hash(value: UUID) -> int:
 
 
 integer_hash: Callable[[int], int] = int
-"""Java's ``Integer.hashCode``, the number itself."""
 
 
 def uuid_sort_key(value: UUID) -> tuple[int, int]:
-    """Return the key under which ids sort as Kafka's ``Uuid.compareTo`` has it: by two signed numbers of 64 bits.
+    """Return the key that sorts ids as Kafka's ``Uuid.compareTo``: by two signed numbers of 64 bits.
 
     >>> uuid_sort_key(UUID(int=2**127)) < uuid_sort_key(UUID(int=0)) < uuid_sort_key(UUID(int=2**64))
     True
@@ -92,14 +93,14 @@ def uuid_sort_key(value: UUID) -> tuple[int, int]:
 class HashTable(Generic[KeyT]):
     """Keys in the order of a Java ``HashMap`` or ``HashSet``, while keys come and go.
 
-    The table doubles when it is three quarters full, and never shrinks. Buckets keep insertion order; Java's trees of
-    more than eight keys are not reproduced.
+    Java's trees of more than eight keys in a bucket are not reproduced.
     """
 
     __slots__ = ("_buckets", "_first_place", "_full", "_hash_of", "_next_place", "_places")
 
     def __init__(self, hash_of: Callable[[KeyT], int], keys: Iterable[KeyT] = (), buckets: int = 16) -> None:
         self._hash_of = hash_of
+        # Java's load factor of three quarters.
         self._buckets, self._full = buckets, buckets * 3 // 4
         # In a bucket the key with the lower place comes first.
         self._places = dict(zip(dict.fromkeys(keys), count(), strict=False))
@@ -108,30 +109,29 @@ class HashTable(Generic[KeyT]):
             self._grow()
 
     def put(self, key: KeyT) -> None:
-        """Insert a key as ``put`` and ``add`` do, at the end of its bucket; an existing one keeps its place."""
+        """Insert a key as ``put`` and ``add`` do."""
         if key not in self._places:
+            # An existing key keeps its place; a new one goes to the end of its bucket.
             self._places[key] = self._next_place
             self._next_place += 1
             if len(self._places) > self._full:
                 self._grow()
 
     def compute_if_absent(self, key: KeyT) -> None:
-        """Insert a key as ``computeIfAbsent`` does: first in its bucket, after the table has grown.
-
-        So the table holds one key more before it doubles.
-        """
+        """Insert a key as ``computeIfAbsent`` does: first in its bucket, after the table has grown."""
         if len(self._places) > self._full:
             self._grow()
         if key not in self._places:
+            # Before all others of its bucket.
             self._first_place -= 1
             self._places[key] = self._first_place
 
     def discard(self, key: KeyT) -> None:
-        """Remove a key, if present."""
         self._places.pop(key, None)
 
     def _grow(self) -> None:
         while len(self._places) > self._full:
+            # Java's tables never shrink.
             self._buckets *= 2
             self._full = self._buckets * 3 // 4
 
@@ -145,7 +145,6 @@ class HashTable(Generic[KeyT]):
         return iter(self.in_order())
 
     def in_order(self) -> list[KeyT]:
-        """Return the keys in Java's order."""
         hash_of, mask, places = self._hash_of, self._buckets - 1, self._places
         if len(places) < 2:
             return [*places]
@@ -168,7 +167,7 @@ def buckets_for(capacity: int) -> int:
 
 
 def buckets_of_copy(size: int) -> int:
-    """Return the number of buckets of a ``HashMap`` that is made for, or a copy of, this many keys, up to Java 18."""
+    """Return the number of buckets of a ``HashMap`` for, or a copy of, this many keys, up to Java 18."""
     return 1 << int(size / 0.75).bit_length()
 
 
@@ -183,35 +182,28 @@ def hash_map_size(size: int) -> int:
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Return distinct keys in the order of a Java ``HashMap`` that they were put into in this order.
-
-    Kafka breaks ties of the protocol vote by it, and its assignors walk members in it.
-    """
+    """Return distinct keys in the order of a Java ``HashMap`` that they were put into in this order."""
     distinct = list(dict.fromkeys(keys))
     return distinct if len(distinct) < 2 else HashTable(string_hash, distinct).in_order()
 
 
 def scala_map_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], buckets: int = 16) -> list[KeyT]:
-    """Return distinct keys in the order of a Scala 2.13 ``mutable.HashMap`` with this initial number of buckets.
-
-    The table doubles before it is three quarters full. A bucket is sorted by hash code.
-    """
+    """Return distinct keys in the order of a Scala 2.13 ``mutable.HashMap`` with this initial number of buckets."""
     hashes = {key: _spread(hash_of(key)) for key in keys}
+    # Scala doubles before three quarters are full; a bucket is sorted by hash code.
     while len(hashes) >= buckets * 3 // 4:
         buckets *= 2
     return sorted(hashes, key=lambda key: (hashes[key] & buckets - 1, hashes[key] ^ 0x80000000))
 
 
 def scala_trie_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int]) -> list[KeyT]:
-    """Return distinct keys in the order of a Scala 2.13 ``immutable.HashMap`` or ``HashSet``.
-
-    A node of the trie has a slot for each value of five bits of the hash. Its keys come before its child nodes.
-    """
+    """Return distinct keys in the order of a Scala 2.13 ``immutable.HashMap`` or ``HashSet``."""
 
     def walk(node: list[tuple[int, KeyT]]) -> list[KeyT]:
         slots: dict[int, list[tuple[int, KeyT]]] = {}
         for hash_code, key in node:
             slots.setdefault(hash_code & 31, []).append((hash_code >> 5, key))
+        # A node has a slot for each value of five bits; its keys come before its child nodes.
         in_order = [slots[slot] for slot in sorted(slots)]
         own = [slot[0][1] for slot in in_order if len(slot) == 1]
         for slot in in_order:
@@ -224,8 +216,9 @@ def scala_trie_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int]) -> li
 
 
 def scala_set_order(keys: Iterable[str]) -> list[str]:
-    """Return distinct keys in the order of Scala's ``toSet``: of up to four as given, else of a ``HashSet``."""
+    """Return distinct keys in the order of Scala's ``toSet``."""
     distinct = list(dict.fromkeys(keys))
+    # Sets of up to four keys keep the order of insertion.
     return distinct if len(distinct) <= 4 else scala_trie_order(distinct, string_hash)
 
 
@@ -249,22 +242,19 @@ def _improved(hash_code: int) -> int:
 
 
 def hash_bucket(hash_code: int, buckets: int) -> int:
-    """Return the bucket of a hash code in a ``HashMap`` with a power of two of them."""
     return _spread(hash_code) & (buckets - 1)
 
 
 def timeline_map_order(keys: Iterable[str]) -> list[str]:
-    """Return distinct keys in the order of Kafka's ``TimelineHashMap`` that they were put into in this order.
-
-    Its table begins with 2 slots and doubles above four keys for three slots. A slot is the upper bits of the hash code
-    times 2^64 divided by the golden ratio. Inside a slot the last key comes first.
-    """
+    """Return distinct keys in the order of Kafka's ``TimelineHashMap`` that they were put into in this order."""
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:
         return distinct
     slot_bits = 1
+    # Two slots at first; it doubles above four keys for three slots.
     while len(distinct) * 3 > 4 << slot_bits:
         slot_bits += 1
+    # Inside a slot the last key comes first.
     distinct.reverse()
     return sorted(distinct, key=lambda key: (string_hash(key) * _GOLDEN_RATIO & 0xFFFFFFFFFFFFFFFF) >> 64 - slot_bits)
 
@@ -273,7 +263,7 @@ EntryT = TypeVar("EntryT")
 
 
 class PriorityQueue(Generic[EntryT]):
-    """Entries of which the least one can be taken.
+    """Java's ``PriorityQueue``: entries of which the least one can be taken.
 
     >>> queue = PriorityQueue(len, ["aa", "bb", "c"])
     >>> queue.take(), queue.take(), queue.take(), len(queue)
@@ -292,7 +282,6 @@ class PriorityQueue(Generic[EntryT]):
         return len(self._entries)
 
     def put(self, entry: EntryT) -> None:
-        """Insert an entry, which rises to its place."""
         entries, key = self._entries, self._key
         place = len(entries)
         entries.append(entry)
@@ -306,12 +295,9 @@ class PriorityQueue(Generic[EntryT]):
         entries[place] = entry
 
     def take(self) -> EntryT:
-        """Remove and return the least entry; the last one sinks from its place.
-
-        Raises:
-            IndexError: the queue is empty.
-        """
+        """Remove and return the least entry."""
         entries, key = self._entries, self._key
+        # The last entry sinks from the top, so equal entries come as in Java.
         last = entries.pop()
         if not entries:
             return last

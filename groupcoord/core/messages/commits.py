@@ -81,7 +81,7 @@ class PartitionResults(Rows[PartitionResult]):
 
     Attributes:
         partition_indexes: the partitions, in the request's order.
-        error_codes: of each; None if all were accepted.
+        error_codes: one for each partition; None if all were accepted.
     """
 
     __slots__ = ("error_codes", "partition_indexes")
@@ -263,7 +263,7 @@ class FetchedOffsets(Rows[FetchedOffset]):
 
     Attributes:
         columns: the partitions in the order of the request, with their offsets.
-        error_codes: of each; None if there is no error.
+        error_codes: one for each partition; None without errors.
     """
 
     __slots__ = ("columns", "error_codes")
@@ -284,7 +284,6 @@ class FetchedOffsets(Rows[FetchedOffset]):
 def fetched_offsets(partitions: Sequence[FetchedOffset]) -> FetchedOffsets:
     if isinstance(partitions, FetchedOffsets):
         return partitions
-    # zip of nothing yields nothing.
     indexes, offsets, leader_epochs, metadata, error_codes = list(zip(*partitions, strict=True)) or [()] * 5
     columns = offset_columns(indexes, offsets, leader_epochs, metadata)
     return FetchedOffsets(columns, error_codes if any(error_codes) else None)

@@ -125,12 +125,10 @@ class StreamsGroupHeartbeat(GroupRequest[StreamsGroupHeartbeatResponse]):
         process_id: id of the member's process; None: unchanged.
         user_endpoint: address of the process for interactive queries; None: unchanged, or none when joining.
         client_tags: location tags for the assignor; None: unchanged.
-        task_offsets: offsets that the tasks have reached; None: unchanged.
-        task_end_offsets: end offsets of the tasks; None: unchanged.
+        task_offsets, task_end_offsets: offsets that the tasks have reached, and their end offsets; None: unchanged.
         shutdown_application: all members have to stop.
         client_id, client_host: from the request's header and connection.
-        principal: the principal of the member, set by the coordinator.
-        permissions: the permissions of the principal; None: everything. Set by the coordinator.
+        principal, permissions: the member's principal and its permissions (None: everything), set by the coordinator.
     """
 
     group_id: str
@@ -164,12 +162,10 @@ class TopologyDescriptionStatus(IntEnum):
 
 
 class DescribedSubtopology(NamedTuple):
-    """A subtopology as administrators see it, in Kafka's order of fields.
+    """A subtopology in a description, in Kafka's order of fields; all topics are sorted.
 
     Attributes:
-        subtopology_id: its id.
-        source_topics, repartition_sink_topics: sorted.
-        state_changelog_topics, repartition_source_topics: sorted by name, with the partitions that they have or need.
+        state_changelog_topics, repartition_source_topics: with the partitions that they have or need.
     """
 
     subtopology_id: str
@@ -180,14 +176,14 @@ class DescribedSubtopology(NamedTuple):
 
 
 class DescribedTopology(NamedTuple):
-    """A topology as administrators see it: its epoch, and its subtopologies by id."""
+    """A topology in a description: its epoch, and its subtopologies by id."""
 
     epoch: int
     subtopologies: tuple[DescribedSubtopology, ...] | None
 
 
 class DescribedTasks(NamedTuple):
-    """Tasks of a member, as administrators see them: sorted."""
+    """Tasks of a member in a description, sorted."""
 
     active_tasks: tuple[TaskIds, ...] = ()
     standby_tasks: tuple[TaskIds, ...] = ()

@@ -143,7 +143,6 @@ class Commits:
         if error_code is not NO_ERROR:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(topics, error_code)))
             return
-        # Request versions 2 to 4 may set a retention.
         expire_timestamp_ms = NO_TIMESTAMP if retention_ms == -1 else now_ms + retention_ms
         committed, results = draft_commit(
             group_id, topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms

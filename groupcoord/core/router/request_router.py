@@ -213,7 +213,6 @@ class RequestRouter:
         route = self._routes.get(type(request))
         if route is None:
             raise TypeError(f"{type(request).__name__} is no request of the group coordinator")
-        # Without an authorizer no permission objects are made.
         permissions = None
         if self._authorize is not None:
             permissions = Permissions(self._authorize, principal)
@@ -251,7 +250,6 @@ class RequestRouter:
             request.retention_time_ms,
             request.supports_member_epoch,
         )
-        # The fast path of _to_group, one call less.
         partition = self._partitions.serving(request.group_id or "")
         if partition is not None:
             partition.handle(resolved, token, now_ms)
@@ -263,7 +261,6 @@ class RequestRouter:
     ) -> None:
         topics, token = self._resolve(request, token, permissions)
         if topics:
-            # Topics without permission or partition are answered already.
             resolved = evolve(request, topics=topics)
             error_code = self._transaction_error(resolved)
             if error_code is ErrorCode.NONE:

@@ -158,7 +158,6 @@ class InFlightBatch:
         if self._whole is not None:
             return max(0, self.last + 1 - max(first, self.first)) if self._whole.outcome in outcomes else 0
         firsts, states, count, behind = self._firsts, self._states, 0, self.last + 1
-        # From the end, because the start offset lies in the first runs.
         for position in range(len(states) - 1, -1, -1):
             if behind <= first:
                 break
@@ -272,7 +271,6 @@ class Acknowledgement(NamedTuple):
     def said(self, first: int, last: int) -> list[tuple[int, int, AcknowledgeType]]:
         """Return the ranges of equal type between two offsets: first and last offset, and the type."""
         types = self.acknowledge_types
-        # One type stands for the whole range.
         if len(types) == 1:
             return [(first, last, AcknowledgeType(types[0]))]
         said = []

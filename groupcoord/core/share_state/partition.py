@@ -194,7 +194,6 @@ class StatePartition:
         self.writer.in_flight.append(append)
         self._outputs.appends.append(append)
         for key in keys:
-            # Also marks the share-partition as busy.
             self._waiting[key] = deque()
 
     def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, AnyResult]:
@@ -369,7 +368,6 @@ class StatePartition:
 
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
         """Handle durable appends up to ``number``; its first record lies at ``base_offset``."""
-        # Empty for an append from before the last load.
         answered, offset = self.writer.answered(number, base_offset)
         for append in answered:
             self.writer.in_flight.popleft()

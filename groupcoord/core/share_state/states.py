@@ -132,7 +132,6 @@ class ShareStates:
                 start_offset, count = known.moved(record.start_offset, record.delivery_complete_count)
                 changed = evolve(
                     known.snapshot,
-                    # -1: unchanged.
                     leader_epoch=known.snapshot.leader_epoch if record.leader_epoch < 0 else record.leader_epoch,
                     start_offset=start_offset,
                     delivery_complete_count=count,
