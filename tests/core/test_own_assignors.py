@@ -67,13 +67,6 @@ def test_an_assignor_that_is_made_already() -> None:
     assert choose_assignors(["tests.core.own_assignors:Packages.deal"]).keys() == {"deal"}
 
 
-def test_the_setting_as_text() -> None:
-    """A path stands in the properties of a server as in a program, and is told as it was given."""
-    config = Config.from_properties({"group.consumer.assignors": f"uniform, {DEAL}"})
-    assert config.group_consumer_assignors == ("uniform", DEAL)
-    assert config.to_properties()["group.consumer.assignors"] == f"uniform,{DEAL}"
-
-
 @as_one_test
 @pytest.mark.parametrize(
     ("named", "problem"),

@@ -267,7 +267,7 @@ class PriorityQueue(Generic[EntryT]):
 
     >>> queue = PriorityQueue(len, ["aa", "bb", "c"])
     >>> queue.take(), queue.take(), queue.take(), len(queue)
-    ('c', 'bb', 'aa', 0)
+    ('c', 'aa', 'bb', 0)
     """
 
     __slots__ = ("_entries", "_key")
