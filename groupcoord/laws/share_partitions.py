@@ -33,7 +33,11 @@ class ShareLedger:
         self._holders: dict[int, tuple[str, int]] = {}  # by offset: member and end of its lock
 
     def acquired(self, member_id: str, ranges: Iterable[Acquired], now_ms: int, locked_until_ms: int) -> None:
-        """Note records that a member acquired."""
+        """Note records that a member acquired.
+
+        Raises:
+            LawBrokenError: they cannot be acquired.
+        """
         for first, last, count in ranges:
             require(1 <= count <= self.count_limit, f"{first}-{last} is delivered {count} times")
             for offset in range(first, last + 1):
@@ -63,6 +67,11 @@ class ShareLedger:
         return sorted(offset for offset, (holder, _) in self._holders.items() if holder == member_id)
 
     def check_done(self, end_offset: int) -> None:
+        """Check that no record was lost, after all are processed.
+
+        Raises:
+            LawBrokenError: a record was neither accepted nor archived, or archived without delivery.
+        """
         for offset in range(end_offset):
             require(offset in self.accepted or offset in self.archived, f"{offset} is lost")
             require(offset in self.delivered, f"{offset} was never delivered")
