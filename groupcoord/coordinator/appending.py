@@ -148,7 +148,6 @@ class Appending(ABC, Generic[PartitionT]):
     # ------------------------------------------------------------ what coordinators do in their own ways
 
     def _refused(self, partition: PartitionT, number: int, error: LogStoreError, now_ms: int) -> None:
-        """Handle that the oldest append is not in the log."""
         partition.append_failed(number, error.error_code, now_ms)
         # A load finds out what the log holds.
         if error.outcome_unknown:

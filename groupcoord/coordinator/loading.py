@@ -31,11 +31,7 @@ class LoadError(GroupcoordError):
 
 
 def load_each(load: Callable[[int], None], count: int) -> None:
-    """Load ``count`` log partitions one after the other, also after one that can't be loaded.
-
-    Raises:
-        LoadError: some could not be loaded; the others are served.
-    """
+    """Load ``count`` log partitions, also after one that can't be loaded; raise one LoadError for all failures."""
     causes: dict[int, Exception] = {}
     for index in range(count):
         try:
@@ -155,12 +151,10 @@ class Loader(Generic[PartitionT]):
         return True
 
     def abandon(self, index: int) -> None:
-        """Fail the load in progress, if there is one."""
         if self._loads.pop(index, None) is not None:
             self._partitions.status[index] = PartitionStatus.FAILED
 
     def withdraw(self, partition: PartitionT, status: PartitionStatus) -> None:
-        """Stop serving a log partition."""
         # Answers to earlier appends are recognized by their numbers.
         self._next_appends[partition.index] = partition.writer.next_number
         self._partitions.withdraw(partition.index, status)

@@ -87,7 +87,6 @@ class Ownership:
             self._proven(since_ms)
 
     def _proven(self, since_ms: int) -> None:
-        """Extend the lease from a time at which the log was owned."""
         self.lease_end_ms = max(self.lease_end_ms, since_ms + self._lease_ms)
         if self.next_look_ms is None:
             self.next_look_ms = since_ms + self._interval_ms

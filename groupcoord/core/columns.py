@@ -34,11 +34,9 @@ class OffsetColumns(NamedTuple):
     metadata: Sequence[str] | None = None
 
     def texts(self) -> Sequence[str]:
-        """Return the metadata of each offset, by default ""."""
         return ("",) * len(self.offsets) if self.metadata is None else self.metadata
 
     def select(self, places: Sequence[int]) -> OffsetColumns:
-        """Return the columns of the entries at these places."""
         indexes, offsets, leader_epochs, metadata = self
         return offset_columns(
             [indexes[place] for place in places],

@@ -184,7 +184,6 @@ def _set(value: Any, memo: Memo) -> Any:
 
 
 def attributes_of(kind: type) -> tuple[str, ...]:
-    """Return the slots of a class, those of its parents first."""
     slots = [getattr(each, "__slots__", ()) for each in reversed(kind.__mro__)]
     names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
     return tuple(name for name in dict.fromkeys(names) if name not in ("__weakref__", "__dict__"))

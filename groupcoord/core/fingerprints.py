@@ -57,7 +57,6 @@ WALKED_BY_NAME = frozenset(
 
 
 def counted(places: Iterable[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Return the places with values that count unchanged."""
     return [
         (part, name)
         for part, name in places

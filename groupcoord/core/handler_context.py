@@ -59,15 +59,12 @@ class GroupKind:
     timers: dict[TimerKind, Callable[[TimerKey, int], None]]
 
     def load(self, group_id: str, now_ms: int) -> None:
-        """Create a group from its records after a load, and start its timers."""
         raise NotImplementedError
 
     def describe(self, group_id: str) -> Any:
-        """Return the description of a group id, also without such a group."""
         raise NotImplementedError
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:
-        """Begin a rebalance without a cause; return False if the group can't now."""
         raise NotImplementedError
 
     def repeat_heartbeat(self, request: Any, token: Token, now_ms: int) -> bool:
@@ -90,11 +87,9 @@ class GroupKind:
         return False
 
     def parked_tokens(self) -> list[Token]:
-        """Return the tokens of requests that wait outside of groups."""
         return []
 
     def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
-        """Return the refusals of requests that wait outside of groups."""
         return []
 
 
@@ -176,7 +171,6 @@ class HandlerContext:
             self.timers.cancel(timer)
 
     def end(self, group: Group, cause: Cause, now_ms: int) -> None:
-        """End a group that is no longer among :attr:`groups`."""
         self.disarm(group)
         group.end(now_ms)
         self.observer.group_removed(group, cause, now_ms)

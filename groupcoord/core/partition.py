@@ -88,7 +88,6 @@ class Partition:
         handler(request, token, now_ms)
 
     def answered(self, answer: Found, now_ms: int) -> None:
-        """Handle the host's answer to a query (``Effects.questions``)."""
         # An answer may be late: the type of group checks that it is still wanted.
         self._answers[type(answer)](answer, now_ms)
 
@@ -190,7 +189,6 @@ class Partition:
     # ------------------------------------------------------------ life cycle
 
     def replay(self, log_offset: int, record: Record | CommitRecords) -> None:
-        """Apply one loaded record, or the records of a commit from ``log_offset`` on."""
         self.writer.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
@@ -201,7 +199,6 @@ class Partition:
         self.retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
-        """Remove and return the requests that wait for a write of their group."""
         waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
         for writing in self._writings.values():
             writing.waiting.clear()
@@ -234,7 +231,6 @@ class Partition:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Groups by id, for observers and tests."""
         return self._context.groups
 
     @property

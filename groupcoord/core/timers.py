@@ -145,7 +145,6 @@ class TimerQueue:
         return timer
 
     def armed(self) -> list[Timer]:
-        """Return every armed timer, in no order."""
         # Not in order, which would sort the entries.
         return list(dict.values(self._entries))
 

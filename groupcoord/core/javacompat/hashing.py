@@ -109,7 +109,6 @@ class HashTable(Generic[KeyT]):
             self._grow()
 
     def put(self, key: KeyT) -> None:
-        """Insert a key as ``put`` and ``add`` do."""
         if key not in self._places:
             # An existing key keeps its place; a new one goes to the end of its bucket.
             self._places[key] = self._next_place
@@ -295,7 +294,6 @@ class PriorityQueue(Generic[EntryT]):
         entries[place] = entry
 
     def take(self) -> EntryT:
-        """Remove and return the least entry."""
         entries, key = self._entries, self._key
         # The last entry sinks from the top, so equal entries come as in Java.
         last = entries.pop()

@@ -123,7 +123,6 @@ class AppendTimeouts:
         self._deadlines: deque[tuple[int, int]] = deque()
 
     def begin(self, number: int, now_ms: int) -> None:
-        """Add an append that the log store answers later."""
         self._drop_answered()
         deadline_ms = now_ms + self._context.config.offsets_commit_timeout_ms
         # All have the same timeout, so deadlines are in the order of appends.

@@ -196,14 +196,12 @@ class PartitionWriter(AppendQueue[Append]):
         return answered
 
     def fail(self, number: int) -> Append | None:
-        """Remove and return the oldest append, as :meth:`refused`."""
         entry = self.refused(number)
         if entry is not None:
             self._pending.pop(number, None)
         return entry
 
     def load(self, record: Record | CommitRecords, log_offset: int) -> None:
-        """Apply a loaded record, or the records of a commit from ``log_offset`` on."""
         self.check_loaded(log_offset)
         if type(record) is CommitRecords:  # as a rule
             self.hard.apply_commit(record, log_offset)

@@ -44,7 +44,6 @@ class HardState:
         _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
 
     def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
-        """Apply the records of one append from ``log_offset`` on."""
         tombstones: list[OffsetTombstone] = []
         for place, record in enumerate(records):
             # Adjacent tombstones of a group are applied together, because deletions have very many.
@@ -100,7 +99,6 @@ class HardState:
         return iter(sorted(found, key=lambda entry: entry[0]))
 
     def group_records(self) -> Iterator[LoggedGroupRecord]:
-        """Yield the last record of each key of each group, with its log offset."""
         for records in self.groups.values():
             yield from records.values()
 

@@ -298,7 +298,6 @@ class OffsetCache:
     # ------------------------------------------------------------ reading
 
     def of_group(self, group_id: str) -> OffsetsOfGroup:
-        """Return a group's committed offsets, by topic and partition; not a copy."""
         return self.committed.get(group_id, {})
 
     def committed_records(self) -> dict[str, dict[str, dict[int, LoggedCommit]]]:
@@ -319,7 +318,6 @@ class OffsetCache:
         return group_id in self._open
 
     def pending_keys(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Yield (topic, partition) of every commit of a group that is in flight."""
         for commit in self.pending.values():
             for kind, columns in commit.topics:
                 if kind.group_id == group_id:
@@ -336,7 +334,6 @@ class OffsetCache:
         return keys
 
     def known_partitions(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Return those of these partitions that a deletion has to cover."""
         committed = self.of_group(group_id).get(topic, {})
         pending = {index for name, index in self.pending_keys(group_id) if name == topic}
         return [

@@ -156,10 +156,10 @@ class Commits:
 
         1. The router checks the permissions, and omits unknown topics.
         2. The transaction coordinator verifies that the producer has this transaction open (``VerifyTransaction``).
-        3. The group checks the member (:meth:`.Group.transactional_commit_error`).
+        3. The group checks the member.
         4. The records with the producer's id are appended; until the log answers, the offsets are pending.
-        5. Durable offsets belong to the producer (``OffsetCache.transactions``). A fetch that requires stable offsets
-           fails with UNSTABLE_OFFSET_COMMIT for these partitions, and they do not expire.
+        5. Durable offsets belong to the producer. A fetch that requires stable offsets fails with
+           UNSTABLE_OFFSET_COMMIT for these partitions, and they do not expire.
         6. :meth:`complete_transaction` appends the marker. A durable commit makes them the group's offsets unless there
            are newer ones; an abort drops them.
         """
@@ -230,7 +230,6 @@ class Commits:
         self._writer.begin([marker], WhenWritten(), (held,))
 
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
-        """Delete offsets of topics that the group does not subscribe to."""
         group = self._groups.get(request.group_id)
         if not request.group_id:
             error_code = ErrorCode.INVALID_GROUP_ID

@@ -67,7 +67,6 @@ class Retention:
         self.wake(now_ms)
 
     def wake(self, now_ms: int) -> None:
-        """Schedule the next sweep, if there are groups and none is scheduled."""
         if self._context.groups and self.timer.deadline_ms is None:
             interval_ms = self._context.config.offsets_retention_check_interval_ms
             # After a time without groups, sweeps continue in the original rhythm.

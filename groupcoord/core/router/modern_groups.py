@@ -219,7 +219,6 @@ def readable_description(
 def complete_description(
     refused: tuple[DescribedShareTopic, ...], permissions: Permissions | None, response: DescribeOneShareGroupResponse
 ) -> DescribedShareGroupOffsets:
-    """Return a group's offsets in topics with DESCRIBE, and errors for the others."""
     topics = response.group.topics
     if permissions is not None:
         topics = tuple([topic for topic in topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)])
@@ -283,7 +282,6 @@ def _topics_of_subtopologies(subtopologies: Iterable[Subtopology | DescribedSubt
 
 
 def refuse_malformed_streams_heartbeat(request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatResponse | None:
-    """Return the error response to an invalid heartbeat, or None."""
     topology = request.topology
     # Before the other fields, as in Kafka.
     if topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
@@ -353,7 +351,6 @@ DESCRIBED_STREAMS_GROUPS = DescribedKind(
 
 
 def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupDescribe) -> DescribedStreamsGroup:
-    """Return a description with the status that no topology description is stored, if requested (KIP-1331)."""
     if not request.include_topology_description or group.error_code is not ErrorCode.NONE:
         return group
     return group._replace(topology_description_status=TopologyDescriptionStatus.NOT_STORED)

@@ -65,7 +65,6 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         return len(self.active)
 
     def __iter__(self) -> Iterator[PartitionT]:
-        """Iterate over the served partitions."""
         return (partition for partition in self.active if partition is not None)
 
     def index_of(self, key: KeyT) -> int:
@@ -83,7 +82,6 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         return self.active[self.index_of(key) if index is None else index]
 
     def refusal(self, index: int) -> ErrorCode:
-        """Return the error of requests for a partition that is not served."""
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
 
     def serve(self, partition: PartitionT) -> None:

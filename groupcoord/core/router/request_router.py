@@ -429,7 +429,6 @@ class RequestRouter:
         request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe,
         permissions: Permissions | None,
     ) -> Any:
-        """Return a description as the client may see it, with its operations if requested."""
         if permissions is not None:
             # Before the operations are added: a hidden group has none.
             group = kind.hide(group, permissions)

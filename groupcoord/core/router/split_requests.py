@@ -128,7 +128,6 @@ class SplitRequests:
         self.awaited = 0
 
     def gather(self, token: Token, results: list[Any], combine: Callable[[Sequence[Any]], Response]) -> Gather:
-        """Return the gather of a request with at least one unanswered part (None)."""
         missing = results.count(None)
         self.awaited += missing
         return Gather(token, results, missing, combine)
@@ -156,13 +155,11 @@ class SplitRequests:
 
     @staticmethod
     def original_tokens(tokens: list[Token]) -> list[Token]:
-        """Return the callers' tokens of these tokens, once each."""
         gathers = dict.fromkeys(token.gather for token in tokens if isinstance(token, Part))
         return [token for token in tokens if not isinstance(token, Part)] + [gather.token for gather in gathers]
 
 
 def _merge(refused: tuple[Any, ...], response: Response) -> Response:
-    """Return a group's response with earlier topic errors."""
     match response:
         # A top-level error stands alone.
         case AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE):
@@ -195,12 +192,10 @@ class DescribedKind:
     hidden: str
 
     def answer(self, groups: Iterable[Any]) -> Any:
-        """Return the response, in Kafka's order."""
         ordered = sorted(groups, key=lambda group: REFUSED_FIRST.get(group.error_code, len(REFUSED_FIRST)))
         return self.response(tuple(ordered))
 
     def hide(self, group: Any, permissions: Permissions) -> Any:
-        """Return a description, or an error if it names a topic without DESCRIBE."""
         # One hidden topic hides the whole group (KafkaApis).
         if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(set(self.topics_of(group)))):
             return group

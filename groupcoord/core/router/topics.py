@@ -96,7 +96,6 @@ def _unknown_partitions(indexes: tuple[int, ...], count: int) -> PartitionResult
 
 
 def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, ...]) -> tuple[TopicResult, ...]:
-    """Return a group's results with earlier errors, in Kafka's order."""
     if not refused:
         return results
     # With any error each topic has one entry, errors first; topics with errors lead.
@@ -140,7 +139,6 @@ def hide_topics(fetched: FetchedGroup, permissions: Permissions) -> FetchedGroup
 
 
 def identify_topics(fetched: FetchedGroup, resolver: TopicResolver) -> FetchedGroup:
-    """Add ids to the topics of a fetch of all topics."""
     topics = []
     for topic in fetched.topics:
         topic_id = resolver.topic_id(topic.name or "")

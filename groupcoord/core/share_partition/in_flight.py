@@ -57,7 +57,6 @@ class RecordState:
         return self.state if self.pending is None else self.pending
 
     def acquire(self, member_id: str, locked_until_ms: int) -> None:
-        """Set the owner and its lock, and count the delivery."""
         self.state = DeliveryState.ACQUIRED
         self.count = min(self.count + 1, DELIVERIES_COUNTED)
         self.member_id = member_id
@@ -113,7 +112,6 @@ class InFlightBatch:
 
     @property
     def whole(self) -> RecordState | None:
-        """Common state of all records; None if there are several."""
         return self._whole
 
     @property
@@ -213,7 +211,6 @@ class DeliveryLimits(NamedTuple):
         return max(2, -(-self.count_limit // 2))  # rounded up
 
     def portion(self, size: int, count: int) -> int:
-        """Return the number of records to deliver of a batch of this size and delivery count."""
         # Half of the batch at first, then half of that (KIP-1240).
         return max(1, size >> (count - self.throttled_from + 1))
 

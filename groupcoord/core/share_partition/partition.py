@@ -152,7 +152,6 @@ class SharePartition:
     def acquire(
         self, wanted: Wanted, batches: Sequence[LogBatch], settings: ShareGroupSettings, now_ms: int
     ) -> list[Acquired]:
-        """Give records that were read to a member."""
         if not batches or wanted.max_records <= 0:
             return []
         acquired = _Acquisition(self, wanted, batches, settings, now_ms).run()
@@ -216,7 +215,6 @@ class SharePartition:
     def _judge(
         self, member_id: str, acknowledgement: Acknowledgement, settings: ShareGroupSettings
     ) -> Iterator[tuple[Run, AcknowledgeType]]:
-        """Yield the acknowledged records as separate runs, with their type."""
         first, last, _ = acknowledgement
         # All of it is finished: Kafka ignores the acknowledgement.
         if last < self.start_offset:
@@ -252,7 +250,6 @@ class SharePartition:
         return self._pend(held) if held else None
 
     def next_lock_ms(self) -> int | None:
-        """Return when :meth:`expire_locks` is due; None without locks."""
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, settings: ShareGroupSettings, now_ms: int, until_ms: int | None = None) -> StateWrite | None:
@@ -313,11 +310,9 @@ class SharePartition:
         _take_back(write.runs)
 
     def archiving(self) -> list[Run]:
-        """Return the records that are being moved to a dead letter queue."""
         return [run for run in self.runs() if run.state.state is DeliveryState.ARCHIVING and run.state.pending is None]
 
     def archive(self, runs: Sequence[Run]) -> StateWrite:
-        """Archive records that are in a dead letter queue; return the write."""
         return self._pend([(run, DeliveryState.ARCHIVED) for run in runs])
 
     def archive_unseen(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -395,7 +390,6 @@ def _take_back(runs: Iterable[Run]) -> None:
 
 
 def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSettings) -> DeliveryState:
-    """Return the state of acquired records after an acknowledgement."""
     if kind is AcknowledgeType.ACCEPT:
         return DeliveryState.ACKNOWLEDGED
     # At the delivery limit a released record is archived.
@@ -489,7 +483,6 @@ class _Acquisition:
         self._acquire_each(batch, first, last, limit)
 
     def _acquire_each(self, batch: InFlightBatch, first: int, last: int, limit: int) -> None:
-        """Acquire this number of available records; neighbours with equal counts are one range."""
         acquired: list[Acquired] = []
         for found in batch.runs(first, last):
             if not limit:
@@ -501,14 +494,12 @@ class _Acquisition:
         self._acquired += acquired
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
-        """Return the delivery count of the first record that is throttled, or None."""
         for run in batch.runs(first, last):
             if run.state.is_available and run.state.count >= self._limits.throttled_from:
                 return run.state.count
         return None
 
     def _acquire_throttled(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
-        """Acquire a smaller portion."""
         portion = min(self._limits.portion(batch.size, count), self._left)
         chosen = 0
         for run in list(batch.runs(first, last)):

@@ -197,11 +197,6 @@ class StatePartition:
             self._waiting[key] = deque()
 
     def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, AnyResult]:
-        """Return the record to write, if any, and the result.
-
-        Raises:
-            StateRefusedError: the request fails.
-        """
         key, entry = question.key, question.entry
         # Before the entry's own checks, as in Kafka.
         if key.partition < 0:
@@ -311,7 +306,6 @@ class StatePartition:
         )
 
     def _change(self, state: ShareState, entry: StateToWrite, leader_epoch: int, now_ms: int) -> ShareStateRecord:
-        """Return the record of a change: an update, or a snapshot after enough updates."""
         start_offset, count = state.moved(entry.start_offset, entry.delivery_complete_count)
         known = state.snapshot
         # An update holds changes alone; a load needs those since the last snapshot.
@@ -380,7 +374,6 @@ class StatePartition:
             self._go_on(append, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle the refusal of append ``number``, which must be the oldest in flight."""
         append = self.writer.refused(number)
         if append is not None:
             self._refuse(append, for_client(error_code))
@@ -408,7 +401,6 @@ class StatePartition:
         self._outputs.answers.append(StateAnswer(question.token, refused))
 
     def _go_on(self, append: StateAppend, now_ms: int) -> None:
-        """Handle the requests that waited for an append, in order."""
         for key in append.keys:
             self._overdue.discard(key)
             waiting = self._waiting.pop(key)
@@ -426,7 +418,6 @@ class StatePartition:
     # ------------------------------------------------------------ life cycle
 
     def replay(self, log_offset: int, record: Any) -> None:
-        """Apply one loaded record; unknown types are ignored."""
         self.writer.check_loaded(log_offset)
         self.hard.apply(record, log_offset)
         self.writer.next_log_offset = log_offset + 1
@@ -455,7 +446,6 @@ TopicIdPartition = tuple[UUID, int]
 
 
 def part_of(request: ShareStateRequest, wanted: set[TopicIdPartition]) -> ShareStateRequest:
-    """Return a request with only the wanted partitions."""
     whole = cast(Any, request)
     topics = [
         topic._replace(
@@ -471,7 +461,6 @@ def results_of(response: ShareStateResponse) -> dict[TopicIdPartition, AnyResult
 
 
 def answer_of(request: ShareStateRequest, results: Mapping[TopicIdPartition, AnyResult]) -> ShareStateResponse:
-    """Return the response to a request, from the results of its partitions."""
     form = cast(StateRequest[Any], request)
     topics = [
         form.TOPIC_RESULT(topic.topic_id, tuple([results[topic.topic_id, p.partition] for p in topic.partitions]))
