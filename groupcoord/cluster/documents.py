@@ -58,6 +58,7 @@ class SlotDocuments:
         self._is_open: Future[None] = Future()
         self._is_seen = True  # the last poll succeeded
         self._told = self._purged = -1  # last slots of ``on_changed`` and of a purge
+        # A process that ends without closing this does not wait for the engine.
         self._thread = threading.Thread(target=self._run, name="groupcoord-documents", daemon=True)
 
     # ------------------------------------------------------------ life cycle

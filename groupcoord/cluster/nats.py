@@ -170,6 +170,7 @@ class _Connection:
             **{"connect_timeout": CONNECT_S, **options},
         )
         self._inbox = self.client.new_inbox()
+        # Beyond its limits nats-py drops messages, and answers would lack slots.
         await self.client.subscribe(f"{self._inbox}.*", cb=self._replied, pending_msgs_limit=0, pending_bytes_limit=0)
         self._watching = asyncio.create_task(self._watch())
 
@@ -307,6 +308,7 @@ class NatsConnections:
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(_looked_at)  # all callers may have stopped waiting for it
+        # All callers wait for the same attempt: one that gives up must not cancel it.
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _Connection:
@@ -365,6 +367,7 @@ SERVER_VERSION = (2, 11)
 """First version of nats-server that returns several messages for one request."""
 
 EXPECTED = "Nats-Expected-Last-Sequence"
+# Codes of JetStream's errors. Two say that the expected sequence is wrong, but only the first tells the last one.
 _WRONG_LAST, _WRONG_LAST_UNTOLD, _NO_STREAM, _NOT_NOW = 10071, 10164, 10059, 10008
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 
@@ -446,6 +449,7 @@ class NatsSlotLog(ConnectedSlotLog):
         """Fill a slot by a publish that expects the last sequence."""
         while True:
             try:
+                # Slot n is the message with sequence n + 1, so n is the sequence before it.
                 await self._publish(
                     self._stream(partition), f"{self._name}.{partition}", payload, {EXPECTED: str(slot)}
                 )
@@ -501,7 +505,9 @@ class NatsSlotLog(ConnectedSlotLog):
             if node_id in said and said[node_id].sequence >= own:
                 break
             await asyncio.sleep(AGAIN_S)  # a lagging replica has answered
+        # The own announcement was just stored, so its timestamp is the present by the clock of the servers.
         now_s, now = time.monotonic(), said[node_id].at
+        # Nodes whose announcements have expired are dropped.
         before, self._heard = self._heard, {}
         for node, one in said.items():
             heard = before.get(node)
@@ -527,6 +533,7 @@ class NatsSlotLog(ConnectedSlotLog):
             wanted |= {"max_age": FORGOTTEN_AFTER_S * 10**9}
         else:
             subject = f"{self._name}.{stream.removeprefix(self._name + '-')}"
+            # A single deleted message would be a gap in the slots. Purges remain allowed.
             wanted |= {"subjects": [subject], "storage": "file", "deny_delete": True}
         while True:
             try:
@@ -578,6 +585,7 @@ class NatsSlotLog(ConnectedSlotLog):
             if time.monotonic() > until_s:  # replicas of a new stream may not answer for a moment
                 raise SlotLogError(f"no replica of stream {stream} answers")
             await asyncio.sleep(AGAIN_S)
+        # 204 ends a batch. 404 and 503 mean that there are no messages, or no stream yet.
         if status not in ("204", "404", "503"):
             raise SlotLogError(f"stream {stream} can't be read: {status} {(last.headers or {}).get('Description')}")
         return messages
@@ -657,6 +665,7 @@ def unsafe_streams(streams: Iterable[Mapping[str, Any]], replicas: int) -> Itera
         yield "replicas is 1: what a server of NATS has acknowledged is nowhere else"
     seen: dict[str, list[str]] = {}
     for one in streams:
+        # Announcements may be lost: the next heartbeat repeats them.
         name, has_beats = str(one["name"]), str(one["name"]).endswith("-beats")
         if int(one.get("num_replicas", 1)) < replicas:
             seen.setdefault(f"has {one.get('num_replicas', 1)} replicas, not {replicas}", []).append(name)

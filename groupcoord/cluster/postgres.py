@@ -161,6 +161,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             node=node_id,
             content=content,
         )
+        # If the clock of the database is set back, ages would be negative.
         rows = await self._ask_in_turn(
             self._beat_turns,
             "SELECT node_id, greatest(extract(epoch FROM clock_timestamp() - said_at) * 1000, 0)::bigint, content "
@@ -200,9 +201,11 @@ class PostgresSlotLog(ConnectedSlotLog):
     ) -> Sequence[Any]:
         try:
             for statement in statements:
+                # As text, payloads would take twice the bytes.
                 cursor = await connection.execute(statement, values, binary=True)
             rows: Sequence[Any] = await cursor.fetchall() if cursor.description else ()
         except BaseException:
+            # A statement may still run on it, or a transaction be open.
             await connection.close()
             raise
         self._free.append(connection)

@@ -145,6 +145,7 @@ class MemorySlotLog:
         self.now_ms = 0
         self._read_max = read_max
         self._slots: dict[int, dict[int, bytes]] = {}
+        # Apart from the slots, since purged ones stay filled.
         self._ends: dict[int, int] = {}
         self._beats: dict[str, tuple[int, bytes]] = {}
 
@@ -193,6 +194,7 @@ class MalformedSlotError(GroupcoordError, ValueError):
 class Kind(IntEnum):
     """Type of a message."""
 
+    # The numbers are stored in slots and must not change.
     FENCE = 0
     BATCHES = 1
     CHUNK = 2
