@@ -1,14 +1,23 @@
-"""The log of a real broker, and what was known of it."""
+"""The log of a real broker, what was known of it, and a terminal without lines of progress."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .fold.history.broker_log import unpack_broker_log
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_lines_of_progress() -> Iterator[None]:
+    """A run on a busy machine takes long enough to report how far it is, which is no error."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("groupcoord.cli.console.LINE_INTERVAL_S", 3_600.0)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,8 @@ def commit(partition: int, at_ms: int, group_id: str = "g", producer_id: int = -
 class Log:
     """A log partition that is written batch by batch, as time passes."""
 
-    def __init__(self, **arguments: Any) -> None:
-        self.history = LogHistory(3, **arguments)
+    def __init__(self) -> None:
+        self.history = LogHistory(3)
         self.offset = 0
         self.leader_epoch = 0
 
@@ -76,11 +76,6 @@ def test_groups_come_one_after_the_other() -> None:
     assert list(dict.fromkeys(groups)) == ["simple", "x", "y"]
     assert groups == sorted(groups)
     assert [row.kind for row in log.history.rows() if row.group_id == "simple"] == [GROUP]
-
-
-def test_only_the_groups_asked_for() -> None:
-    log = Log(group_ids={"x"}).add(1, generation(1, 1, "x", a=[0]), generation(1, 1, "y", b=[0]), commit(0, 1, "z"))
-    assert {row.group_id for row in log.history.rows()} == {"x"}
 
 
 def test_a_transaction_shows_nothing() -> None:
