@@ -123,3 +123,10 @@ def test_keys_of_a_batch_that_ends_early(length: int) -> None:
     with pytest.raises(RefusedBatchError) as refused:
         check_keys(Batch(data[:length], 0, 0))
     assert refused.value.error_code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("sizes", [(-2, -1), (-1, -2)], ids=["key", "value"])
+def test_a_size_below_minus_one_is_malformed(sizes: tuple[int, int]) -> None:
+    body = bytes(3) + b"".join(map(write_varint, sizes)) + b"\x00"
+    with pytest.raises(RefusedBatchError, match="length is not that of its fields"):
+        check_keys(Batch(claiming(1, write_varint(len(body)) + body), 0, 0))

@@ -96,6 +96,10 @@ def test_holes_are_given_out() -> None:
     assert acquire(partition, ONE) == [(0, 1, 1), (4, 5, 1), (6, 6, 2), (7, 9, 1)]
 
 
+def test_records_of_a_hole_count_as_available() -> None:
+    assert SharePartition(4, (StateBatch(8, 8, 2, 1),)).last_wanted(6) == 10
+
+
 def test_a_hole_of_which_a_part_was_read() -> None:
     """The rest of it comes with the next read."""
     partition = SharePartition(0, (StateBatch(8, 8, 2, 1),))
