@@ -175,7 +175,7 @@ def _is_among(choices: tuple[str, ...], value: object) -> bool:
 def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fraction: bool = False) -> None:
     allowed = int | float if is_fraction else int
     if not isinstance(value, allowed) or isinstance(value, bool) or value != value:  # NaN
-        raise ConfigError(f"setting {key!r} must be a whole number, not {value!r}")
+        raise ConfigError(f"setting {key!r} must be a {'' if is_fraction else 'whole '}number, not {value!r}")
     if value < at_least:
         raise ConfigError(f"setting {key!r} must be at least {at_least}, not {value}")
     if value > at_most:

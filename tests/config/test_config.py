@@ -71,6 +71,9 @@ def test_no_number(key: str, value: object) -> None:
 def test_wrong_types(value: object) -> None:
     with pytest.raises(ConfigError, match=r"'group\.max\.size' must be a whole number, not"):
         Config(group_max_size=value)
+    if value != 1.5:
+        with pytest.raises(ConfigError, match=r"ratio' must be a number, not"):
+            Config(log_cleaner_min_cleanable_ratio=value)
 
 
 @as_one_test
