@@ -307,6 +307,15 @@ def test_clients_are_told_which_metrics_are_wanted(world: Asked) -> None:
     assert (push(terminating=True), push(terminating=True)) == (0, INVALID)
 
 
+def test_a_changed_subscription_ends_the_wait_for_the_interval(world: Asked) -> None:
+    world.alter(CLIENT_METRICS, "all", metrics="b.", interval_ms="1000")
+    client_id = world.ask(71, 0, client_instance_id=ZERO_ID)["client_instance_id"]
+    for interval_ms in range(2_000, 7_000, 1_000):  # some of the subscription ids, which are checksums, are lower
+        world.alter(CLIENT_METRICS, "all", metrics="b.", interval_ms=str(interval_ms))
+        answer = world.ask(71, 0, client_instance_id=client_id)
+        assert (answer["error_code"], answer["push_interval"]) == (0, interval_ms)
+
+
 # ---------------------------------------------------------------- features, members, folders, tokens
 
 FAILED = "The update failed for all features since the following feature had an error: Invalid update version "

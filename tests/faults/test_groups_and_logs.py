@@ -73,13 +73,14 @@ def test_a_classic_group_can_be_made_to_rebalance(server: ServerThread) -> None:
 
 
 def test_an_id_that_was_handed_out_can_expire(server: ServerThread) -> None:
-    """Who was given an id and has not joined yet has a session, too."""
+    """A member that got its id and has not joined yet has a session, too; no other session ends with it."""
     join = JoinGroup("g", protocols=(JoinProtocol("range", b""),))
-    given = server.run(lambda broker: broker.coordinator.call(join))
+    other, given = (server.run(lambda broker: broker.coordinator.call(join)) for _ in range(2))
     assert given.error_code is ErrorCode.MEMBER_ID_REQUIRED
     server.expire_member("g", given.member_id)
     with pytest.raises(NoSuchMemberError, match="has no member"):
         server.expire_member("g", given.member_id)
+    server.expire_member("g", other.member_id)
     server.run(lambda broker: broker.coordinator.check())
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.records.batches import iter_batches
+from groupcoord.records.batches import LOG_APPEND_TIME, iter_batches
+from groupcoord.records.compression import Compression, compress
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log.batches import COPIED_BYTES, check_produced, placed, read_produced
 from groupcoord.storage.log.settings import TopicLogSettings
 from tests.tables import as_one_test
-from tests.topic_logs.batches import NOW_MS, encoded
+from tests.topic_logs.batches import NOW_MS, claiming, encoded
 
 DAY_MS = 86_400_000
 
@@ -52,3 +53,10 @@ def test_its_place(size_bytes: int, append_time_ms: int | None) -> None:
     assert found.max_timestamp_ms == (NOW_MS + 1_000 if append_time_ms is None else append_time_ms)
     assert [value for _, _, _, value in found.records()] == [b"a", b"b" * size_bytes]
     assert bytes(batch.data) == data
+
+
+def test_a_topic_without_append_time_clears_its_bit_alone() -> None:
+    data = claiming(1, compress(Compression.GZIP, bytes(7)), attributes=LOG_APPEND_TIME | Compression.GZIP)
+    (found,) = iter_batches(b"".join(placed(read_produced(data), 0, 0, None)))
+    found.check_crc()
+    assert found.attributes == Compression.GZIP
