@@ -34,6 +34,7 @@ def resolve(replies: Iterable[Reply | StateReply]) -> None:
     """Set each reply as the result of the future that is its token, unless that was cancelled."""
     for token, response in replies:
         answer: Answer = token
+        # The cancelled request was executed; only its response is dropped.
         if answer.done():
             continue
         # Kafka never answers such a request; a future has to end.

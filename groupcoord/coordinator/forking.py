@@ -58,6 +58,7 @@ class Forking:
     def fork(self, changes: dict[str, Any]) -> Any:
         this = self._coordinator
         other = type(this)(**{**this._arguments, **changes})
+        # Both can change after construction, so the arguments may be outdated.
         other.node = this.node
         other.serve(this._router.served_protocols)
         other.restore(self.save())
@@ -74,6 +75,7 @@ class Forking:
 
     def _saved(self, kept: Callable[[Any], Any]) -> SavedState:
         coordinator = self._coordinator
+        # An open iterator of the log, or a lease, can't be copied.
         if coordinator._loader._loads or coordinator._ownership is not None:
             raise RuntimeError("a coordinator that is loading, or may lose its log, can't be copied")
         self._look_for_places()
@@ -104,6 +106,7 @@ class Forking:
             elif active[index] is None:
                 active[index] = self._partition_to_fill(index)
         self._look_for_places()
+        # Own parts stay as they are; another coordinator's become ours.
         memo: Memo = {} if saved.parts is self._parts else {PARTS: (saved.parts, self._parts)}
         for (part, name), value in zip(self._places, saved.values, strict=True):
             if type(value) in SMALL:

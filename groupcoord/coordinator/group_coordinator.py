@@ -159,6 +159,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
         store = self.log_store
+        # Replaced commits change no state, so a load may skip them.
         return store.read_last(index) if isinstance(store, CondensingStore) else store.read(index)
 
     def _loaded(self, partition: Partition, started_ms: int) -> None:
@@ -196,6 +197,7 @@ class GroupCoordinator(Appending["Partition"]):
         """
         now_ms = self.clock.now_ms()
         self._router.handle(request, token, principal, now_ms)
+        # Saves a call for requests without either, such as most heartbeats.
         if self._effects.appends or self._effects.questions:
             self._settle(now_ms)
 
@@ -225,6 +227,7 @@ class GroupCoordinator(Appending["Partition"]):
         """
         token = object()
         self.submit(request, token, principal)
+        # This way a response outside of the lease is withheld.
         self._effects.replies = self.take_replies()
         for reply in self._effects.replies:
             if reply.token is token and reply.response is not None:
@@ -245,6 +248,7 @@ class GroupCoordinator(Appending["Partition"]):
             if timer is None:
                 break
             partition = self._partitions.active[timer.key.partition]
+            # An unload cancels the timers of its partition.
             assert partition is not None
             partition.on_timer(timer.key, now_ms)
             self._settle(now_ms)
@@ -291,6 +295,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     def found_out(self, found: Found | None) -> None:
         """Pass a late answer of the host to a query."""
+        # The partition may have been unloaded since the query.
         partition = None if found is None else self._partitions.active[found.question.partition]
         if found is not None and partition is not None:
             partition.answered(found, self.clock.now_ms())
@@ -429,6 +434,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     def close(self) -> None:
         """Unload everything; until the next load all requests fail with COORDINATOR_NOT_AVAILABLE."""
+        # Before the unload: responses within the lease may still leave.
         self._effects.replies = self.take_replies()
         if not (self.lost or self.may_answer()):
             self._observer.forget_untold()
@@ -446,6 +452,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     def topics_created(self, names: Collection[str]) -> None:
         """Refresh groups that subscribe to new topics, and resolve regular expressions again."""
+        # Only new topics count: resolved expressions keep deleted ones, as in Kafka.
         self._environments.topics.version += 1
         self.topics_changed(names)
 

@@ -88,6 +88,7 @@ class Loader(Generic[PartitionT]):
         self._make_partition = make_partition
         self._loaded = loaded
         self._loads: dict[int, _Load[PartitionT]] = {}
+        # Below every epoch, so that the first load is never outdated.
         self._leader_epochs = [-1] * len(partitions)
         self._next_appends = [0] * len(partitions)
 
@@ -101,6 +102,7 @@ class Loader(Generic[PartitionT]):
         self._partitions.is_closed = False
         # A newer epoch is kept in any case.
         self._leader_epochs[index] = max(leader_epoch, self._leader_epochs[index])
+        # Kafka keeps the state then, without another load.
         if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
             return False
         self._partitions.status[index] = PartitionStatus.LOADING
@@ -118,6 +120,7 @@ class Loader(Generic[PartitionT]):
             LoadError: the log can't be read.
         """
         load = self._loads.get(index)
+        # Unloaded or abandoned between two steps.
         if load is None:
             return True
         try:
@@ -136,6 +139,7 @@ class Loader(Generic[PartitionT]):
         if count == max_records:
             return False
         del self._loads[index]
+        # Groups and timers exist before the first request is handled.
         self._loaded(load.partition, load.started_ms)
         self._partitions.serve(load.partition)
         return True

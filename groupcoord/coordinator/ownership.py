@@ -45,6 +45,7 @@ class Ownership:
         self.lost: OwnershipLostError | None = None
         self._store = store
         self._lease_ms = lease_ms
+        # With an interval of 0 a tiny lease would look at each tick.
         self._interval_ms = max(lease_ms // LOOKS_PER_LEASE, 1)
         self._clock = clock
         self._on_lost = on_lost
@@ -68,6 +69,7 @@ class Ownership:
             return
         # From now, not from the last look, so that a pause does not cause many.
         self.next_look_ms = now_ms + self._interval_ms
+        # One at a time, because an answer does not name its look.
         if self._asked_ms is not None:
             return
         self._asked_ms = now_ms
@@ -87,6 +89,7 @@ class Ownership:
             self._proven(since_ms)
 
     def _proven(self, since_ms: int) -> None:
+        # A slow look may have begun before a load that proved more.
         self.lease_end_ms = max(self.lease_end_ms, since_ms + self._lease_ms)
         if self.next_look_ms is None:
             self.next_look_ms = since_ms + self._interval_ms
@@ -97,6 +100,7 @@ class Ownership:
         asked_ms, self._asked_ms = self._asked_ms, None
         if isinstance(error, OwnershipLostError):
             self.lose(error)
+        # After rest() a late answer gives no lease; an unknown owner ends none.
         elif error is None and asked_ms is not None and self.next_look_ms is not None:
             self._proven(asked_ms)
             if not self.may_answer():  # the look took so long that its lease is over
@@ -123,6 +127,7 @@ class Ownership:
         """Return whether the lease lasts, or nothing is served."""
         if self._clock.now_ms() < self.lease_end_ms:
             return True
+        # While nothing is served no response depends on the log.
         return self.next_look_ms is None and self.lost is None
 
     @property

@@ -188,6 +188,7 @@ class ShareCoordinator(Appending[StatePartition]):
                 question = StateQuestion(key, entry, request.RESULT, (gathering, topic.topic_id))
                 gathering.missing_count += 1
                 gathering.results[topic.topic_id].setdefault(entry.partition, None)
+                # Read at each step, because other work may come between.
                 now_ms = self.clock.now_ms()
                 if may_ask:
                     self._ask(question, request, now_ms)
@@ -281,6 +282,7 @@ class ShareCoordinator(Appending[StatePartition]):
                 self._settle(now_ms)
         for act, interval_ms in self._due_ms.items():
             if now_ms >= self._next_ms[act]:
+                # From now, so that a pause does not cause several runs.
                 self._next_ms[act] = now_ms + interval_ms
                 act(now_ms)
                 self._settle(now_ms)
@@ -371,6 +373,7 @@ class ShareCoordinator(Appending[StatePartition]):
 
     def unload(self, partition: int) -> None:
         """Stop serving a log partition: waiting requests fail with NOT_COORDINATOR."""
+        # Without an epoch, so that the next load may have any.
         self._loader.stop(partition, None)
         self._stop(partition, PartitionStatus.UNLOADED)
         self._settle(self.clock.now_ms())
@@ -412,6 +415,7 @@ class EmbeddedShare:
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         """Return the response of the share coordinator, or None if its log answers later."""
         awaited = AwaitedAnswer(question, self._found.append)
+        # The group coordinator needs no CLUSTER_ACTION.
         self.states.submit(question.request, awaited, is_own=True)
         self._sort_replies()
         return awaited.now_or_late()

@@ -66,6 +66,7 @@ class ThreadSafeCoordinator:
         self._on_event = on_event
         self._on_lost = on_lost
         coordinator.on_lost = self._lose
+        # Reentrant, because a store may answer inside of an append.
         self._changed = threading.Condition(threading.RLock())
         self._timekeeper: threading.Thread | None = None
         self._is_closed = False
@@ -78,6 +79,7 @@ class ThreadSafeCoordinator:
         try:
             self.start()
         except BaseException:
+            # A with statement that fails to begin does not call __exit__.
             self.close()
             raise
         return self
@@ -121,6 +123,7 @@ class ThreadSafeCoordinator:
             TypeError: the coordinator does not handle this request.
         """
         answer: Future[R] = Future()
+        # A cancelled future would refuse its result.
         answer.set_running_or_notify_cancel()
         self.change(lambda coordinator: coordinator.submit(request, answer, principal))
         return answer
@@ -188,6 +191,7 @@ class ThreadSafeCoordinator:
             self._is_closed = True
             self._changed.notify()
         if self._timekeeper is not None:
+            # Without the lock, which the thread may need once more.
             self._timekeeper.join()
 
     def _keep_time(self) -> None:
@@ -201,6 +205,7 @@ class ThreadSafeCoordinator:
                     self._changed.wait(pause_s)
                     continue
             try:
+                # Without the lock, so that responses are delivered after its release.
                 self.change(GroupCoordinator.tick)
             except Exception:  # raised by the log store or by callbacks of events
                 logger.exception("timed work failed")

@@ -43,6 +43,7 @@ class Administration:
             if group is not None and self._deletion_error(group) is ErrorCode.NONE:
                 kind = self._context.kinds[type(group)]
                 # States of a share group are deleted at the share coordinator first.
+                # True counts as one more answer to wait for.
                 deletion.awaited += kind.delete_external_state(group, deletion, now_ms)
         if not deletion.awaited:
             self._delete_rest(deletion)
@@ -87,9 +88,11 @@ class Administration:
     def begin_deletion(self, group: Group) -> list[Record]:
         """Suspend requests for a group; return the tombstones of its offsets and of the group."""
         context = self._context
+        # Readers see it in the writings until the tombstones are durable.
         del context.groups[group.group_id]
         context.writings[group.group_id] = Writing(group, [], [])
         # Offsets in flight and in open transactions are covered, too.
         keys = context.writer.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
+        # Kafka's order: offsets before the group.
         return tombstones + group.tombstones()

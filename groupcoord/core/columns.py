@@ -55,7 +55,7 @@ def offset_columns(
     leader_epochs: Sequence[int],
     metadata: Sequence[str] | None = None,
 ) -> OffsetColumns:
-    """Return columns of equal length; metadata that are all empty are none."""
+    """Return columns of equal length."""
     # Metadata that are all empty are none, so that equal commits have equal columns.
     kept = tuple(metadata) if metadata is not None and any(metadata) else None
     return make_columns((tuple(partition_indexes), tuple(offsets), tuple(leader_epochs), kept))
@@ -76,6 +76,7 @@ class Rows(Sequence[T]):
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         """Return the item at ``index``, or the tuple of a slice."""
+        # Creates all rows, so hot paths read the columns.
         return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:
@@ -118,8 +119,6 @@ class AsciiTexts(Rows[str]):
 
 def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tuple[list[bytes], Sequence[bytes], Widths]:
     """Return the encoded length of each text (by ``length_of``), its UTF-8 bytes, and the widths.
-
-    ASCII texts of equal length are encoded together.
 
     Raises:
         UnicodeEncodeError: a text has surrogates.

@@ -111,6 +111,7 @@ def never_changes(kind: type) -> bool:
 
 def _part(value: Any, memo: Memo) -> Any:
     if id(value) not in memo and PARTS in memo:
+        # Entered when the first part is met: a restore may meet none.
         theirs, ours = memo.pop(PARTS)
         memo.update(zip(map(id, theirs), ours, strict=True))
     return memo.get(id(value), value)
@@ -127,6 +128,7 @@ def _tuple(value: Any, memo: Memo) -> Any:
     # Nothing inside was copied, so the tuple can be shared.
     if all(map(is_, found, value)):
         return value
+    # The constructor of a named tuple takes its fields one by one.
     return tuple.__new__(type(value), found)
 
 
@@ -198,6 +200,7 @@ def values_of(names: Sequence[str]) -> Callable[[Any], Iterable[Any]]:
 def _instance_with(kind: type) -> How:
     names = attributes_of(kind)
     found_in = values_of(names)
+    # Frozen classes of attrs raise in their own __setattr__.
     put = object.__setattr__ if "__setattr__" in vars(kind) else setattr
 
     def copy(value: Any, memo: Memo) -> Any:
@@ -250,7 +253,6 @@ def _learn_changing(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[tu
 
 
 def _learn(kind: type) -> How:
-    # A token of the embedding program, a number, text.
     how: How = _same  # a token of the embedding program, a number, text
     if kind.__module__.startswith(PACKAGES) and not issubclass(kind, (Enum, MappingProxyType)):
         if never_changes(kind):

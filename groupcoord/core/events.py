@@ -192,6 +192,7 @@ class Counters:
     """Totals since the coordinator was made, by the names of Kafka's metrics."""
 
     IS_STATE: ClassVar = True
+    # Unlike the other classes of this module, it changes.
     NEVER_CHANGES: ClassVar = False
 
     append_failures: int = 0

@@ -98,6 +98,7 @@ def fingerprint_of(
     if others and partitions:
         walk = _Walk(partitions[0], now_ms, names)
         found.append(tuple([(name, walk.of(getattr(part, name))) for part, name in others]))
+    # Later versions of marshal write references, which depend on object identity.
     return blake2b(marshal.dumps(tuple(found), 2), digest_size=DIGEST_BYTES).digest()
 
 
@@ -318,6 +319,7 @@ _WALKS: dict[type, Rule] = {
     str: lambda walk, value: walk._text(value),
     bytes: lambda walk, value: value,
     UUID: lambda walk, value: value.bytes,
+    # Armed timers are walked by deadline instead.
     Timer: _Walk._nothing,
     TimerKey: _Walk._of_key,
 }

@@ -263,6 +263,7 @@ class LoneShareHost:
         )
 
     def _summary(self, group_id: str, topic_id: UUID, index: int) -> StateSummary:
+        # Kafka's share coordinator reports no error for a missing state either.
         state_epoch, start_offset = self._states.get((group_id, topic_id, index), (0, NO_START_OFFSET))
         return StateSummary(index, ErrorCode.NONE, None, state_epoch, 0, start_offset)
 
@@ -309,6 +310,7 @@ class Host:
 
     def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:
         matching = self._regexes.matching_topics
+        # Kafka omits topics without DESCRIBE here, where names would fail.
         topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
         return ResolvedRegexes(question, topics)
 

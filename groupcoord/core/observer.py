@@ -137,6 +137,7 @@ class Observer:
 
     def _close(self, group_id: str, generation_id: int, member_count: int, now_ms: int) -> None:
         rebalance = self._open_rebalances.pop(group_id, None)
+        # No start is known if events were off at that time.
         if self.events is not None and rebalance is not None:
             old_id, duration_ms = rebalance.generation_id, now_ms - rebalance.started_ms
             self.events.append(

@@ -169,6 +169,7 @@ class Partition:
         timers, fired = self._context.timers, []
         for group in groups:
             overdue = self._writings[group.group_id].overdue
+            # In the order in which they fired.
             fired += sorted((t for t in group.timers() if t.key in overdue), key=lambda timer: overdue.index(timer.key))
             overdue.clear()
         for timer in fired:
@@ -176,6 +177,7 @@ class Partition:
             timers.arm(timer, now_ms)
         self._end_writings(groups, now_ms)
         for timer in fired:
+            # Otherwise a resumed request has moved or cancelled it.
             if timer.deadline_ms == now_ms:
                 timers.cancel(timer)
                 self.on_timer(timer.key, now_ms)
@@ -202,6 +204,7 @@ class Partition:
         waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
         for writing in self._writings.values():
             writing.waiting.clear()
+            # The partition stops, so its timers are void.
             writing.overdue.clear()
         for group in self.groups.values():
             waiting += group.take_waiting()
@@ -209,6 +212,7 @@ class Partition:
 
     def fail_appends(self, now_ms: int, error_code: ErrorCode) -> None:
         """Fail all appends in flight, with an unknown outcome; :meth:`take_waiting` has been called before."""
+        # A copy, because each failure removes an append.
         for entry in list(self.writer.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
 

@@ -112,6 +112,7 @@ class TimerQueue:
             # Measured: a heartbeat that postpones its session costs two assignments instead of a sorted insert.
             if deadline_ms >= entry[0]:
                 return
+            # An entry behind its deadline would be found too late.
             del self._entries[entry]
         if deadline_ms < self._next_ms:
             self._next_ms = deadline_ms

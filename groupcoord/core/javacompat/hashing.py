@@ -10,6 +10,7 @@ from uuid import UUID
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
+# Bounded, because clients choose the ids.
 _REMEMBERED_HASHES = 1 << 14
 _REMEMBERED_LENGTH_MAX = 80
 """Maximum length of ids with a cached hash; in Java the string holds it."""
@@ -77,6 +78,7 @@ def uuid_hash(value: UUID) -> int:
     return folded - 2**32 if folded >= 2**31 else folded
 
 
+# Java's Integer.hashCode is the number itself.
 integer_hash: Callable[[int], int] = int
 
 
@@ -150,6 +152,7 @@ class HashTable(Generic[KeyT]):
         # By place, which a stable sort by bucket keeps; usually the keys came in this order.
         in_order = sorted(places, key=places.__getitem__) if self._first_place < 0 else places
 
+        # Below 2^16 Java's spreading (h ^ h >>> 16) changes nothing.
         if hash_of is integer_hash and max(places) < 1 << 16:  # type: ignore[type-var, operator]
             return sorted(in_order, key=mask.__and__)  # type: ignore[arg-type]
 
@@ -167,6 +170,7 @@ def buckets_for(capacity: int) -> int:
 
 def buckets_of_copy(size: int) -> int:
     """Return the number of buckets of a ``HashMap`` for, or a copy of, this many keys, up to Java 18."""
+    # HashMap.putMapEntries: tableSizeFor(size / 0.75 + 1).
     return 1 << int(size / 0.75).bit_length()
 
 
@@ -192,6 +196,7 @@ def scala_map_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int], bucket
     # Scala doubles before three quarters are full; a bucket is sorted by hash code.
     while len(hashes) >= buckets * 3 // 4:
         buckets *= 2
+    # Scala compares hash codes as signed numbers, hence the flipped sign bit.
     return sorted(hashes, key=lambda key: (hashes[key] & buckets - 1, hashes[key] ^ 0x80000000))
 
 
@@ -207,6 +212,7 @@ def scala_trie_order(keys: Iterable[KeyT], hash_of: Callable[[KeyT], int]) -> li
         own = [slot[0][1] for slot in in_order if len(slot) == 1]
         for slot in in_order:
             if len(slot) > 1:
+                # Keys with equal hash codes share a collision node, in order of insertion.
                 same = len({hash_code for hash_code, _ in slot}) == 1
                 own += [key for _, key in slot] if same else walk(slot)
         return own
@@ -287,6 +293,7 @@ class PriorityQueue(Generic[EntryT]):
         own_key = key(entry)
         while place > 0:
             parent = (place - 1) // 2
+            # Java stops at an equal parent, which decides the order of equal entries.
             if own_key >= key(entries[parent]):
                 break
             entries[place] = entries[parent]
@@ -303,6 +310,7 @@ class PriorityQueue(Generic[EntryT]):
         last_key = key(last)
         while place < size // 2:
             child = 2 * place + 1
+            # Of equal children the left one rises, as in Java.
             if child + 1 < size and key(entries[child + 1]) < key(entries[child]):
                 child += 1
             if last_key <= key(entries[child]):

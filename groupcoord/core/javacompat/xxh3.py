@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
+# Python's numbers don't overflow, so sums and products are cut to size.
 _MASK_32 = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
 
@@ -115,7 +116,9 @@ def _hash_up_to_240(data: bytes) -> int:
         value += _mix_16(data, 16 * index, 16 * index)
     value = _avalanche(value & _MASK_64)
     for index in range(8, size // 16):
+        # 3 is the specification's secret offset of these blocks.
         value += _mix_16(data, 16 * index, 16 * (index - 8) + 3)
+    # The minimum size of a secret, less the specification's last offset.
     value += _mix_16(data, size - 16, 136 - 17)
     return _avalanche(value & _MASK_64)
 
@@ -131,6 +134,7 @@ def _hash_long(data: bytes) -> int:
         _accumulate(lanes, data, stripe * _STRIPE_BYTES, in_block * _SECRET_STEP_BYTES)
         if in_block == _STRIPES_IN_BLOCK - 1:
             _scramble(lanes)
+    # The last stripe is always full, so it may overlap the one before it.
     _accumulate(lanes, data, len(data) - _STRIPE_BYTES, len(_SECRET) - _STRIPE_BYTES - 7)
     return _merged(lanes, len(data) * _PRIME_64_1)
 

@@ -29,11 +29,14 @@ from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 _TRANSLATION = {
+    # Retriable errors of the log stay retriable for clients (KAFKA-3590).
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # Kafka 3 passed a timeout through to the sender of a commit.
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    # Commits of Kafka 3 failed with INVALID_COMMIT_OFFSET_SIZE here.
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -41,11 +44,8 @@ _TRANSLATION = {
 
 
 def for_client(error_code: ErrorCode) -> ErrorCode:
-    """Return the error that clients of Kafka 4 see for a failed append.
-
-    Retriable errors of the log become retriable errors of the coordinator (KAFKA-3590), refusals of a batch for its
-    size UNKNOWN_SERVER_ERROR; others stay as they are.
-    """
+    """Return the error that clients of Kafka 4 see for a failed append."""
+    # NOT_ENOUGH_REPLICAS_AFTER_APPEND stays, too: Kafka 4 does not expect it here.
     return _TRANSLATION.get(error_code, error_code)
 
 
@@ -74,6 +74,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
     response, error_code = held.response, for_client(append_error)
     match response:
         case OffsetCommitResponse() | TxnOffsetCommitResponse():
+            # No version has a top-level error, so each partition fails.
             topics = tuple(_refused_topic(topic, error_code) for topic in response.topics)
             return Reply(held.token, evolve(response, topics=topics))
         # Without a member id: a new one was not written.
@@ -86,6 +87,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case OffsetDeleteResponse():
             return Reply(held.token, OffsetDeleteResponse(error_code))
         case DeleteGroupsResponse():
+            # The groups of one log partition share a write, so all of them fail.
             results = tuple(entry._replace(error_code=error_code) for entry in response.results)
             return Reply(held.token, DeleteGroupsResponse(results))
         case (
@@ -95,6 +97,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
             | AlterShareGroupOffsetsResponse()
             | DeleteShareGroupOffsetsResponse()
         ):
+            # Kafka's error responses have neither member id nor epoch (KIP-848).
             return Reply(held.token, type(response)(error_code))
         case CompleteTransactionResponse():
             return Reply(held.token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
@@ -123,6 +126,7 @@ class AppendTimeouts:
         self._deadlines: deque[tuple[int, int]] = deque()
 
     def begin(self, number: int, now_ms: int) -> None:
+        # Keeps the queue short while no timer fires.
         self._drop_answered()
         deadline_ms = now_ms + self._context.config.offsets_commit_timeout_ms
         # All have the same timeout, so deadlines are in the order of appends.
@@ -146,6 +150,7 @@ class AppendTimeouts:
 
     def _drop_answered(self) -> None:
         in_flight, deadlines = self._context.writer.in_flight, self._deadlines
+        # Answers come in order, so every append before the oldest one is answered.
         oldest = in_flight[0].number if in_flight else self._context.writer.next_number
         while deadlines and deadlines[0][0] < oldest:
             deadlines.popleft()

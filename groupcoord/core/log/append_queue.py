@@ -48,6 +48,7 @@ class AppendQueue(Generic[A]):
         self.next_log_offset = 0
         self.next_number = first_number
         self.refusals: dict[int, LogStoreError] = {}
+        # Answers with lower numbers belong to an earlier load of the partition.
         self._first_number = first_number
         self._partition = partition
 
@@ -68,8 +69,10 @@ class AppendQueue(Generic[A]):
             raise StoreContractError(f"log partition {self._partition}: append {number} is answered twice")
         told: list[tuple[int, AppendResult]] = [(number, answer)]
         # An acknowledgement is cumulative, but does not cover refused appends.
+        # A refusal waits, so the queue is not empty; a number that was never used fails later.
         if not isinstance(answer, LogStoreError) and number <= self.in_flight[-1].number:
             earlier = list(takewhile(lambda entry: entry.number < number, self.in_flight))
+            # Backwards, because only the offset of the last append is known.
             for entry in reversed(earlier):
                 refusal = self.refusals.get(entry.number)
                 # Acknowledged appends lie back to back in the log; a refused one takes no offsets.
@@ -85,7 +88,7 @@ class AppendQueue(Generic[A]):
         """Return every append up to ``number``, whose first record is at ``base_offset``, and the offset of the first
         record.
 
-        They stay in flight. Empty for a late answer to an append from before the last load.
+        They stay in flight.
 
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
@@ -172,6 +175,7 @@ class PartitionWriter(AppendQueue[Append]):
         if in_flight and in_flight[0].number == number and base_offset >= self.next_log_offset:  # nearly always
             answered = [in_flight[0]]
         else:
+            # Seldom: cumulative, late and invalid answers.
             answered, base_offset = self.answered(number, base_offset)
             if not answered:
                 return answered

@@ -41,6 +41,7 @@ class HardState:
 
     def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
         """Apply one durable record at ``log_offset``, or the records of a commit from there on."""
+        # Types without an entry are records of groups: the last one with a key counts.
         _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
 
     def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
@@ -75,17 +76,21 @@ class HardState:
         # None if compaction kept only the tombstone.
         records = self.groups.get(tombstone.group_id)
         if records is not None:
+            # Compaction may have removed this key's record before its tombstone (KAFKA-17306).
             records.pop(tombstone.key, None)
             if not records:
+                # A later commit makes it a group of offsets alone (KAFKA-4704).
                 del self.groups[tombstone.group_id]
 
     def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
+        # A group of offsets alone has no record.
         _, record = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY, (None, None))
         return record if isinstance(record, GroupMetadataRecord) else None
 
     def has_consumer_group(self, group_id: str) -> bool:
         """Return whether the log has records of a group with this id that is not classic."""
         records = self.groups.get(group_id, {})
+        # Without records it has offsets alone, which makes it classic.
         return bool(records) and CLASSIC_GROUP_KEY not in records
 
     def snapshot(self) -> Iterator[tuple[int, Record]]:

@@ -152,10 +152,12 @@ class OffsetCommitRecord:
     metadata: str = ""
     commit_timestamp_ms: int = NO_TIMESTAMP
     expire_timestamp_ms: int = NO_TIMESTAMP
+    # Zero in values before version 4, which have no field for it.
     topic_id: UUID = ZERO_UUID
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     value_version: int | None = None
+    # 0 is the key type of Kafka 0.8; today's coordinators write 1.
     key_version: int = 1
     raw_value: bytes | None = None
 
@@ -259,6 +261,7 @@ def topic_of_record(record: OffsetCommitRecord) -> CommittedTopic:
             record.expire_timestamp_ms,
             record.producer_id,
             record.producer_epoch,
+            # None as in new commits, so that equal offsets have equal kinds.
             None if form == _USUAL_FORM else form,
         )
     )
@@ -284,6 +287,7 @@ class MemberRecord:
     group_instance_id: str | None
     client_id: str
     client_host: str
+    # -1 in value version 0: a load uses the session timeout.
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
@@ -305,6 +309,7 @@ class GroupMetadataRecord:
     generation_id: int
     protocol_name: str | None
     leader: str | None
+    # -1 in value versions 0 and 1: offsets then age from their commit.
     state_timestamp_ms: int = NO_TIMESTAMP
     members: tuple[MemberRecord, ...] = ()
     value_version: int | None = None

@@ -56,6 +56,7 @@ class Producers:
         """Return why a marker may not be written, or NONE."""
         known = self._epochs.get(producer_id)
         # A later transaction, or (below) a later coordinator, was here already.
+        # An equal epoch passes: it ends the producer's own transaction.
         if known is not None and producer_epoch < known.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if known is not None and coordinator_epoch < known.coordinator_epoch:
@@ -127,6 +128,7 @@ def put(of_topic: OffsetsOfTopic, kind: CommitKind, columns: OffsetColumns, log_
     indexes = columns[0]
     known = of_topic.get(indexes[0])
     if known is not None and known.columns[0] == indexes:  # consumers usually commit the same partitions again
+        # In place, because each of its partitions refers to this commit.
         known.kind, known.columns, known.log_offset = kind, columns, log_offset
     # A peer may name a partition twice; the last one counts.
     elif len(indexes) == 1 or len(set(indexes)) == len(indexes):
@@ -189,6 +191,7 @@ def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: 
 
 def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
     """Return whether offsets belong to this topic, not to a deleted one of the same name (KIP-848)."""
+    # Identity first, because UUIDs compare in Python code.
     return topic_id is ZERO_UUID or topic_id == ZERO_UUID or kind.topic_id in (ZERO_UUID, topic_id)
 
 
@@ -220,6 +223,7 @@ class OffsetCache:
     def apply(self, commit: CommitRecords, log_offset: int) -> None:
         """Apply a durable commit, which lies in the log from ``log_offset`` on."""
         topics = commit.topics
+        # All topics of a commit have one group and one producer.
         kind = topics[0][0]
         # Visible when the marker of the transaction comes.
         if kind.producer_id != NO_PRODUCER_ID:
@@ -259,6 +263,7 @@ class OffsetCache:
                         del of_group[topic]
             if not of_group:
                 del self.committed[group_id]
+        # Kafka 4 drops them for a tombstone of any producer.
         if group_id in self._open:
             for record in records:
                 key = (record.topic, record.partition)
@@ -269,6 +274,7 @@ class OffsetCache:
     def apply_marker(self, marker: TransactionMarker) -> None:
         """End a producer's transaction."""
         self.producers.wrote(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
+        # Nothing if compaction left only the marker.
         for key, (log_offset, record) in self.transactions.get(marker.producer_id, {}).copy().items():
             self._drop_open(marker.producer_id, key)
             if marker.committed:

@@ -137,12 +137,14 @@ class Commits:
         assert group_id is not None
         group = self._groups.get(group_id)
         if group is not None:
+            # Renews a classic member's session, even if the commit fails below.
             error_code = group.commit_error(request, topics, self._timers, now_ms)
         else:
             error_code = _error_without_group(request)
         if error_code is not NO_ERROR:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(topics, error_code)))
             return
+        # With 0 or another negative retention the next sweep removes it, as in Kafka.
         expire_timestamp_ms = NO_TIMESTAMP if retention_ms == -1 else now_ms + retention_ms
         committed, results = draft_commit(
             group_id, topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
@@ -174,6 +176,7 @@ class Commits:
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
+        # Without an expiry, which transactional offsets never have in Kafka.
         topics, results = draft_commit(
             request.group_id,
             request.topics,
@@ -242,11 +245,13 @@ class Commits:
         records: list[Record] = []
         topics = []
         for name, indexes in ((topic.name, topic.partition_indexes) for topic in request.topics):
+            # Per topic, so that one topic in use does not protect the others.
             if group.uses_topic(name):
                 result = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 result = ErrorCode.NONE
                 # Kafka checks existence per partition, and writes no tombstone for others (KAFKA-8954).
+                # A repeated partition has one tombstone, but two results.
                 known = self._offsets.known_partitions(request.group_id, name, dict.fromkeys(indexes))
                 records += [OffsetTombstone(request.group_id, name, index) for index in known]
             # Also partitions without an offset succeed.
@@ -269,11 +274,13 @@ class Commits:
         # Kafka checks member id and epoch before the topics (KIP-848).
         if group is not None and (error_code := group.fetch_error(wanted)) is not ErrorCode.NONE:
             return FetchedGroup(group_id, error_code, ())
+        # Kafka answers an unknown group with offsets of -1, without an error.
         committed = offsets.of_group(group_id) if is_known else {}
         # Usually there is no open transaction, and no partition needs to be checked (KIP-447).
         checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
         named = wanted.topics
         if named is None:
+            # Open transactions are absent here, even if stable offsets are required.
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
         topics = []
         for topic in named:

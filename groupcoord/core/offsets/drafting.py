@@ -35,6 +35,7 @@ def draft_commit(
     committed, results = [], []
     for topic in topics:
         name, columns, topic_id = topic.name, topic.columns, topic.topic_id
+        # The router has replaced ids by names.
         assert name is not None
         error_codes = None
         if columns.metadata is not None:
@@ -69,6 +70,7 @@ def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, 
     if metadata is None:
         return columns, None
     # A text has at most two UTF-16 units for each character.
+    # Texts of one length are not decoded for this.
     longest = metadata.length if type(metadata) is AsciiTexts else max(map(len, metadata))
     if 2 * longest <= limit:  # nearly always
         return columns, None

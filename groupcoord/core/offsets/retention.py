@@ -82,6 +82,7 @@ class Retention:
                 continue
             keys, nothing_left = self._due(group, now_ms)
             # Offsets and group go in one append, so no group without offsets is left behind.
+            # Share groups never expire (KIP-932).
             if nothing_left and group.may_expire and self._administration.may_delete(group):
                 expired.add(self._administration.begin_deletion(group), (group,))
             else:
@@ -109,6 +110,7 @@ class Retention:
         places = [place for _, place in keys if place not in newer]
         if places:
             records = [OffsetTombstone(group_id, topic, index) for group_id, index in places]
+            # Groups without any offset left stay until the next sweep, as in Kafka.
             self._context.writer.begin(records, WhenDeleted((), Cause.DELETION, len(set(places))))
 
     def _due(self, group: Group, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
@@ -135,6 +137,7 @@ class Retention:
     def _is_due(self, group: Group, kind: CommitKind, now_ms: int) -> bool:
         # None while members use the topic, or may use it (KIP-211).
         base_ms = group.offset_age_base_ms(kind)
+        # Before the offset's own expiry, which does not count while its topic is used.
         if base_ms is None:
             return False
         # Request versions 2 to 4 have a retention of their own; -1 means none (KAFKA-8069).

@@ -120,11 +120,13 @@ def _consumer_problem(request: ConsumerGroupHeartbeat) -> str | None:
 
 
 def _consumer_join_problem(request: ConsumerGroupHeartbeat) -> str | None:
+    # Only -1 counts as missing: Kafka accepts 0 and lower values.
     if request.rebalance_timeout_ms == -1:
         return "RebalanceTimeoutMs must be provided in first request."
     # A member that rejoins has given up what it owned.
     if request.topic_partitions is None or request.topic_partitions:
         return "TopicPartitions must be empty when (re-)joining."
+    # Both may be empty, which subscribes to nothing.
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
     return None
@@ -221,6 +223,7 @@ def complete_description(
 ) -> DescribedShareGroupOffsets:
     topics = response.group.topics
     if permissions is not None:
+        # A description of all topics omits hidden ones, where named ones fail.
         topics = tuple([topic for topic in topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)])
     return response.group._replace(topics=topics + refused)
 
@@ -333,6 +336,7 @@ def _streams_join_problem(request: StreamsGroupHeartbeat) -> str | None:
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
+        # A null list is invalid as well: a joining member sends three empty ones.
         if tasks is None or tasks:
             return f"{name} must be empty when (re-)joining."
     return "Topology must be non-null when (re-)joining." if request.topology is None else None
@@ -353,6 +357,7 @@ DESCRIBED_STREAMS_GROUPS = DescribedKind(
 def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupDescribe) -> DescribedStreamsGroup:
     if not request.include_topology_description or group.error_code is not ErrorCode.NONE:
         return group
+    # Without a plugin no description is ever stored (KIP-1331).
     return group._replace(topology_description_status=TopologyDescriptionStatus.NOT_STORED)
 
 

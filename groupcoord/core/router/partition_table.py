@@ -35,6 +35,7 @@ class PartitionStatus(Enum):
 _ERRORS = {
     PartitionStatus.UNLOADED: ErrorCode.NOT_COORDINATOR,
     PartitionStatus.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # As for an unloaded one: clients look for another coordinator.
     PartitionStatus.FAILED: ErrorCode.NOT_COORDINATOR,
 }
 
@@ -82,6 +83,7 @@ class PartitionTable(Generic[KeyT, PartitionT]):
         return self.active[self.index_of(key) if index is None else index]
 
     def refusal(self, index: int) -> ErrorCode:
+        # Kafka checks whether the service is active before any log partition.
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
 
     def serve(self, partition: PartitionT) -> None:

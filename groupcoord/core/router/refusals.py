@@ -78,6 +78,7 @@ def disowned(reply: Reply) -> Reply:
             return reply
         case FindCoordinatorResponse():
             unknown = [
+                # Without the lease the owner is unknown, so the client tries again.
                 FoundCoordinator(found.key, NO_NODE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 for found in response.coordinators
             ]

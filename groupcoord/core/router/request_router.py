@@ -200,6 +200,7 @@ class RequestRouter:
         """Serve the requests of these types of groups from now on; members of others stay for their session."""
         self.served_protocols = protocols
         # One table, so that a switched-off protocol costs served ones nothing.
+        # They need no permission: UNSUPPORTED_VERSION wins over authorization, as in Kafka.
         self._routes = self._every_route | {
             kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
         }
@@ -238,6 +239,7 @@ class RequestRouter:
 
     def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         topics, token = self._resolve(request, token, permissions)
+        # Kafka does not call the group then: no new group, no renewed session.
         if not topics:
             return
         # Not by evolve, which is slower: this is done for each commit.
@@ -306,6 +308,7 @@ class RequestRouter:
         if partition is not None:
             partition.commits.complete_transaction(request, token)
         else:
+            # Transaction coordinators handle errors of leaders, not NOT_COORDINATOR.
             self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     # ------------------------------------------------------------ modern protocols
@@ -476,6 +479,7 @@ class RequestRouter:
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched
         # With an error of the group there are no topics.
         if refused and fetched.error_code is ErrorCode.NONE:
+            # Errors come last, unlike in responses to commits.
             return fetched._replace(topics=fetched.topics + refused)
         return fetched
 
@@ -508,9 +512,11 @@ class RequestRouter:
         if PartitionStatus.LOADING in self._partitions.status:
             self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
+        # Kafka 4 trims the names of states, but not those of types.
         states = frozenset(state.strip().lower() for state in request.states_filter)
         types = frozenset(group_type.lower() for group_type in request.types_filter)
         groups: list[ListedGroup] = []
+        # Groups of other log partitions are listed by their own coordinators.
         for partition in self._partitions:
             groups += partition.administration.list_groups(states, types)
         # DESCRIBE on the cluster shows all groups, otherwise each needs its own.
@@ -572,6 +578,7 @@ def _may_delete_group(permissions: Permissions, request: GroupRequest) -> ErrorC
 
 
 def _may_commit_in_transaction(permissions: Permissions, request: TxnOffsetCommit) -> ErrorCode:
+    # Kafka checks the transactional id before the group.
     if not permissions.on_transactional_id(request.transactional_id, Operation.WRITE):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return permissions.group_error(request.group_id, Operation.READ)
@@ -591,6 +598,7 @@ def _find_error(request: FindCoordinator, key: str, permissions: Permissions) ->
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         case CoordinatorType.TRANSACTION if not permissions.on_transactional_id(key, Operation.DESCRIBE):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        # Before version 6 INVALID_REQUEST wins over the permission.
         case CoordinatorType.SHARE if request.supports_share_keys:
             if not permissions.on_cluster(Operation.CLUSTER_ACTION):
                 return ErrorCode.CLUSTER_AUTHORIZATION_FAILED

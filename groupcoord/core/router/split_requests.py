@@ -38,6 +38,7 @@ TransactionOwner = Callable[[str], Node | None]
 ShareOwner = Callable[[str], Node | None]
 """Returns the node that coordinates a share-partition by its key, or None."""
 
+# Group, topic id in base 64, and an index that fits into 32 bits.
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d{1,9}", re.DOTALL)
 
 
@@ -72,6 +73,7 @@ def find_coordinator(
         match request.key_type:
             case CoordinatorType.GROUP:
                 owner = cluster.owner
+                # The empty group id is valid, and belongs to partition 0.
                 node = cluster.node if owner is None else owner(partition_for(key, cluster.partition_count))
             case CoordinatorType.TRANSACTION:
                 node = cluster.node if cluster.transaction_owner is None else cluster.transaction_owner(key)
@@ -197,10 +199,12 @@ class DescribedKind:
 
     def hide(self, group: Any, permissions: Permissions) -> Any:
         # One hidden topic hides the whole group (KafkaApis).
+        # Sorted, so that authorizers see the same order in every process.
         if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(set(self.topics_of(group)))):
             return group
         return self.described(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self.hidden)
 
 
 def with_operations(group: Any, operations: int) -> Any:
+    # Kafka leaves them out of descriptions with an error.
     return group if group.error_code is not ErrorCode.NONE else group._replace(authorized_operations=operations)

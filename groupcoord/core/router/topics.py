@@ -42,6 +42,7 @@ def resolve_commit(
         # An unknown id wins over a missing permission, and that over an unknown partition.
         name, columns = topic.name, topic.columns
         if name is None:
+            # The id of a deleted topic is unknown, even if its name exists again.
             name = resolver.topic_name(topic.topic_id)
         indexes, topic_id = columns[0], topic.topic_id
         error_code, count = NO_ERROR, None
@@ -61,6 +62,7 @@ def resolve_commit(
         if lowest < 0 or highest >= count:
             refused.append(TopicResult(name, topic_id, _unknown_partitions(indexes, count)))
             columns = columns.select([place for place, index in enumerate(indexes) if 0 <= index < count])
+        # A known topic without partitions is missing in Kafka's response.
         if columns[0]:
             if topic_id is ZERO_UUID or topic_id == ZERO_UUID:
                 # The record has the id, so that a later topic of this name does not inherit the offset.

@@ -107,6 +107,7 @@ class InFlightBatch:
         self.first = first
         self.last = last
         self._whole: RecordState | None = whole  # the usual case, which the methods handle first
+        # First offset and state of each run: one of each until a record differs.
         self._firsts = [first]
         self._states = [whole]
 
@@ -147,6 +148,7 @@ class InFlightBatch:
         if end - begin == 1:
             yield Run(first, last, self._states[begin])
             return
+        # Copies, because the caller may split these runs meanwhile.
         for behind, state in zip([*firsts[begin + 1 : end], last + 1], self._states[begin:end], strict=True):
             yield Run(first, behind - 1, state)
             first = behind
@@ -156,6 +158,7 @@ class InFlightBatch:
         if self._whole is not None:
             return max(0, self.last + 1 - max(first, self.first)) if self._whole.outcome in outcomes else 0
         firsts, states, count, behind = self._firsts, self._states, 0, self.last + 1
+        # Backwards, so that runs before the offset are not visited.
         for position in range(len(states) - 1, -1, -1):
             if behind <= first:
                 break
@@ -296,11 +299,14 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement], *, may_r
     Raises:
         RefusedAcknowledgementError: INVALID_REQUEST for too many, a wrong order, or wrong types.
     """
+    # Requests may renew from version 2 on, if they announce it (KIP-1222).
     highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    # Checked first, because a peer decides how many there are.
     if len(acknowledgements) > ACKNOWLEDGEMENTS_MAX:
         raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)
     behind = -1
     for first, last, types in acknowledgements:
+        # Kafka accepts a batch that begins where the last one ended.
         is_sound = behind <= first <= last and len(types) in (1, last - first + 1)
         if not is_sound or not all(AcknowledgeType.GAP <= kind <= highest for kind in types):
             raise RefusedAcknowledgementError(ErrorCode.INVALID_REQUEST)

@@ -82,7 +82,7 @@ class SharePartition:
         self.end_offset = start_offset
         self._batches: SortedDict[int, InFlightBatch] = SortedDict()
         self._next_offset: int | None = None  # None if unknown
-        self._locks: list[tuple[int, int]] = []  # earliest end of a lock, and its batch
+        self._locks: list[tuple[int, int]] = []  # heap: the end of a lock in ms, and an offset of its batch
         self._locks_limit = STALE_LOCKS_LIMIT
         for first, last, state, count in batches:
             known = KNOWN_STATES.get(state)
@@ -109,6 +109,7 @@ class SharePartition:
 
     def next_fetch_offset(self) -> int:
         """Return the first offset that is available or was never acquired."""
+        # Kept until a record changes, because finding it visits every batch.
         if self._next_offset is None:
             self._next_offset = self._find_available()
         return self._next_offset
@@ -210,6 +211,7 @@ class SharePartition:
             run.state.locked_until_ms = now_ms + settings.record_lock_duration_ms
             self.lock(run.first, run.state.locked_until_ms)
         self._forget_stale_locks()
+        # Renewals, and records before the start offset, write nothing.
         return self._pend(moved) if moved else None
 
     def _judge(
@@ -219,6 +221,7 @@ class SharePartition:
         # All of it is finished: Kafka ignores the acknowledgement.
         if last < self.start_offset:
             return
+        # Kafka skips offsets before the start offset, which are finished.
         begin = max(first, self.start_offset)
         batches = self._batches
         position = batches.bisect_right(begin) - 1
@@ -245,6 +248,7 @@ class SharePartition:
             for run in self.runs()
             if run.state.state is DeliveryState.ACQUIRED
             and run.state.member_id == member_id
+            # If that write fails, the lock expires and releases the record.
             and run.state.pending is None
         ]
         return self._pend(held) if held else None
@@ -261,6 +265,7 @@ class SharePartition:
         while self._locks and self._locks[0][0] <= until_ms:
             _, first = heappop(self._locks)
             position = self._batches.bisect_right(first) - 1
+            # The batch may be finished and discarded by now.
             if position >= 0:
                 batch: InFlightBatch = self._batches.values()[position]
                 # Each batch once, though it may have a lock for each renewal.
@@ -268,6 +273,7 @@ class SharePartition:
         for batch in due.values():
             for run in batch.runs(self.start_offset, batch.last):
                 state = run.state
+                # Renewed or acquired again since: a later lock is queued.
                 if state.state is not DeliveryState.ACQUIRED or state.locked_until_ms > until_ms:
                     continue
                 # A pending write decides about the record; the expiry is checked again after it.
@@ -295,6 +301,7 @@ class SharePartition:
         finished = sum([batch.outcome_count(FINISHED, self.start_offset) for batch in self._batches.values()])
         # Records before the start offset are not written.
         batches = merge_batches((), [run.batch(outcome) for run, outcome in moved], self.start_offset)
+        # The start offset moves after this write, so the stored one trails, as in Kafka.
         return StateWrite(self.start_offset, finished, batches, [run for run, _ in moved])
 
     # ------------------------------------------------------------ what the share coordinator says
@@ -426,6 +433,7 @@ class _Acquisition:
         partition = self._partition
         first, last = partition.next_fetch_offset(), self._batches[-1].last
         position = max(self._in_flight.bisect_right(first) - 1, 0)
+        # A copy, because acquired holes become new batches.
         for batch in list(self._in_flight.values()[position:]):
             if self._is_done or batch.first > last:
                 break
@@ -440,6 +448,7 @@ class _Acquisition:
         if not self._is_done and first <= last:
             if self._in_flight and first <= partition.end_offset:
                 self._acquire_new(first, last)  # a hole, of which not all was read
+            # Holes and finished records between count for the limit, as in Kafka.
             elif (room := self._locks_max - partition.in_flight_count) > 0:
                 self._acquire_new(first, last, room)
         return self._acquired
@@ -467,11 +476,11 @@ class _Acquisition:
             # A throttled batch is not begun behind other records.
             if not self._count:
                 self._acquire_throttled(batch, first, last, throttled)
-            # Throttled records come without others.
             self._is_over = True  # throttled records come without others
             return
         whole = batch.whole
         is_inside = batch.first >= first and batch.last <= last
+        # Without a strict limit the last batch may exceed the wanted number (KIP-1206).
         fits = not self._wanted.is_limit or batch.size <= self._left
         if whole is not None and is_inside and fits:
             if whole.is_available:
@@ -489,6 +498,7 @@ class _Acquisition:
                 break
             if found.state.is_available:
                 run = batch.cut(found.first, min(found.last, found.first + limit - 1))
+                # Neighbours with one delivery count are one range in the response.
                 append_joined(acquired, self._take(*run))
                 limit -= run.size
         self._acquired += acquired

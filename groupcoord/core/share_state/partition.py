@@ -166,6 +166,7 @@ class StatePartition:
         # One append in flight for each share-partition, so that it builds on durable state. Summaries read the durable
         # state.
         if question.key in self._waiting and question.refusal is not StateSummary:
+            # Behind an overdue append it would only time out as well.
             if question.key in self._overdue:
                 self._refuse_question(question, OVERDUE)
             else:
@@ -213,6 +214,7 @@ class StatePartition:
                 return self._read(key, entry, known, now_ms)
         # The other case is StateToDelete.
         self._check_topic(key)
+        # Kafka answers NONE without a record where there is no state.
         return None if known is None else ShareTombstone(key), StateResult(key.partition, ErrorCode.NONE)
 
     def _check_topic(self, key: SharePartitionKey) -> None:
@@ -224,6 +226,7 @@ class StatePartition:
     ) -> tuple[ShareStateRecord, AnyResult]:
         if entry.state_epoch < 0:
             raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
+        # An equal state epoch is allowed, and empties the state.
         if known is not None and entry.state_epoch < known.snapshot.state_epoch:
             raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
@@ -236,6 +239,7 @@ class StatePartition:
             entry.start_offset,
             now_ms,
             now_ms,
+            # Without a start offset the lag is unknown, too.
             UNKNOWN_COUNT if entry.start_offset == NO_START_OFFSET else 0,
             (),
         )
@@ -250,6 +254,7 @@ class StatePartition:
         if entry.state_epoch < 0:
             raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
         state = self._initialized(known, entry.leader_epoch, "Write")
+        # A higher state epoch is accepted, but not stored.
         if entry.state_epoch < state.snapshot.state_epoch:
             raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
@@ -279,6 +284,7 @@ class StatePartition:
         # Only a new leader's read is written, which fences earlier leaders.
         if entry.leader_epoch == snapshot.leader_epoch:
             return None, result
+        # Keeps start offset and batches: only the leader epoch changes.
         nothing = StateToWrite(key.partition, 0, 0, NO_START_OFFSET, (), snapshot.delivery_complete_count)
         return self._change(state, nothing, entry.leader_epoch, now_ms), result
 
@@ -293,6 +299,7 @@ class StatePartition:
     def _summarize(self, key: SharePartitionKey, known: ShareState | None) -> StateSummary:
         self._check_topic(key)
         if known is None:
+            # Unlike a read, a summary of an uninitialized share-partition succeeds.
             return StateSummary(key.partition, ErrorCode.NONE, start_offset=NO_START_OFFSET)
         told = known.snapshot
         return StateSummary(
@@ -334,6 +341,7 @@ class StatePartition:
         if all(snapshot.create_time_ms != snapshot.write_time_ms for snapshot in snapshots):
             return
         cold = [
+            # The create time stays, which marks the snapshot as a rewrite.
             evolve(snapshot, snapshot_epoch=snapshot.snapshot_epoch + 1, write_time_ms=now_ms)
             for snapshot in snapshots
             if snapshot.key not in self._waiting and now_ms - snapshot.write_time_ms >= interval_ms
@@ -369,6 +377,7 @@ class StatePartition:
                 self.hard.apply(record, offset)
                 offset += 1
             self.writer.next_log_offset = offset
+            # Own records have no request, and an overdue request had its error already.
             if append.question is not None and append.result is not None:
                 self._outputs.answers.append(StateAnswer(append.question.token, append.result))
             self._go_on(append, now_ms)
@@ -424,6 +433,7 @@ class StatePartition:
 
     def unload(self, error_code: ErrorCode) -> None:
         for append in self.writer.in_flight:
+            # The record may be in the log all the same; the next load decides.
             self._refuse(append, error_code)
         for waiting in self._waiting.values():
             for question in waiting:

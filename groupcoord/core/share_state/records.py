@@ -69,6 +69,7 @@ def parse_share_partition(text: str) -> SharePartitionKey:
     Raises:
         ValueError: invalid text.
     """
+    # From the right, because group ids may hold colons.
     group_id, topic_id, partition = text.rsplit(":", 2)
     if not group_id or len(topic_id) != _UUID_TEXT_LENGTH:
         raise ValueError(f"{text!r} names no share-partition")

@@ -39,15 +39,18 @@ def merge_batches(
     position = index = 0
     while open_batches or index < len(pending):
         if not open_batches:
+            # A hole between batches stays a hole.
             position = pending[index].first_offset
         while index < len(pending) and pending[index].first_offset == position:
             batch = pending[index]
             heappush(open_batches, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
             index += 1
         count, state, last = open_batches[0]
+        # Batches of higher precedence have covered the rest of it.
         if last < position:
             heappop(open_batches)
             continue
+        # A batch that begins later may win from there on.
         end = last if index == len(pending) else min(last, pending[index].first_offset - 1)
         append_joined(merged, StateBatch(position, end, -state, -count))
         position = end + 1
@@ -125,6 +128,7 @@ class ShareStates:
             case ShareSnapshot(key):
                 self._states[key] = ShareState(record, 0, log_offset)
             case ShareTombstone(key):
+                # Pruning may have deleted the state's records, but not its tombstone.
                 self._states.pop(key, None)
             case ShareUpdate(key):
                 # An update without its snapshot in the log.
@@ -137,6 +141,7 @@ class ShareStates:
                     delivery_complete_count=count,
                     state_batches=merge_batches(known.snapshot.state_batches, record.state_batches, start_offset),
                 )
+                # The snapshot's offset stays, because a load needs the log from there.
                 self._states[key] = ShareState(changed, known.update_count + 1, known.log_offset)
 
     def facts(self) -> dict[SharePartitionKey, ShareState]:
