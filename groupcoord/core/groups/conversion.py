@@ -70,6 +70,7 @@ class Conversion(Generic[GroupT]):
 
     def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
         classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
+        # Tombstones come first: a broker that replays them must end with the new group.
         records = [*group.tombstones(), classic.to_record({})]
         self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
 
@@ -119,6 +120,7 @@ class Conversion(Generic[GroupT]):
         self._context.observer.look_at_rebalance(group, now_ms)
 
     def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
+        # No classic group exists, so Kafka's error has an empty member id.
         if written.joiner is not None:
             self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
         if isinstance(written.group, ModernGroup):

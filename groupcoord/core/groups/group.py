@@ -23,6 +23,7 @@ from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode
 
+# Below every append number, so a group from the log is visible at once.
 BEFORE_ALL_APPENDS = -1
 
 
@@ -137,6 +138,7 @@ class Deletion:
             self.group_ids.remove(group_id)
             self.results.append(DeletedGroup(group_id, error_code))
         self.awaited -= 1
+        # The tombstones of all groups of a log partition share one append.
         if not self.awaited:
             self.finish(self)
 

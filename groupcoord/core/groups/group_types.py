@@ -46,6 +46,7 @@ class GroupKinds:
         self.rows: tuple[GroupKind, ...] = (
             classic,
             ConsumerGroups(context, environments.consumer, classic),
+            # Without the classic handlers: Kafka never converts share groups.
             ShareGroups(context, environments.share),
             StreamsGroups(context, environments.streams, classic),
         )

@@ -193,6 +193,7 @@ def changed_targets(
             by_id = {topic.topic_id: topic for topic in existing}
             found.update(by_id)
             topic_ids[key] = tuple(by_id)
+        # The last target, not the current assignment, is what assignors keep stable.
         assigned = targets.get(member_id, {})
         specs[member_id] = MemberSpec(topic_ids[key], assigned, member.instance_id, member.rack_id)
     assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order), assignable))
@@ -206,6 +207,7 @@ def changed_targets(
 
 
 def _are_equal(one: Partitions, other: Partitions) -> bool:
+    # The uniform assignor returns an unchanged target as the same object.
     if one is other:
         return True
     if one.keys() != other.keys():

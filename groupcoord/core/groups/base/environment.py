@@ -36,6 +36,7 @@ def topic_hash(topic: Topic) -> int:
     parts.append(_INT.pack(topic.partition_count))
     for partition in range(topic.partition_count):
         parts.append(_INT.pack(partition))
+        # Sorted as in Kafka, so the order of replicas does not change the hash.
         for rack in sorted(topic.racks[partition] if topic.racks else (), key=string_sort_key):
             string = _string(rack)
             parts += (string[-4:], string)

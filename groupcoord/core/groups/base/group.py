@@ -129,6 +129,7 @@ class ModernGroup(ABC, Generic[StateT]):
 
     @property
     def is_empty(self) -> bool:
+        # A write in flight may add a member, so the group must not be deleted meanwhile.
         return not self.state.members and self.writing is None
 
     def uses_topic(self, topic: str) -> bool:
@@ -263,12 +264,15 @@ class CommittingGroup(ModernGroup[StateT]):
         member = self.state.members.get(wanted.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        # Unlike commits (KIP-1251), fetches accept no older epoch.
         return ErrorCode.NONE if wanted.member_epoch == member.member_epoch else self._stale(member)
 
     def offset_deletion_error(self) -> ErrorCode:
+        # Checked by topic instead: subscriptions are known in any state.
         return ErrorCode.NONE
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
+        # Unlike in classic groups, the time at which the group became empty does not count.
         return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
 
 
@@ -288,6 +292,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
         self._timers = timers
 
     def follow(self, group: GroupT, records: Iterable[Record], now_ms: int) -> None:
+        # In the order of their tombstones: the assignment first, the metadata last.
         assignment_record, metadata_record = group.STATE.RECORDS_OF_MEMBER[0], group.STATE.RECORDS_OF_MEMBER[-1]
         members: Mapping[str, Any] = group.state.members
         record: Any
@@ -296,6 +301,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
             # A session begins with the first durable record, so a refused join leaves no timer.
             if kind is metadata_record:
                 member = members.get(record.member_id)
+                # A running session was renewed when the heartbeat itself was handled.
                 if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
                     self.start_session(group, member, now_ms)
             elif kind is assignment_record:
@@ -318,6 +324,7 @@ class MemberTimers(Generic[GroupT, MemberT]):
         member_id = member.metadata.member_id
         if is_revoking:
             group.revoking_epochs[member_id] = member.member_epoch
+            # Each such record sets the deadline again, as in Kafka.
             self._timers.arm(group.timer(group.REVOCATION, member_id), now_ms + member.metadata.rebalance_timeout_ms)
         elif member_id in group.revoking_epochs:
             self._timers.cancel(group.timer(group.REVOCATION, member_id))

@@ -194,6 +194,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             # Nothing may be answered that a restart would not know.
             self.hold(draft, token, response)
             return
+        # Also without records: a repeated classic join has to be followed by a sync.
         self.adopt(group, draft, now_ms)
         self._context.effects.reply(token, response)
         if type(request) is self.heartbeat_request:
@@ -294,6 +295,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self.rules[type(answer)](group, draft, answer, now_ms)
         for position, (request, token) in enumerate(waiting):
             if not self.shares_write(draft, request):
+                # Later requests must not overtake one that can't share the write.
                 group.waiting = waiting[position:]
                 break
             self._take(group, draft, request, token, now_ms)
@@ -315,6 +317,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def _renew_waiting_session(self, group: GroupT, request: Any, now_ms: int) -> None:
         if type(request) is self.heartbeat_request:
             member = group.state.members.get(request.member_id)
+            # Another epoch may be refused later, and refused requests renew no session.
             if member is not None and member.member_epoch == request.member_epoch:
                 self._timers.start_session(group, member, now_ms)
 
@@ -422,6 +425,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 for entry in request.members
             )
+            # As for a missing group: an error for each entry, none for the request.
             reply(token, LeaveGroupResponse(ErrorCode.NONE, left))
 
         return {Heartbeat: heartbeat, SyncGroup: sync, LeaveGroup: leave}

@@ -124,6 +124,7 @@ def replace_member(
     replacement = evolve(
         member,
         metadata=evolve(member.metadata, member_id=member_id, raw_value=None),
+        # Epoch 0 is older than any target, so the member is reconciled next even with the same one.
         assignment=evolve(
             member.assignment, member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH
         ),

@@ -101,6 +101,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         return f"Overlay({self._whole()!r})"
 
     def _whole(self) -> dict[KeyT, ValueT]:
+        # Not dict(below), which would look up every key of a nested overlay.
         whole = dict(self.below.items())
         for key in self._gone:
             del whole[key]
@@ -196,6 +197,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         copy = type(self).__new__(type(self))
         # Large mappings stay shared until one of both states changes them.
         copy.__dict__.update(self.__dict__)
+        # In both states: the durable one is read until the log has answered.
         copy.shared = self.shared = self.LARGE
         for name in self.SMALL:
             setattr(copy, name, getattr(self, name).copy())
@@ -250,10 +252,12 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     def _forget_target(self, member_id: str) -> None:
         self._own("targets")
+        # Removed members get this tombstone even without a target.
         self.targets.pop(member_id, None)
 
     def _apply_member(self, record: Any) -> None:
         before = self.members.get(record.member_id)
+        # A heartbeat may write this record alone, so the assignment stays.
         self._put(before, self.MEMBER(record, self.NEW_ASSIGNMENT if before is None else before.assignment))
 
     def _forget_member(self, member_id: str) -> None:

@@ -77,6 +77,7 @@ class GroupMetadata:
     def from_record(cls, record: GroupMetadataRecord, partition: int) -> GroupMetadata:
         timestamp = record.state_timestamp_ms
         group = cls(record.group_id, partition, None if timestamp == NO_TIMESTAMP else timestamp)
+        # The record of a group without a first generation has an empty type.
         group.protocol_type = record.protocol_type or None
         group.protocol_name = record.protocol_name
         group.generation_id = record.generation_id
@@ -97,12 +98,14 @@ class GroupMetadata:
                     protocols=(JoinProtocol(record.protocol_name or "", member.subscription),),
                     session_timer=Timer(TimerKey(TimerKind.SESSION, partition, record.group_id, member.member_id)),
                     assignment=member.assignment,
+                    # Members in a record have a generation, so a waiting request keeps their session.
                     is_new=False,
                 )
             )
         # An empty group has no leader; a damaged record may name one that is no member.
         if record.leader in group.members:
             group.leader = record.leader
+        # A rebalance in progress is not logged: clients find the last assigned generation.
         if group.members:
             group.state = GroupState.STABLE
         group.subscribed_topics = group.subscriptions()
@@ -159,6 +162,7 @@ class GroupMetadata:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
+        # Once per entry: a name that a member lists twice counts twice, as in Kafka.
         for name, _ in member.protocols:
             self.supported_protocols[name] += 1
         if member.parked_join is not None:
@@ -273,6 +277,7 @@ class GroupMetadata:
     def subscriptions(self) -> frozenset[str] | None:
         """Return the topics that the members subscribe to under the chosen protocol; None if unknown."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
+            # Empty groups of consumers use no topic, so OffsetDelete may delete all their offsets.
             return None if self.members or self.protocol_type != CONSUMER_PROTOCOL_TYPE else frozenset()
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
 
@@ -316,6 +321,7 @@ class GroupMetadata:
         member = self.identify(request.member_id, request.group_instance_id)
         if not isinstance(member, MemberMetadata):
             return member
+        # Before the state: ILLEGAL_GENERATION wins over REBALANCE_IN_PROGRESS.
         if request.generation_id != self.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
         # Commits succeed during the join phase, when members commit before they rejoin (KAFKA-10134).
@@ -336,6 +342,7 @@ class GroupMetadata:
         return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        # Kafka ignores member id and epoch of a fetch from a classic group.
         return ErrorCode.NONE
 
     def offset_deletion_error(self) -> ErrorCode:
@@ -345,7 +352,7 @@ class GroupMetadata:
         return ErrorCode.NONE
 
     def uses_topic(self, topic: str) -> bool:
-        """Return whether members used a topic when the last join phase ended; any, if unknown."""
+        """Return whether members used a topic when the last join phase ended; if unknown, any for consumers."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
@@ -386,6 +393,7 @@ class GroupMetadata:
         self.to(GroupState.DEAD, now_ms)
 
     def take_waiting(self) -> list[Waiting]:
+        # Memory is ahead of the log here, so requests do not queue behind a write.
         return []
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
@@ -426,6 +434,7 @@ class GroupMetadata:
 
     def check_durable(self, records: RecordsOfGroup | None) -> None:
         _, record = (records or {}).get(CLASSIC_GROUP_KEY, (None, None))
+        # A generation is logged with its assignments, so other states may be ahead of the log.
         is_durable = isinstance(record, GroupMetadataRecord) and record.generation_id == self.generation_id
         if self.state is GroupState.STABLE and not is_durable:
             raise InvariantError(f"{self!r} is Stable, but the log has {record!r}")

@@ -45,6 +45,7 @@ class ClassicGroups(GroupKind):
             Heartbeat: membership.heartbeat,
             LeaveGroup: membership.leave,
         }
+        # Requests of other protocols convert the group or fail in handlers of their type.
         self.guest_handlers = {}
         self.timers = {
             TimerKind.SESSION: rebalance.on_session_timer,
@@ -82,6 +83,7 @@ class ClassicGroups(GroupKind):
             group = GroupMetadata.from_record(record, self._context.partition)
         self._context.groups[group_id] = group
         for member in group.members.values():
+            # The log has no heartbeats, so all sessions start with the load.
             self.rebalance.renew_session(member, now_ms)
         return group
 

@@ -37,6 +37,7 @@ from groupcoord.errors import ErrorCode
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Timeout of a new member's first join (KAFKA-7610); not configurable in Kafka."""
 
+# Made once: heartbeats are the most frequent requests, and these never change.
 _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
 
@@ -88,7 +89,9 @@ class ClassicMembership:
         # The size comes before the protocols, and the last to rejoin find no room (KAFKA-9844).
         size_error = group.join_error(member_id, self._config.group_max_size)
         if size_error is not ErrorCode.NONE:
+            # Kafka forgets the refused id: a pending one can't join later.
             self._forget(group, member_id, now_ms)
+            # Kafka answers with an empty member id here, also to a known member.
             self._refuse_join(token, size_error)
         elif not group.supports(request.protocol_type, request.protocols):  # an empty list, too (KAFKA-6005)
             self._refuse_join(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
@@ -134,6 +137,7 @@ class ClassicMembership:
             self._add_member(group, member_id, request, token, now_ms)
 
     def _add_member(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
+        # A pending id's timer has the same key as the member's.
         timer = group.pending_members.pop(member_id, None)
         if timer is None:
             timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
@@ -170,6 +174,7 @@ class ClassicMembership:
             group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)
         ):
             # The answer to its last join was lost; only a leader that rejoins a stable group wants a rebalance.
+            # A waiting sync of the member stays, and is answered with the assignments.
             self._effects.reply(token, self._rebalance.joined_response(group, member))
             return
         # Also for unchanged protocols, since the timeouts may differ (KAFKA-14009).
@@ -191,6 +196,7 @@ class ClassicMembership:
         if group is None:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
             return
+        # Kafka's order: identity, generation, protocol, state.
         member = group.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             self._effects.reply(token, SyncGroupResponse(member))
@@ -222,6 +228,7 @@ class ClassicMembership:
         if group.leader == member.member_id:
             # Ids that are no members are ignored; members without an assignment get an empty one.
             assignments = dict(request.assignments)
+            # With its generation: a rebalance may start before the log has answered.
             written = WhenAssigned(group, group.generation_id, assignments)
             self._context.writer.begin([group.to_record(assignments)], written)
 
@@ -267,6 +274,7 @@ class ClassicMembership:
         # One rebalance for all entries, not one for each (KIP-345).
         if group is not None and gone:
             # Kafka 4 starts a rebalance also if only a pending id left.
+            # An Empty group stays Empty after a pending id has left it.
             if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
                 emptied = self._rebalance.start(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
             else:
@@ -307,6 +315,7 @@ class ClassicMembership:
             member.rebalance_timeout_ms,
             member.session_timeout_ms,
         )
+        # Before the update: Kafka renews the session with the old timeout.
         self._rename(group, member, member_id, now_ms)
         self._context.observer.member_replaced(group, former.member_id, member, now_ms)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -376,6 +385,7 @@ class ClassicMembership:
         group = written.group
         member = group.members.get(written.new_member_id)
         join = None if member is None else group.take_join(member)
+        # A later round or replacement has answered or removed the member meanwhile.
         if member is None or join is None:
             return
         former = written.former
@@ -383,6 +393,7 @@ class ClassicMembership:
         group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
         self._rename(group, member, former.member_id, now_ms)
         self._context.observer.member_replaced(group, written.new_member_id, member, now_ms)
+        # Kafka's form of this error: no member id, but the group's generation and leader.
         self._effects.reply(
             join.token,
             JoinGroupResponse(

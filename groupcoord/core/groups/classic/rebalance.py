@@ -43,6 +43,7 @@ class WhenAssigned(WhenGroupWritten):
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
         context.kinds[GroupMetadata].rebalance.fail_assignment(self, error_code, now_ms)
 
+    # Members rejoin after the timeout; a late success then finds another state.
     on_overdue = on_refused
 
 
@@ -71,6 +72,7 @@ class WhenReplaced(WhenGroupWritten):
         context.kinds[GroupMetadata].membership.undo_refused_replacement(self, error_code, now_ms)
 
     def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
+        # The log may still accept this append, so later replacements build on its id.
         context.kinds[GroupMetadata].membership.undo_replacement(self, error_code, now_ms)
 
 
@@ -109,13 +111,16 @@ class Rebalance:
         self._timers.cancel(group.sync_timer)
         group.to(GroupState.PREPARING_REBALANCE, now_ms)
         if group.is_initial_rebalance:
+            # Kafka sets no lower bound for the delay.
             delay_ms = max(self._config.group_initial_rebalance_delay_ms, 0)
             # From Empty it waits for more members, even when all have joined (KIP-134).
             group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            # Even without a delay: Kafka completes the phase with a tick, not at once.
             self._timers.arm(group.join_timer, now_ms + delay_ms)
             return None
         if group.all_joined:  # also counts pending ids (KAFKA-7909)
             return self.complete_join(group, now_ms)
+        # Clients may send a negative rebalance timeout, which Kafka does not check.
         self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
 
@@ -212,6 +217,7 @@ class Rebalance:
             if member.parked_sync is not None:
                 self._effects.reply(member.parked_sync.token, self.synced_response(group, member))
                 member.parked_sync = None
+                # Only of members with a waiting sync: in Kafka the response starts the session.
                 self.renew_session(member, now_ms)
         group.to(GroupState.STABLE, now_ms)
         self._observer.members_assigned(group, now_ms)
@@ -229,6 +235,7 @@ class Rebalance:
 
     def reset_assignments(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
         for member in group.members.values():
+            # DescribeGroups shows these empty assignments during the next round.
             member.assignment = b""
             if member.parked_sync is not None:
                 self._effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
@@ -242,6 +249,7 @@ class Rebalance:
 
     def on_sync_timer(self, key: TimerKey, now_ms: int) -> None:
         group = self._groups[key.group_id]
+        # A static replacement leaves the old id here, as in Kafka.
         late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
         # Kafka removes late members, also static ones and the leader, and rebalances (KAFKA-12890).
         for member in late:
@@ -255,6 +263,7 @@ class Rebalance:
 
     def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
         """Remove a silent member or pending id."""
+        # Group and member exist: their timers are cancelled with them.
         group, member_id = self._groups[key.group_id], key.member_id
         # A pending id that expires may complete the join phase like a member (KAFKA-7909).
         if group.pending_members.pop(member_id, None) is None:

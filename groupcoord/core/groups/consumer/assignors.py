@@ -180,6 +180,7 @@ class HeterogeneousAssignment:
     def _urgency(self, topic_id: UUID) -> tuple[float, int, tuple[int, int]]:
         """Return the sort key of a topic: most partitions for each subscriber first."""
         subscribers = len(self._subscribers[topic_id])
+        # Equal ratios: fewer subscribers first, then the smaller topic id, as in Kafka.
         return -len(self._owners[topic_id]) / subscribers, subscribers, uuid_sort_key(topic_id)
 
     def _keep_assigned(self) -> None:
@@ -226,11 +227,13 @@ class HeterogeneousAssignment:
         has_moved = False
         while not levels.are_balanced:
             giver = levels.next_most_loaded()
+            # Loads count all topics, so a loaded member may have nothing of this one.
             while giver != NOBODY and not owned.get(giver):
                 levels.exclude_most_loaded()
                 giver = levels.next_most_loaded()
             if giver == NOBODY:
                 break
+            # Kafka moves the highest partition first.
             partition = owned[giver].pop()
             taker = levels.next_least_loaded()
             if levels.are_balanced:
@@ -335,6 +338,7 @@ class _HomogeneousAssignment:
 
     def __init__(self, group: GroupSpec) -> None:
         self._group = group
+        # All members subscribe to the same topics, so Kafka reads those of the first.
         wanted = group.members[group.visiting_order[0]].topic_ids
         self._topics = dict.fromkeys(copied_set(uuid_hash, wanted).in_order())
         self._assignment: dict[str, Partitions] = {}

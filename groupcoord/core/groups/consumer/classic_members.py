@@ -69,6 +69,7 @@ def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> 
         for member in state.members.values()
         if member.metadata.classic_member_metadata is not None
     ]
+    # Without classic members any protocol is supported.
     return any(all(name in names for names in supported) for name, _ in protocols)
 
 
@@ -107,10 +108,12 @@ def join(
 def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> ConsumerMember:
     state, instance_id = draft.state, request.group_instance_id
     if instance_id is None:
+        # Unknown ids may join: none was stored with MEMBER_ID_REQUIRED.
         return state.members.get(member_id) or new_member(state, member_id)
     if request.member_id:
         # A known member id must be the instance's; without one the client has restarted.
         return find_static_member(state, instance_id, member_id)
+    # Unlike by a heartbeat, a member is replaced here without having left.
     known_id = state.static_members.get(instance_id)
     return (
         new_member(state, member_id) if known_id is None else replace_member(draft, state.members[known_id], member_id)
@@ -194,6 +197,7 @@ def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
 def judge_sync(state: ConsumerState, member: ConsumerMember, request: SyncGroup) -> Judgement:
     metadata, assignment = member.metadata.classic_member_metadata, member.assignment
     assert metadata is not None
+    # Kafka's order: generation, protocol, then the state of the assignment.
     if request.generation_id != assignment.member_epoch:
         return Judgement(ErrorCode.ILLEGAL_GENERATION)
     if (request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE) or (
@@ -220,6 +224,7 @@ def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> Syn
     partitions = tuple(
         TopicPartition(name, partition)
         for topic_id, epochs in in_hash_order(member.assignment.assigned)
+        # The protocol has names only, so deleted topics are left out.
         if (name := environment.topics.topic_name(topic_id)) is not None
         for partition in sorted(epochs)
     )

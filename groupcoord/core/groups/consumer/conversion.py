@@ -57,6 +57,7 @@ from groupcoord.errors import ErrorCode
 
 def check_upgrade(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> None:
     """Check that a classic group may become a consumer group, or fail with GROUP_ID_NOT_FOUND."""
+    # Kafka's order: policy, protocol type, size; all with the same error code.
     if not environment.config.group_consumer_migration_policy.allows_upgrade:
         problem = "group.consumer.migration.policy does not allow to convert it"
     elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -83,6 +84,7 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
     group_id, state = group.group_id, ConsumerState(group.group_id)
     for metadata, _ in members:
         state.apply(metadata)
+    # Kafka's order: members, epoch, targets, epoch of the target, assignments.
     return [
         *(metadata for metadata, _ in members),
         ConsumerGroupMetadataRecord(group_id, epoch, environment.topics.metadata_hash(state.subscribed_topics())),
@@ -90,6 +92,7 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
             target_record(group_id, metadata.member_id, {t: tuple(epochs) for t, epochs in held.assigned.items()})
             for metadata, held in members
         ),
+        # Time 0: the next target does not wait for the interval (KIP-1263).
         ConsumerGroupTargetAssignmentMetadataRecord(group_id, epoch, 0),
         *(assignment_record(group_id, metadata.member_id, held) for metadata, held in members),
     ]
@@ -118,10 +121,12 @@ def _upgraded_member(
     group: GroupMetadata, member: MemberMetadata, environment: ConsumerGroupEnvironment
 ) -> tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]:
     epoch = group.generation_id
+    # Empty if the member has not synced yet.
     assignment = decode_assignment(member.assignment) if member.assignment else Assignment()
     # Only built-in assignors can be replaced by the coordinator (KIP-848).
     if assignment.user_data:
         raise ConsumerProtocolError("its assignor is a custom one")
+    # Possible if another member lists the chosen protocol twice.
     if all(name != group.protocol_name for name, _ in member.protocols):
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     subscription = decode_subscription(member.metadata(group.protocol_name))
@@ -154,6 +159,7 @@ def can_downgrade(
     left = len(state.members) - len(without)
     classic_left = state.classic_member_count - sum(state.members[each].uses_classic_protocol for each in without)
     count = left + joining
+    # An empty group is not converted; the limit is that of classic groups.
     return (
         count > 0
         and classic_left == left
@@ -184,6 +190,7 @@ def downgrade(
     staying = [member_id for member_id in known if member_id in left.members and member_id != joiner_id]
     staying += [] if joiner_id is None else [joiner_id]
     draft.write(*records)  # which may change the state itself
+    # Not by write: the state of a consumer group can't apply a classic record.
     draft.records.append(downgraded(left, staying, environment, now_ms))
     protocols = {
         member_id: tuple(JoinProtocol(*protocol) for protocol in classic.supported_protocols)
@@ -231,6 +238,7 @@ def _downgraded_member(
     metadata, classic = member.metadata, member.metadata.classic_member_metadata
     assert classic is not None
     subscription = next(protocol.metadata for protocol in classic.supported_protocols if protocol.name == protocol_name)
+    # Kafka takes the target, not the current assignment.
     partitions = tuple(
         TopicPartition(name, partition)
         for topic_id, indexes in in_hash_order(state.targets.get(member.member_id, {}))
@@ -323,6 +331,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         observer.assignments_changed(None, group.state, now_ms)
         observer.look_at_rebalance(group, now_ms)
+        # Emitted only now: the answer needs a group that exists.
         if written.question is not None:
             group.is_resolving = True
             self._context.effects.questions.append(written.question)

@@ -73,6 +73,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
             return ConsumerGroupState.DEAD
         if not state.members:
             return ConsumerGroupState.EMPTY
+        # As in Kafka, a due target hides that members reconcile.
         if state.epoch > state.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
         if all(map(state.is_settled, state.members.values())):
@@ -114,6 +115,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
             metadata.client_host,
             metadata.subscribed_topic_names,
             metadata.subscribed_topic_regex,
+            # As of Kafka 4.3 with partitions that the member has not revoked yet.
             self._described_partitions(member.partitions()),
             self._described_partitions(
                 (topic_id, partition)
@@ -179,6 +181,7 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)
+        # Repeated heartbeats must not postpone the deadline for the rejoin.
         if timer.deadline_ms is None:
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
 

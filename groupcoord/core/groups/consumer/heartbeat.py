@@ -68,6 +68,7 @@ class RegexChange(Enum):
 def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
     if old == new:
         return RegexChange.NONE
+    # Before this request, so the member still counts for its old expression.
     stored = draft.base
     # Kafka checks an expression once per group, when it is new.
     if new and new not in stored.regex_subscribers:
@@ -93,6 +94,7 @@ def needs_resolution(
     return (
         # Of the stored state: a tombstone of this heartbeat counts only with the next one.
         (bool(regex) and regex not in stored.regex_subscribers)
+        # Kafka compares numbers: one expression less and one more are no difference.
         or len(state.regex_subscribers) != len(stored.resolved)
         or version < environment.topics.version
         or now_ms > refreshed_ms + environment.config.group_consumer_regex_refresh_interval_ms
@@ -142,6 +144,7 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
         topics = tuple(sorted(names))
         before = stored.resolved.get(regex)
         has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))
+        # With the time of the query, from which the pause counts, not of the answer.
         draft.write(ConsumerGroupRegularExpressionRecord(group_id, regex, topics, question.version, question.asked_ms))
     metadata_hash = environment.topics.metadata_hash(draft.state.subscribed_topics())
     # The matched topics may have grown since.
@@ -245,10 +248,10 @@ def move_on(
 ) -> Step:
     """Write a member's new metadata, then the group's epoch, its target and the member's assignment.
 
-    A heartbeat and a join with the classic protocol share these steps. With ``ends_group`` the group becomes a classic
-    one, which rebalances by itself, so no target is computed (KAFKA-17317).
+    A heartbeat and a join with the classic protocol share these steps. With ``ends_group`` no target is computed.
     """
     member_id = metadata.member_id
+    # False for a replacing member: the draft has its records already.
     is_new = member_id not in draft.state.members
     # Nearly all heartbeats: comparing objects spares comparing fields.
     says_the_same = metadata is member.metadata
@@ -280,6 +283,7 @@ def move_on(
     looks = bumps or topics_changed
     if looks:
         look_at_topics(draft, environment, _reason(draft, member, is_new=is_new) if bumps else None)
+    # A classic group follows, which rebalances without this target (KAFKA-17317).
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
     has_new_target = draft.state.is_target_due(
@@ -332,6 +336,7 @@ def _update(
         and request.server_assignor is None
         and request.client_id == metadata.client_id
         and request.client_host == metadata.client_host
+        # A heartbeat of a classic member upgrades it, which is a change.
         and metadata.classic_member_metadata is None
         and metadata.raw_value is None
     ):

@@ -77,6 +77,7 @@ def leave(
         # A static member that leaves for a while keeps its partitions; Kafka resets their epochs to 0.
         assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assignment.assigned.items()}
         assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
+        # The session timer runs on, so a long absence removes the member.
         draft.write(assignment_record(state.group_id, member.member_id, assignment))
     else:
         remove_members(draft, (member.member_id,), Cause.LEAVE, environment, now_ms)
@@ -108,9 +109,11 @@ def remove_members(
             if regex not in state.regex_subscribers
         )
     )
+    # Always, even with the same hash: partitions may have become free.
     draft.begin_epoch(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
     if not state.members:
         # An empty group's target is current, so descriptions show no pending assignment (KAFKA-20442).
+        # Time 0: the next join does not wait for the assignment interval.
         draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
 
 
@@ -286,6 +289,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def found_out(self, resolved: ResolvedRegexes, now_ms: int) -> None:
         """Apply resolved expressions."""
         group = self._context.groups.get(resolved.question.group_id)
+        # The group may have ended or become a classic one during the query.
         if not isinstance(group, ConsumerGroup):
             return
         group.is_resolving = False
@@ -297,6 +301,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def _take_resolution(
         self, group: ConsumerGroup, draft: ConsumerDraft, answer: ResolvedRegexes, now_ms: int
     ) -> None:
+        # An expired timer earlier in this draft may have ended the consumer group.
         if draft.downgrade is None and take_resolution(draft, answer, self._environment):
             group.is_topics_look_due = False
 

@@ -137,6 +137,7 @@ class _Reconciliation(NamedTuple):
             if kept_here:
                 kept[topic_id] = kept_here
             if len(kept_here) < len(had):
+                # With their epochs: the member may commit them until it has revoked them.
                 revoked[topic_id] = {p: epoch for p, epoch in had.items() if p not in kept_here}
             if free:
                 added[topic_id] = free

@@ -145,6 +145,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
 
     def _forget_regex(self, regular_expression: str) -> None:
         self.seen_subscriptions = self.last_seen_subscriptions()
+        # A downgrade may write this tombstone twice.
         self.resolved.pop(regular_expression, None)
 
     def tombstones(self, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
@@ -153,6 +154,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in self.members),
             *(
                 ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)
+                # A compacted log may hold a target without its member.
                 for member_id in {**self.members, **self.targets}
             ),
             ConsumerGroupTargetAssignmentMetadataRecord.key,
@@ -199,6 +201,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             self._release(before)
         if after is not None and (after.assignment.assigned or after.assignment.pending_revocation):
             self._own("owner_epochs")
+            # Kafka's index holds member epochs, not those of the assignments.
             self.owner_epochs.update(dict.fromkeys(after.partitions(), after.assignment.member_epoch))
 
     def _release(self, member: ConsumerMember) -> None:

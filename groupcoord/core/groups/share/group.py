@@ -77,6 +77,7 @@ class ShareGroup(ModernGroup[ShareState]):
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
+        # For commits a share group does not exist in Kafka.
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:

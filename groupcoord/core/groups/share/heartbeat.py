@@ -57,9 +57,11 @@ def handle_heartbeat(
         draft.write(metadata)
     if is_new:
         draft.tell(MemberAdded, request.member_id, None, metadata.client_id, metadata.client_host)
+    # Names alone: another rack or client gets a record, but begins no epoch.
     bumps = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
     state = draft.base
     # Partitions were initialized since the last target: only these may be assigned.
+    # A target that is due already will cover them.
     if state.assignment_epoch >= state.epoch and not state.is_initialized_assigned():
         bumps = True
     if bumps or topics_changed:
@@ -194,6 +196,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
             topic_id,
             tuple(
                 [
+                    # The share coordinator fences requests with a lower state epoch.
                     StateToInitialize(index, state.epoch, FIRST_OFFSET if known.knows(topic_id) else BY_POLICY_OFFSET)
                     for index in sorted(partitions)
                 ]

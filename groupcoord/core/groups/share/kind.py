@@ -98,6 +98,7 @@ def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> in
     """Return the last millisecond before a heartbeat retries to initialize states."""
     if not group.state.state_partitions.initializing:
         return FOREVER_MS
+    # The retry is due at the end of the interval itself.
     return group.state_partitions_ms + environment.config.group_share_initialize_retry_interval_ms - 1
 
 
@@ -181,6 +182,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     def adopt(self, group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
         super().adopt(group, draft, now_ms)
         if any(isinstance(record, ShareGroupStatePartitionMetadataRecord) for record in draft.records):
+            # The record has no time; the retry interval counts from here.
             group.state_partitions_ms = now_ms
         # Sent when the intention is durable, as Kafka does after the append.
         changes, draft.changes = draft.changes, []
@@ -190,10 +192,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             self._context.effects.questions.append(question)
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        # First: the base class drops the draft with its queries.
         self._refuse_changes(written, error_code)
         super().on_failure(written, error_code, now_ms)
 
     def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        # The write may still succeed; its query is then sent, but no request waits for it.
         self._refuse_changes(written, error_code)
         super().on_overdue(written, error_code, now_ms)
 

@@ -271,7 +271,9 @@ def draft_deletion(
             responses.append(ForgottenShareTopic(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         responses.append(ForgottenShareTopic(name, topic.topic_id))
+    # Only initialized partitions move; those in initialization stay as they are.
     deleting = evolve(_deleting(known, partitions, topics), initializing=known.initializing)
+    # Also without any topic to delete, as in Kafka.
     draft.write(deleting.to_record(state.group_id))
     if partitions:
         draft.changes.append(StateChange(_delete_request(state.group_id, partitions), is_awaited=True))

@@ -89,6 +89,7 @@ class _Division(Generic[PlaceT]):
     def __init__(self, places: Sequence[PlaceT], hash_of: Callable[[PlaceT], int], members: Sequence[int]) -> None:
         self._places = places
         self._hash_of = hash_of
+        # Several members share a partition only if members outnumber partitions.
         self._sharing = ceil(len(members) / len(places)) if places else 0
         # A double in Kafka, so that rounding gives the same counts.
         share = self._sharing * len(places) / len(members)

@@ -177,6 +177,7 @@ def _without(topics: Mapping[UUID, NamedPartitions], partitions: PartitionsByTop
     left = {}
     for topic_id, (name, found) in topics.items():
         rest = found - partitions.get(topic_id, frozenset())
+        # A topic that an alteration wrote without partitions stays.
         if rest or topic_id not in partitions:
             left[topic_id] = NamedPartitions(name, rest)
     return left
@@ -264,6 +265,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         return ShareAssignment(record.member_epoch, record.previous_member_epoch, dict(record.assigned_partitions))
 
     def _count(self, member: ShareMember, change: int) -> None:
+        # Not the base method: share groups have no static members.
         for name in member.metadata.subscribed_topic_names:
             count(self.name_subscribers, name, change)
 

@@ -264,6 +264,7 @@ class _Assignment:
         left = [task for task in left if not self._keep_active(task, self._ran.get(task))]
         left = [task for task in left if not self._keep_active(task, _least(self._had_state.get(task, ())))]
         queue = PriorityQueue(attrgetter("load"), self._processes)
+        # By subtopology here, by partition above, as in Kafka.
         for task in sorted(left, key=_by_name):
             process = queue.take()
             member = process.least_loaded()
@@ -277,6 +278,7 @@ class _Assignment:
         if member is None or member.count >= self._active_quota.value:
             return False
         self._give_active(task, member)
+        # Its order is outdated; Kafka builds the queue again at the next use.
         member.process.by_count = None
         return True
 
@@ -300,6 +302,7 @@ class _Assignment:
         for task, replicas in sorted(waiting, key=lambda entry: _by_name(entry[0]), reverse=True):
             for _ in range(replicas):
                 if not self._spread_standby(task, queue):
+                    # All processes have the task, so the other copies are dropped.
                     break
 
     def _keep_standby(self, task: Task) -> bool:
@@ -340,6 +343,7 @@ def _least(members: Sequence[_Member]) -> _Member | None:
     """Return the first member, or a later one with less load in itself and its process; None without members."""
     best: _Member | None = None
     for member in members:
+        # Both must be smaller, as in Kafka.
         if best is None or (member.process.load < best.process.load and member.count < best.count):
             best = member
     return best

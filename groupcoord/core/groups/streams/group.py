@@ -54,6 +54,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
             return StreamsGroupState.DEAD
         if not state.members:
             return StreamsGroupState.EMPTY
+        # Kafka's order: an invalid topology hides all later states.
         if not state.is_ready:
             return StreamsGroupState.NOT_READY
         if state.epoch > state.assignment_epoch:

@@ -125,6 +125,7 @@ def assign_target(
                 name: SubtopologySpec(subtopology.task_count, subtopology.is_stateful)
                 for name, subtopology in (configured.subtopologies or {}).items()
             },
+            # Of the epoch's record, which may differ from the present settings.
             state.standby_replicas,
             tuple(visiting_order),
         )
@@ -243,6 +244,7 @@ def handle_heartbeat(
         member,
         configured,
         environment,
+        # Called only now: a heartbeat that fails above starts no delay.
         is_delayed=begins_delay(),
         goes_by_log=goes_by_log,
         now_ms=now_ms,
@@ -295,6 +297,7 @@ def _updated(
         request.user_endpoint if joins or request.user_endpoint is not None else metadata.user_endpoint,
         metadata.client_tags if tags is None else tags,
     )
+    # Unknown tagged fields of a newer broker are no change.
     known = metadata if metadata.raw_value is None else evolve(metadata, raw_value=None)
     return metadata if updated == known else updated
 
@@ -341,6 +344,7 @@ def _write_epoch(
         return False
     if not has_target:
         draft.tell(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
+        # The time stays, because no target was computed.
         last_ms = state.assignment_timestamp_ms
         draft.write(record, StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch + 1, last_ms))
     return True
@@ -467,6 +471,7 @@ def _target(
         state = draft.state
     used = memory.used_target
     if goes_by_log or used is None or used.epoch != state.assignment_epoch:
+        # A copy, because the state's mapping changes with later drafts.
         used = UsedTarget(state.assignment_epoch, dict(targets.items()))
         # Kafka keeps it for warm-up tasks, although 4.4 assigns none.
         if settings.num_warmup_replicas > 0:

@@ -80,6 +80,7 @@ def remove_members(
     # Unlike in consumer groups no topics are compared.
     draft.begin_epoch(state.metadata_hash, Trigger(cause, next(iter(member_ids))))
     if not draft.state.members:
+        # Epochs of an empty group stay equal, as in consumer groups (KAFKA-20442).
         draft.write(StreamsGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
 
 
@@ -104,7 +105,7 @@ class StreamsConversion(Conversion[StreamsGroup]):
 
 
 def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -> int | None:
-    """Return forever, or None while topics are missing."""
+    """Return forever, or None until the topology is configured without a problem."""
     configured = group.memory.configured
     # A heartbeat asks for missing topics again and again.
     return NEVER_MS if configured is not None and configured.is_ready else None
@@ -154,6 +155,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         try:
             response = self._judge_heartbeat(group, draft, request, now_ms)
         except RefusedError as error:
+            # The group was not created, so its delay must not fire.
             self._member_timers.take_delay(group)
             self.refuse(request, token, error)
             return
@@ -235,6 +237,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             task_ids(assigned.active) if shows_tasks else None,
             task_ids(assigned.standby) if shows_tasks else None,
             task_ids(assigned.warmup) if shows_tasks else None,
+            # Kafka answers the creating heartbeat with 0.
             endpoint_information_epoch=0 if known is None else memory.endpoint_epoch,
             partitions_by_user_endpoint=endpoints,
         )
@@ -327,6 +330,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             try:
                 assign_target(draft, group.memory, configured, self._environment, now_ms)
             except RefusedError:
+                # The target stays due, and a later heartbeat computes it.
                 draft.roll_back()
 
     # ------------------------------------------------------------ groups as they are read and loaded

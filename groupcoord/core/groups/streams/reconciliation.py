@@ -109,6 +109,7 @@ def reconcile(
     step = _Reconciliation(current, process_id, target_epoch, target, owned, processes)
     match current.state:
         case TaskState.UNREVOKED_TASKS:
+            # A heartbeat without tasks confirms nothing.
             if owned is None or owned.shares(current.pending_revocation):
                 return current
             # Unlike in consumer groups the epoch grows if the member has to revoke again.

@@ -74,6 +74,7 @@ class StreamsMemory:
     def note_findings(self, before: Findings, next_append: int, last_durable: int) -> None:
         """Note that changed findings belong to the next append of the log partition."""
         if self.configured is not before[0] or self.used_target is not before[1]:
+            # Findings of appends in flight may be reverted, so the last durable ones are kept.
             if self._found_at <= last_durable:
                 self._found_before = before
             self._found_at = next_append

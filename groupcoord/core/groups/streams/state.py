@@ -116,6 +116,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
             *(StreamsGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in self.targets),
             StreamsGroupTargetAssignmentMetadataRecord.key,
             *(StreamsGroupMemberMetadataRecord.key_of(member_id) for member_id in self.members),
+            # In Kafka the topology comes last, even after the group.
             StreamsGroupMetadataRecord.key,
             StreamsGroupTopologyRecord.key,
         ]
@@ -199,6 +200,7 @@ def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssi
         record.previous_member_epoch,
         TaskState.of(record.state),
         HeldTasks(
+            # Only active tasks have epochs, since commits are checked by them alone.
             _epochs_of(record.active_tasks, record.member_epoch),
             task_set(record.standby_tasks),
             task_set(record.warmup_tasks),

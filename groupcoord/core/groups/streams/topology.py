@@ -337,6 +337,7 @@ class InternalTopics:
         self._forget_old([topic.name for topic in missing], now_ms)
         refused = [] if permissions is None else _may_not_create(missing, permissions)
         if refused:
+            # Without the permission for one topic Kafka creates none.
             return (), f"; Unauthorized to CREATE on topics {names_of_few(refused)}."
         new = tuple(topic for topic in missing if topic.name not in self._asked)
         for topic in new:
