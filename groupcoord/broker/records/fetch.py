@@ -70,9 +70,11 @@ class FetchPlan:
 
     @property
     def min_bytes(self) -> int:
+        # As in KafkaApis: no response could reach a larger minimum.
         return min(self.request.min_bytes, self.bytes_max)
 
     def end_of(self, log: PartitionLog) -> int:
+        # KIP-98: committed readers stop before the first open transaction.
         return log.last_stable_offset if self.request.isolation_level == READ_COMMITTED else log.end_offset
 
 
@@ -81,6 +83,7 @@ def is_expected(request: Fetch) -> bool:
 
 
 def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
+    # Kafka's IsolationLevel.forId throws, which fails the whole request.
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def refuse(topic: TopicNameOrIdEntry[FetchPartition]) -> Work[TopicNameOrIdEntry[FetchedPartitionData]]:
@@ -134,6 +137,7 @@ def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissi
     """Return a topic if it may be read, and the error of a missing partition."""
     known = data.find(target.name, target.topic_id)
     name = target.name if known is None else known.name
+    # An unknown id has no name to authorize (KIP-516).
     if name is None:
         return None, ErrorCode.UNKNOWN_TOPIC_ID
     is_follower = request.replica_id >= 0
@@ -141,6 +145,7 @@ def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissi
         # Followers read without READ on topics.
         permissions.on_cluster(Operation.CLUSTER_ACTION) if is_follower else permissions.on_topic(name, Operation.READ)
     )
+    # Before the existence of the topic, which must not be revealed.
     if not is_allowed:
         return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return known, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -190,6 +195,7 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
     if log is None:
         end = partition.fetch_offset
         return FetchedPartitionData(index, error_code, end, end, 0, () if is_committed else None), 0
+    # KIP-595: a diverging reader gets the end of the common epoch, not records.
     diverging = None if partition.last_fetched_epoch < 0 else _diverging(partition, log)
     if diverging is not None:
         numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
@@ -214,12 +220,14 @@ def _check(readable: Readable, request: Fetch) -> ErrorCode:
     # Deleted since the plan was made.
     if log is not None and log.is_closed:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # FetchRequest.optionalEpoch: any negative epoch counts as absent.
     error_code = check_leader_epoch(max(partition.current_leader_epoch, NO_LEADER_EPOCH), readable.leader_epoch)
     if error_code is not ErrorCode.NONE:
         return error_code
     # Nodes share their logs, so this server has no followers.
     if request.replica_id >= 0:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # this server has no followers
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # The epoch may have risen since the plan was made.
     leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
     offset, last_epoch = partition.fetch_offset, partition.last_fetched_epoch
     # A fetcher that names the epoch of its last record gets the end of that epoch.
@@ -262,6 +270,7 @@ class FetchWait:
         """Count the readable bytes, and watch the logs; return False if there are enough already."""
         for portion in portions(self.plan.readable):
             for _, partition, log, _ in portion:
+                # Answered, or its client gone, while others had their turn.
                 if self.is_over:
                     return True
                 if log is not None:
@@ -278,6 +287,7 @@ class FetchWait:
             log.watchers.pop(self._changed, None)
 
     def _changed(self, log: PartitionLog) -> None:
+        # The log has changed, so what was read is out of date.
         self.fetched = None
         self._count(log)
         self.has_moved = self.has_moved or log.leader_epoch != self._counts[log][3]
@@ -320,13 +330,16 @@ class FetchRequests:
         result = yield from read(plan)
         if result.waits:
             has_read = any(fetched.records for _, fetched in result.fetched)
+            # Records are read again after the wait, which holds no memory for them.
             first = None if has_read else result.fetched
+            # Registered before `watch` yields, when the client may leave.
             wait = self._waiting[connection] = FetchWait(connection, context, plan, first, self._end_wait)
             deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
             wait.timer = self.timers.add(deadline_ms, partial(self._end_wait, wait))
             # The response comes from the timer or from an append.
             if (yield from wait.watch()):
                 return None
+            # Not gone: the same clean-up, as enough arrived before the wait began.
             self.disconnected(connection)
             result = yield from read(plan)
         response = yield from context.respond(result.fetched)

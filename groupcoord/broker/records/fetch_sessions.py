@@ -102,6 +102,7 @@ class FetchContext:
         for portion in portions(fetched):
             for target, data in portion:
                 known = session.partitions.get(target)
+                # None if another request of the session removed it meanwhile.
                 if known is None or known.note(data):
                     news.append((target, data))
                     # KIP-227: the others precede it next time, so that none starves at a low max_bytes.
@@ -165,6 +166,7 @@ class FetchSessions:
                 list(targets.items()),
                 wants_session=lambda fetched: self._create(targets, fetched, uses_topic_ids=uses_topic_ids),
             )
+        # FetchManager's order: session id, epoch, use of topic ids.
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -203,7 +205,8 @@ class FetchSessions:
         # The client starts again without a session.
         if self._partition_count > SESSION_PARTITIONS_MAX:
             self._forget(session.session_id)
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # so that the client starts again without a session
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        # As in FetchManager, an empty session ends.
         if not partitions:
             self._forget(session.session_id)
             return FetchContext(())
@@ -236,6 +239,7 @@ class FetchSessions:
         session_id = self._new_id(1, INT32_MAX)
         while session_id in self._sessions:
             session_id = self._new_id(1, INT32_MAX)
+        # KIP-227: the client's next request has the next epoch.
         self._sessions[session_id] = _Session(session_id, uses_topic_ids, now_ms, INITIAL_EPOCH + 1, partitions)
         self._partition_count += len(partitions)
         return session_id
@@ -249,6 +253,7 @@ class FetchSessions:
             if now_ms - oldest.used_at_ms <= EVICTION_MS:
                 return False
             self._forget(oldest.session_id)
+        # Slots may be 0, and one request may exceed the bound alone.
         return len(self._sessions) < self._slots and partition_count <= SESSION_PARTITIONS_MAX
 
     def _forget(self, session_id: int) -> None:

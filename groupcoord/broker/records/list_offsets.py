@@ -69,6 +69,7 @@ def answer_list_offsets(
             denied.append((yield from _refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     names = yield from run_on_entries(scala_trie_order, asked, string_hash)
     listed = yield from each_long(names, lambda name: _list_topic(name, asked[name], request, data))
+    # Kafka groups results by partition, so topics without any vanish.
     return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *denied))
 
 
@@ -119,6 +120,7 @@ def _list(
         log = data.log(topic, index)
     except FailedLogError as error:
         return ListedOffsetsPartition(index, log_error(error, partition.current_leader_epoch))
+    # After the log was found, which may begin the epoch of a new leader.
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
     if error_code is not ErrorCode.NONE:
@@ -154,6 +156,7 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
     if found is None or found[1] >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)
+    # A segment's base offset may lie below the start of the log.
     epoch = log.epochs.at(max(found[1], log.start_offset))
     return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, epoch)
 
@@ -178,6 +181,7 @@ def find_time(log: PartitionLog, timestamp_ms: int) -> Work[FoundRecord | None]:
     return None
 
 
+# KIP-107: in DeleteRecords, this offset stands for the high watermark.
 HIGH_WATERMARK = -1
 
 
@@ -253,4 +257,5 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         return LeaderEpochEnd(index, error_code)
     if log is None:
         return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
+    # None if no later epoch has begun in the log.
     return LeaderEpochEnd(index, ErrorCode.NONE, *(log.end_of_epoch(epoch) or ()))

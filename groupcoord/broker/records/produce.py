@@ -61,6 +61,7 @@ Batches = dict[int, ProducedBatch | RefusedBatchError]
 def answer_produce(
     request: Produce, data: TopicData, verify: Verify, permissions: Permissions = UNRESTRICTED
 ) -> Work[ProduceResponse]:
+    # Repeated entries of a topic are merged, as in Kafka's map by partition.
     found: dict[str | UUID, tuple[TopicNameOrIdEntry[ProducePartition], Batches]] = {}
     for topic in request.topics:
         # As recorded, a topic without partitions is not in the response.
@@ -143,6 +144,7 @@ def _transaction_refusal(
         for batch in batches.values():
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
                 transactional_id = request.transactional_id
+                # KafkaApis also denies transactional batches without a transactional id.
                 if transactional_id is not None and permissions.on_transactional_id(transactional_id, Operation.WRITE):
                     return ErrorCode.NONE
                 return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -185,10 +187,12 @@ def _produce(
         message = NOT_IN_TRANSACTION if verdict is ErrorCode.INVALID_TXN_STATE else None
         return ProducedPartition(index, verdict, message)
     try:
+        # A job found it; its response is that of a failed append.
         if check_error is not None:
             raise check_error
         appended = log.append(batch, data.settings_of(topic), data.clock.now_ms(), is_checked=is_checked)
     except TopicLogError as error:
+        # For some errors ReplicaManager returns UNKNOWN_LOG_APPEND_INFO, thus -1.
         start = log.start_offset if error.tells_start else -1
         return ProducedPartition(
             index, error.error_code, error.reason, log_start_offset=start, refused_records=error.records
@@ -222,6 +226,7 @@ def _verify(
         # Old clients retry upon NOT_ENOUGH_REPLICAS (KIP-890).
         case ErrorCode.CONCURRENT_TRANSACTIONS if not request.adds_partitions:
             return ErrorCode.NOT_ENOUGH_REPLICAS
+        # As in ReplicaManager: clients retry this error without a metadata refresh.
         case ErrorCode.COORDINATOR_NOT_AVAILABLE:
             return ErrorCode.NOT_ENOUGH_REPLICAS
     return error_code

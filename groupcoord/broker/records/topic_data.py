@@ -69,6 +69,7 @@ class TopicData:
         self._lines = RateLimitedLogger(logger)
         if all_logs is None:
             all_logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
+            # After an unclean stop all logs are opened and recovered now, otherwise at first use.
             all_logs.open_found(topic for topic in topics if self._is_logged(topic))
         self.all_logs = all_logs
         self.logs = all_logs if config.records_enable else None
@@ -110,6 +111,7 @@ class TopicData:
     def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
         """Serve ``__consumer_offsets`` to clients; return a callback for appends if its records are copied."""
         whole = self.whole
+        # The first node sets it, for all nodes of the process.
         if whole._offsets is None:
             if isinstance(store, ServingStore):
                 whole._offsets = store
@@ -248,6 +250,7 @@ class TopicData:
         self._lines.report(self.clock.now_ms() / 1000)
 
     def close(self) -> None:
+        # Without records.enable, topics' files were not opened, so recovery may be due.
         self.all_logs.close(is_whole=self.config.records_enable)
         self._lines.report(self.clock.now_ms() / 1000, ends=True)
 
@@ -257,6 +260,7 @@ def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
     # KIP-320: a newer epoch means that this node has not heard of its successor yet.
     if epoch > current:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+    # KIP-320: an older epoch means outdated metadata of the client.
     if epoch < current and epoch != NO_LEADER_EPOCH:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.NONE
@@ -361,6 +365,7 @@ class CurrentLeaders:
 
     def _leader(self, topic: Any, index: int, leader_ids: set[int]) -> CurrentLeader:
         known = self._data.find(getattr(topic, "name", None), topic.topic_id)
+        # Deleted since; the default names no leader.
         if known is None:
             return CurrentLeader()
         leader = self._leadership.leader(known, index)
