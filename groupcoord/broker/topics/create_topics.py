@@ -101,9 +101,11 @@ def answer_create_topics(
     names = [topic.name for topic in request.topics]
     asked = Counter(names)
     refusals = _creation_refusals(asked, permissions)
+    # Repeated names are refused, so it does not matter which entry remains.
     distinct = {topic.name: topic for topic in request.topics}
     counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
     if total is None:
+        # Negative counts fail by themselves, and must not offset others.
         total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
@@ -113,6 +115,7 @@ def answer_create_topics(
         # Before the name: as recorded, an existing topic gets this error, too.
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
+        # ReplicationControlManager's order: name, configs, replicas.
         edit.check_new(topic.name)
         configs = _configs_of(topic)
         made = edit.create(topic.name, counts[topic.name], configs=configs, replicas=_checked_layout(topic, leadership))
@@ -206,6 +209,7 @@ def answer_create_partitions(
 
 
 def _added_count(topic: CreatePartitionsTopic, topics: TopicRegistry) -> int:
+    # Unknown topics add none; they fail by themselves.
     return max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
 
 
@@ -254,6 +258,7 @@ def _in_portions(
     results: list[Result] = []
     for some in portions(groups, TOPICS_AT_ONCE):
         yield None
+        # One write each, so a failed write affects the topics of one portion.
         results += answer(evolve(request, topics=tuple(chain.from_iterable(some))))
     return tuple(results)
 
@@ -315,6 +320,7 @@ def _may_delete(name: str, permissions: Permissions) -> bool:
 def _to_delete(
     reference: TopicReference, count: int, ids: set[UUID], topics: TopicRegistry, permissions: Permissions
 ) -> Topic:
+    # ControllerApis checks the form and duplicates before permissions.
     name, topic_id = reference
     if name is not None and topic_id != ZERO_UUID:
         raise TopicError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
@@ -575,6 +581,7 @@ class TopicRequests:
 
     def reloaded(self, before: Sequence[Topic]) -> None:
         self._apply_broker_configs()
+        # By id, since a deleted topic may exist again under its name.
         former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
         for topic_id in former.keys() - current.keys():
             self._nodes.topic_deleted(former[topic_id])
@@ -628,6 +635,7 @@ class TopicRequests:
         return DeleteTopicsResponse(deleted)
 
     def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
+        # By id, so that a topic's name and id are compared within one portion.
         named = None if reference.name is None else self._topics.topic_id(reference.name)
         return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
 

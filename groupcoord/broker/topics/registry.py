@@ -276,6 +276,7 @@ class TopicRegistry:
         # On a copy, so an exception leaves the registry unchanged.
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
+        # An edit whose changes were all refused writes nothing.
         if not dry_run and edit.topics != self._topics:
             self.file.write(partial(self._content, edit.topics))
             # After the write, which may fail.
