@@ -122,6 +122,7 @@ def _write(altered: list[_Altered], resources: Resources) -> set[int]:
     # One file for each type, so each succeeds or fails by itself.
     for resource_type, configs in kept.items():
         try:
+            # Without a change of this type, nothing is written.
             configs.replace({entry.resource.resource_name: entry.configs for entry in _of_type(altered, resource_type)})
         except OSError as error:
             logger.error("settings could not be written: %s", error)
@@ -129,6 +130,7 @@ def _write(altered: list[_Altered], resources: Resources) -> set[int]:
     try:
         with resources.topics.edit() as edit:
             for entry in _of_type(altered, ConfigResourceType.TOPIC):
+                # The topic still exists: no yield since it was found.
                 edit.configure(entry.resource.resource_name, entry.configs)
     except OSError as error:
         logger.error("the settings of topics could not be written: %s", error)
@@ -154,8 +156,10 @@ def _check_form(resource: ResourceToAlter) -> None:
     # Not in Kafka: all of a resource's configs are applied in one step.
     if len(resource.configs) > CONFIGS_MAX:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
+    # ConfigAdminManager's order: duplicate keys, then null values.
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    # Clients send DELETE with a null value.
     kept = [config for config in resource.configs if config.config_operation != AlterConfigOp.DELETE]
     nulls = [config.name for config in kept if config.value is None]
     if nulls:
@@ -227,6 +231,7 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
         if resource_type == ConfigResourceType.BROKER or isinstance(error, IntervalError):
             raise ResourceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         raise ResourceError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    # BROKER_LOGGER without configs, the only type left, stores nothing.
     return NO_CONFIGS
 
 

@@ -62,6 +62,7 @@ THROTTLES = (
 BROKER_DEFINITIONS: Definitions = MappingProxyType(
     {
         **_of_topics(),
+        # Later than those of topics: its kinds and bounds win.
         **_own(),
         # One thread compacts, in slices.
         CLEANER_THREADS: Definition(CLEANER_THREADS, Number(1, INT32_MAX), 1, CLEANER_THREADS),

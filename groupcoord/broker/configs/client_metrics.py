@@ -59,6 +59,7 @@ EXPRESSION_MEMORY_BYTES = 65_536
 
 CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
     {
+        # Any int32 parses: an interval out of range has its own error code.
         INTERVAL_MS: Definition(INTERVAL_MS, Number(-INT32_MAX - 1, INT32_MAX), USUAL_MS),
         MATCH: Definition(MATCH, FreeText(ConfigType.LIST), ""),
         METRICS: Definition(METRICS, FreeText(ConfigType.LIST), ""),
@@ -107,6 +108,7 @@ def _parts(key: str, configs: Configs) -> tuple[str, ...]:
 def _pattern(part: str) -> tuple[str, Any]:
     selector, equals, expression = part.partition("=")
     selector, expression = trim(selector), trim(expression)
+    # Kafka splits at each `=`, and refuses more than two parts.
     if not equals or selector not in SELECTORS or "=" in expression:
         raise ConfigError(f"Illegal client matching pattern: {part}")
     options = re2.Options()
@@ -135,11 +137,13 @@ class ClientMetrics(KeptConfigs):
     """Subscriptions by name."""
 
     def __init__(self, place: Place | None = None) -> None:
+        # Before the base class, which reads the file and sets it.
         self.subscriptions: tuple[Subscription, ...] = ()
         super().__init__(JsonFile(place, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
 
     def _set(self, own: dict[str, Configs]) -> None:
         try:
+            # First, so that an invalid file changes nothing.
             self.subscriptions = tuple(Subscription.of(configs) for configs in own.values())
         except ConfigError as error:
             raise ClientMetricsFileError(str(error)) from None
@@ -216,6 +220,7 @@ class Telemetry:
         # KIP-714: the last push of a client is its last request.
         if client.is_terminating:
             return ErrorCode.INVALID_REQUEST
+        # ClientMetricsManager's order: throttling, subscription id, compression, size.
         is_early = client.pushed_ms is not None and now_ms - client.pushed_ms < client.interval_ms
         has_asked_since = client.asked_ms is not None and client.asked_ms > (client.pushed_ms or 0)
         # A client may push at once after it got a subscription.
@@ -226,6 +231,7 @@ class Telemetry:
         client.pushed_ms = now_ms
         if request.subscription_id != client.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        # Type 0 is uncompressed, and always accepted.
         if request.compression_type and request.compression_type not in ACCEPTED:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > TELEMETRY_MAX_BYTES else ErrorCode.NONE
@@ -246,6 +252,7 @@ class Telemetry:
 
     def _wanted(self, client_id: UUID, connection: Connection) -> tuple[tuple[str, ...], int]:
         name, version = connection.software
+        # No source port: a pattern for it is matched against an empty text.
         client = {
             "client_instance_id": str(client_id),
             "client_id": connection.client_id,
@@ -264,6 +271,7 @@ def _id_of(client_id: UUID, wanted: tuple[str, ...], interval_ms: int) -> int:
     """Return the subscription id: Kafka's, except for the order of metrics."""
     from crc32c import crc32c
 
+    # Kafka's Uuid.hashCode: both halves combined and folded to 32 bits.
     halves = client_id.int >> 64 ^ client_id.int & 0xFFFFFFFFFFFFFFFF
     unsigned: int = crc32c(f"[{', '.join(wanted)}]{interval_ms}".encode()) ^ (halves >> 32 ^ halves) & 0xFFFFFFFF
     return unsigned - 0x100000000 if unsigned > INT32_MAX else unsigned

@@ -96,6 +96,7 @@ class Definition:
 
 def type_of(kind: Kind) -> ConfigType:
     match kind:
+        # Subclasses and fractions come before the general cases.
         case Number(is_fraction=True):
             return ConfigType.DOUBLE
         case Number():
@@ -150,6 +151,7 @@ def _like_broker(name: str, broker_key: str, *, tells_default: bool = True) -> D
 
 
 def _kept(name: str, kind: Kind, default: Any, broker_key: str | None = None) -> Definition:
+    # Stored and described as in Kafka; overrides cause a log line.
     return Definition(name, kind, default, broker_key, has_effect=False)
 
 
@@ -224,6 +226,7 @@ class KeptConfigs:
         self._file = file
         self._kind = kind
         self._own: dict[str, Configs] = {}
+        # Within `read`, so that errors of the content name the file.
         self._file.read(lambda content: self._set(content[kind]))
 
     def reload(self) -> None:
@@ -245,6 +248,7 @@ class KeptConfigs:
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
             self._file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})
+            # After the write, which may fail.
             self._set(own)
 
     def _set(self, own: dict[str, Configs]) -> None:

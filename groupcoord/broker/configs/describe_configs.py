@@ -156,6 +156,7 @@ def check_permission(permissions: Permissions, resource_type: int, name: str, op
 
 
 def is_known_type(resource_type: int) -> bool:
+    # A list: before Python 3.12, `in` on the enum raises TypeError for integers.
     return resource_type in list(ConfigResourceType)
 
 
@@ -196,6 +197,7 @@ def _describe(wanted: ResourceToDescribe, resources: Resources, include_synonyms
         resource = resources.find(wanted.resource_type, wanted.resource_name)
     except (ResourceError, TopicError) as error:
         return _refusal(wanted, error.error_code, error.message)
+    # As in Kafka, null and an empty list both stand for all.
     keys = frozenset(wanted.configuration_keys or ())
     configs = tuple(
         _described(definition, resource, resources.config, include_synonyms)

@@ -47,6 +47,7 @@ def _definitions(settings: type[GroupSettings]) -> Iterator[tuple[Definition, st
     """Yield the config definitions of a group type, each with its attribute."""
     for attribute, declared in settings_of_groups(settings.GROUP_TYPE).items():
         key, is_internal = declared.key, declared.is_internal
+        # Without the `group.` of the broker config.
         yield Definition(key[6:], declared.kind, declared.default, key, is_internal=is_internal), attribute
     for attribute, own in settings.own_settings().items():
         if own is not None:
@@ -145,6 +146,7 @@ class GroupConfigs(KeptConfigs):
         self._share_settings: dict[str, ShareGroupSettings] = {}
         self._usual_streams = StreamsGroupSettings.of(config)
         self._streams_settings: dict[str, StreamsGroupSettings] = {}
+        # Last, because it reads the file and calls `_set`.
         super().__init__(JsonFile(place, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
@@ -165,12 +167,13 @@ class GroupConfigs(KeptConfigs):
 
     def _set(self, own: dict[str, Configs]) -> None:
         before = self._own
-        # Own settings are computed once, since every heartbeat reads them.
         super()._set(own)
         for group_id in before.keys() - own.keys():
             for settings in (self._settings, self._share_settings, self._streams_settings):
                 settings.pop(group_id)
+        # Own settings are computed once, since every heartbeat reads them.
         for group_id, configs in own.items():
+            # A changed group has a new mapping, so identity is enough.
             if before.get(group_id) is not configs:
                 self._settings[group_id] = group_settings(ConsumerGroupSettings, configs, self._config)
                 self._share_settings[group_id] = group_settings(ShareGroupSettings, configs, self._config)
