@@ -44,6 +44,7 @@ class AppendFailureLog:
             logger.error("the log can't be written: %s (appends refused: %d)", self._reason, self._untold_count)
             self._untold_count, self._next_line_ms, self._is_told = 0, now_ms + PAUSE_MS, True
         # All failing partitions must be written again; success in one proves nothing for another.
+        # `_take_written` may empty it, so it is tested twice.
         if self._failing and self._take_written() and not self._failing and self._is_told:
             logger.warning("the log can be written again (appends refused in the meantime: %d)", self._count)
             self._untold_count, self._count, self._is_told = 0, 0, False
@@ -116,11 +117,13 @@ class Reloading:
         for partition in range(self._count):
             if self._coordinator.status(partition) is not PartitionStatus.FAILED:
                 continue
+            # None for a partition that failed while it was served: loaded at once.
             failure = self._failures.get(partition)
             if failure is not None and now_ms < failure.retry_ms:
                 continue
             try:
                 with collector_paused():
+                    # No epoch: after a failure any is accepted, and the newest is kept.
                     self._coordinator.load(partition)
             except LoadError as error:
                 self._failed(partition, error.causes[partition])

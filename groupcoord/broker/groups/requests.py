@@ -131,6 +131,7 @@ class OffsetFetches:
         topics: dict[str | None, tuple[FetchedTopic, _Gathered]] = {}
         for portion in self._portions(committed):
             found = yield from self._fetch(evolve(wanted, topics=portion))
+            # Between two portions the member may have left or been fenced.
             if found.error_code is not ErrorCode.NONE:
                 return found
             for topic in found.topics:
@@ -184,6 +185,7 @@ class OffsetFetches:
                     gathered.add(fetched_offsets(fetched.partitions))
                 yield None
             partitions = gathered.whole()
+            # These errors concern the topic, so all its partitions have them.
             is_refused = partitions.error_codes is not None and partitions.error_codes[0] in REFUSED_TOPICS
             answered = FetchedTopic(topic.name, topic.topic_id, partitions if named else ())
             # KafkaApis appends topics with authorization errors behind the others.
@@ -216,6 +218,7 @@ class _Gathered:
 
 def _key_of(wanted: GroupToFetch) -> Hashable:
     """Return a key that is equal for fetches of all offsets of one group by one member, and unique for others."""
+    # The request keeps its entries alive, so `id` is not reused.
     return (wanted.group_id, wanted.member_id, wanted.member_epoch) if wanted.topics is None else id(wanted)
 
 
@@ -306,6 +309,7 @@ class GroupRequests:
 
         def find(key: str) -> Work[FoundCoordinator]:
             asked = request if len(request.keys) == 1 else evolve(request, keys=(key,))
+            # May create the transaction topic; a refusal was handled above.
             self._prepare(connection, asked)
             found: FoundCoordinator = (yield from self._ask(connection, asked)).coordinators[0]
             # Each listener has its own advertised addresses.
@@ -319,6 +323,7 @@ class GroupRequests:
 
     def list_groups(self, connection: Connection, request: ListGroups) -> Work[WireResponse | None]:
         response: WireResponse = yield from self._ask(connection, request)
+        # The response may be large, so others have their turn first.
         yield None
         return response
 
@@ -364,6 +369,7 @@ class GroupRequests:
                         return group
                     found += group.topics[0].partitions
                     yield None
+                # `portions` yields one portion even of nothing, so `group` is set.
                 described.append(DescribedShareTopic(name, group.topics[0].topic_id, tuple(found)))
             # As in Kafka, denied topics come last.
             described.sort(key=_is_refused)
