@@ -71,6 +71,7 @@ def arrays_of(value: Any) -> Iterator[Any]:
         if isinstance(value, OffsetColumns):
             # Its columns have the same length: one entry for each partition.
             yield value[0]
+        # Exact types: a named tuple is an entry with fields, not an array.
         elif type(value) in (tuple, list):
             yield value
             # Entries of an array have one type, so the first decides.

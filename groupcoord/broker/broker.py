@@ -62,6 +62,7 @@ class Broker(Dispatcher):
     """
 
     def __init__(self, parts: Parts) -> None:
+        # Only the request types of the second table are used.
         super().__init__(parts.turns, parts.handlers(), parts.coordinator, frozenset(parts.handlers_in_steps()))
         self.parts = parts
         self.config, self.clock, self.log_store = parts.config, parts.clock, parts.log_store
@@ -84,6 +85,7 @@ class Broker(Dispatcher):
 
     @node.setter
     def node(self, node: Node) -> None:
+        # Set again after binding, when the port of a listener on port 0 is known.
         self.parts.node = self.coordinator.node = node
         self.nodes.leadership.update(node)
 
@@ -151,6 +153,7 @@ class Broker(Dispatcher):
         timed = self.parts.timed
         for part in timed if self.interceptor is None else (*timed, self.interceptor):
             part.tick(now_ms)
+        # Its timers complete joins and expire sessions; responses wait in it until delivered.
         self.coordinator.tick()
         self.deliver_replies()
 
@@ -198,6 +201,7 @@ class Broker(Dispatcher):
 
     def _stop_waking(self) -> None:
         for part in self.parts.wakers:
+            # In place and by equality: others share the list, and each access makes a new bound method.
             part.on_earlier[:] = [call for call in part.on_earlier if call != self.wake_earlier]
 
     # ------------------------------------------------------------ for connections
@@ -251,6 +255,7 @@ def make_broker(
         LoadError: no log partition can be read. If some can, the others are logged.
         TransactionLogError: the transaction log can't be read.
     """
+    # Not `or`: an empty registry has length 0, and is false.
     topics = TopicRegistry() if topics is None else topics
     parts = Parts(
         config=config,

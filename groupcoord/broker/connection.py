@@ -44,9 +44,11 @@ from groupcoord.wire.produce import names_few
 logger = logging.getLogger("groupcoord.host")
 
 SIZE_BYTES = 4
+# A TLS record of type 22 (handshake) and major version 3.
 TLS_PREFIX = b"\x16\x03"
 HTTP_PREFIXES = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
 
+# Unsigned on the fast path: a negative size never equals the length of the data.
 _SIZE_FROM = struct.Struct(">I").unpack_from
 _SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
 
@@ -250,8 +252,9 @@ class Connection:
         Returns:
             True if the bytes were one request, and no step of it is left.
         """
-        # Nearly always this is exactly one request, and nothing waits.
+        # One clock reading serves both the idle time and the cost.
         self.active_at_s = now_s = self._now_s()
+        # Nearly always this is exactly one request, and nothing waits.
         size = len(data) - SIZE_BYTES
         if (
             self._header is None
@@ -269,6 +272,7 @@ class Connection:
             # A view saves the copy of a large Produce; small frames are cheaper as bytes.
             self._handle(data[SIZE_BYTES:] if size < LARGE_REQUEST_BYTES else memoryview(data)[SIZE_BYTES:])
             return self._work is None
+        # After the decision to close, further requests are dropped.
         if self.closing is None:
             self._buffer += data
             self._wait_for_turn()
@@ -312,6 +316,7 @@ class Connection:
             size += len(output[0])
             parts.append(output.popleft())
         self.output_bytes -= size
+        # Buffered requests were held back by unsent output.
         if was_blocked and self.output_bytes < OUTPUT_LIMIT_BYTES:
             self._wait_for_turn()
         return parts
@@ -319,6 +324,7 @@ class Connection:
     @property
     def wants_reading(self) -> bool:
         """False while the host should not read: paused, or too many bytes wait."""
+        # A frame above the limit must be received to its end.
         return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._has_frame())
 
     def note_client_id(self) -> None:
@@ -354,6 +360,7 @@ class Connection:
     def close(self) -> None:
         """Drop all requests and output, because the peer is gone."""
         self.closing = self.closing or "closed"
+        # A response that the coordinator sends later is then dropped.
         self._header = None
         self._buffer.clear()
         self._output.clear()
@@ -407,11 +414,13 @@ class Connection:
     def skip_answer(self) -> None:
         """Complete the current request without a response, which its client does not expect."""
         self._header = None
+        # Otherwise a job would encode the next response, however short.
         self._is_long = False
         self.on_answer = None
 
     def go_on(self, request: Any) -> None:
         """Handle a request that an interceptor took, or another one in its place."""
+        # The client may have left while the interceptor held the request.
         if self._header is None:
             return
         try:
@@ -479,6 +488,7 @@ class Connection:
             self._buffer = bytearray()
             self._handle(memoryview(buffer)[SIZE_BYTES:])
             return
+        # A slice of the bytearray itself would be a second copy.
         frame = bytes(memoryview(buffer)[SIZE_BYTES:end])
         del buffer[:end]
         self._handle(frame)
@@ -512,6 +522,7 @@ class Connection:
         self._work = work
         if self._is_working:
             return  # the running work of this connection continues with it
+        # During a turn, the portion of this connection has begun already.
         if not self.is_queued:
             self._turns.begin_portion()
         self._go_on()
@@ -551,6 +562,7 @@ class Connection:
             self._is_working = False
 
     def _awaited_has_come(self) -> None:
+        # The connection may be closed by now; then it is not queued.
         self._awaited = None
         self._wait_for_turn()
 
@@ -585,6 +597,7 @@ class Connection:
         work, self._work, self._awaited = self._work, None, None
         # A running generator cannot be closed by what it calls.
         if work is not None and not self._is_working:
+            # Its `finally` blocks drop a job that no thread has started.
             work.close()
 
 

@@ -74,6 +74,7 @@ class _Folder:
 
     def stamp(self, name: str) -> object:
         # No other process writes the directory, which is locked, so existence is enough.
+        # None, not False: only None stands for a missing document.
         return (self._directory / name).exists() or None
 
     def read(self, name: str) -> str:
@@ -163,9 +164,8 @@ class JsonFile:
 
 
 def _text_of(content: Mapping[str, object]) -> str:
-    """Return JSON with one line for each entry of the top level's lists and objects; ``json.dumps`` with indentation is
-    slower.
-    """
+    """Return JSON with one line for each entry of the top level's lists and objects."""
+    # With indentation, json.dumps uses its slower encoder in Python.
     members = ",\n".join(f"  {json.dumps(key)}: {_lines_of(value)}" for key, value in content.items())
     return f"{{\n{members}\n}}\n"
 

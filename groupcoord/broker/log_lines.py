@@ -59,6 +59,7 @@ class RateLimitedLogger:
             self._intervals[kind] = interval._replace(written=interval.written + 1)
         else:
             self._intervals[kind] = interval._replace(
+                # The summary is as severe as the worst omitted line.
                 level=max(level, interval.level),
                 left_out=interval.left_out + 1,
                 # Formatted now, since the arguments may change until the report.
@@ -120,6 +121,7 @@ class Notices:
         )
 
     def topics_changed(self, before: Mapping[str, Topic | None]) -> None:
+        # A refused change leaves the topic equal; a missing one was not created.
         changed = [topic for name, was in before.items() if (topic := self._topics.get(name)) not in (None, was)]
         idle = [
             f"{topic.name} ({', '.join(f'{key}={topic.configs[key]}' for key in keys)})"

@@ -182,7 +182,7 @@ Handlers = dict[type, Handler]
 
 @define(eq=False, kw_only=True, slots=False)
 class Parts:
-    """Everything that a broker runs. The fields are those of :func:`~groupcoord.broker.broker.make_broker`."""
+    """Everything that a broker runs. :func:`~groupcoord.broker.broker.make_broker` fills the fields."""
 
     config: Config
     clock: Clock
@@ -216,11 +216,13 @@ class Parts:
             self._create_internal_topics,
             lambda answer: self.coordinator.found_out(answer),
         )
+        # Before the coordinator, whose ServerShareHost takes it.
         self.share = self.nodes.share_coordination(self.config, self.clock, self.data.whole, self.authorize)
         self.coordinator = self._make_coordinator()
         self.loading = Reloading(self.coordinator, self.clock)
         # Transactions are recovered into loaded log partitions.
         self.loading.load_all(self.nodes.led_log_partitions(self.node.node_id))
+        # Nodes of one process share one transaction coordinator.
         self.transactions = self.nodes.transactions or self._own_transactions()
         self.leaders = CurrentLeaders(self.nodes.leadership, self.data)
         self.fetch_requests = FetchRequests(self.data, self.permissions, self.leaders)
@@ -298,6 +300,7 @@ class Parts:
         )
         coordinator.serve(self.administered.features.served_protocols(self.config))
         self.nodes.coordinators[self.node.node_id] = coordinator
+        # None unless clients read a copy of the log's records.
         coordinator.on_durable = self.data.serve_offsets(self.log_store)
         return coordinator
 
@@ -324,6 +327,7 @@ class Parts:
     def credentials(self) -> ScramCredentials:
         from groupcoord.broker.security.scram import ScramCredentials
 
+        # Without log-in they can still be altered and described, in memory.
         return ScramCredentials() if self.security is None else self.security.credentials
 
     # ------------------------------------------------------------ what parts call
@@ -339,10 +343,12 @@ class Parts:
         return listeners or f"PLAINTEXT://{self.node.host}:{self.node.port}"
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
+        # As in Kafka, with the principal of the client that sent the heartbeat (KIP-1071).
         return self.topic_requests.create_internal_topics(question, Permissions(self.authorize, question.principal))
 
     def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
         self.coordinator.found_out(found)
+        # May come outside of a dispatch, which would deliver them.
         deliver_replies(self.coordinator)
 
     def reload_shared(self) -> None:
@@ -352,6 +358,7 @@ class Parts:
         before = list(self.topics)
         self.shared_documents.reload()
         self.topic_requests.reloaded(before)
+        # Another process may have changed the level of a feature.
         self.coordinator.serve(self.administered.features.served_protocols(self.config))
 
     # ------------------------------------------------------------ dispatch table
@@ -527,7 +534,7 @@ class Parts:
         )
 
     def _produce(self, connection: Connection, request: Produce) -> WireResponse | Work[WireResponse | None] | None:
-        """Import the handler of Produce with its first request, since a server may never read a batch."""
+        # Imported with the first Produce, since a server may never read a batch.
         from groupcoord.broker.records.produce import ProduceRequests
 
         # A single node is never the wrong leader.

@@ -22,6 +22,7 @@ REMEMBERED_BYTES_MAX = 33_554_432
 
 _TOO_LARGE = b"pattern too large"
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+# `\\x` is an escaped backslash and an x, so each escape is matched whole.
 _BEYOND_LATIN = re.compile(r"[^\x00-\xff]|\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}|(?P<escaped>\\.)", re.DOTALL)
 
 ExpressionError: type[Exception] = re2.error
@@ -51,6 +52,7 @@ class Expressions:
             while self.size_bytes > REMEMBERED_BYTES_MAX:
                 _, (_, freed_bytes) = self._compiled.popitem(last=False)
                 self.size_bytes -= freed_bytes
+        # Never evicted itself: it is the last, and takes far less than the limit.
         self._compiled.move_to_end(key)
         return found[0]
 

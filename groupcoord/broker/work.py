@@ -122,6 +122,7 @@ class Timers(Waker):
 
     def tick(self, now_ms: int) -> None:
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            # Removed before the call, which may cancel its own timer.
             self._calls.pop(heappop(self._heap)[1])()
 
 
@@ -151,6 +152,7 @@ class Job(Awaited):
         self._error: Exception | None = None
 
     def run(self) -> None:
+        # Read once, since the event loop may drop it meanwhile.
         call = self._call
         # The connection was closed before the thread came to this job.
         if call is None:
@@ -234,6 +236,7 @@ def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None
 def portions(entries: Sequence[E], size: int = PORTION) -> Sequence[Sequence[E]]:
     """Divide entries into portions of a size; few entries are returned as one portion, unchanged."""
     if len(entries) <= size:
+        # The same object: callers test it with `is`, and then do not yield.
         return (entries,)
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
@@ -325,6 +328,7 @@ class Turns:
         """Return whether a request that has just arrived is handled without queueing; its cost counts from now on."""
         first = self._first
         if first is not None:
+            # Charged at the next arrival, which saves a clock reading per request.
             first.cost_s += now_s - self._first_s
         if now_s >= self._end_s:
             # Once per turn: responses of the requests so far are sent before others are handled.
@@ -371,6 +375,7 @@ class Turns:
             levels = self._levels[:1] if self.has_newcomer else self._levels
             while now_s < end_s and (level := next(filter(None, levels), None)):
                 now_s = self._run_next(level, now_s)
+        # 0: the next request to arrive begins a turn of its own.
         self._end_s = 0.0
         self.is_over = False
         self.has_newcomer = False
@@ -381,8 +386,10 @@ class Turns:
         self._until_s = start_s + PORTION_S
         has_more = who.take_turn()
         now_s = self.now_s()
+        # Before the addition, so that the new cost counts in full.
         self._forget_cost(who, now_s)
         who.cost_s += now_s - start_s
+        # Only after its turn, during which it must not queue itself.
         who.is_queued = False
         self.waiting -= 1
         if has_more:
