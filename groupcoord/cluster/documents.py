@@ -83,6 +83,7 @@ class SlotDocuments:
         try:
             asyncio.run(self._look_on())
         except BaseException as error:
+            # Afterwards open() has returned, and only the thread can report it.
             if self._is_open.done():
                 raise
             self._is_open.set_exception(error)
@@ -135,6 +136,7 @@ class SlotDocuments:
 
     def stamp(self, name: str) -> object:
         found = self._state.documents.get(name)
+        # The slot in which it was written, which no two writes share.
         return None if found is None else found[0]
 
     def read(self, name: str) -> str:
@@ -166,6 +168,7 @@ class SlotDocuments:
         try:
             is_written = writing.result(WRITE_S)
         except TimeoutError:
+            # The engine may still execute the put, so the outcome is unknown.
             writing.cancel()
             raise OSError("the engine does not answer: it may be written or not") from None
         if not is_written:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from groupcoord.cluster.slot_log import Beat
 
+# A lease spans four heartbeats, so one that fails does not end it.
 LEASE_MS, DEAD_MS, BEAT_MS = 1_000, 1_500, 250
 
 
@@ -124,6 +125,7 @@ class Membership:
             for node_id, said in self._live.items()
             if partition in said.owned
         )
+        # Two nodes may announce a partition during a take-over: the later fence wins.
         return max(found, key=lambda owner: owner.epoch, default=None)
 
     def chosen(self, partition: int) -> str:
@@ -135,6 +137,7 @@ class Membership:
 
     def to_take(self, owned: Mapping[int, int], now_ms: int) -> list[int]:
         """Return the log partitions to take over: this node should own them and no live node does."""
+        # Without a lease, its view of the other nodes is outdated.
         if not self.may_answer(now_ms):
             return []
         missing = (partition for partition in range(self._partition_count) if partition not in owned)
@@ -159,4 +162,5 @@ class Membership:
 
 
 def _score(partition: int, node_id: str) -> bytes:
+    # Not Python's hash, which differs between processes.
     return blake2b(f"{partition}/{node_id}".encode(), digest_size=8).digest()

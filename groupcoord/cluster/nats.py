@@ -479,6 +479,7 @@ class NatsSlotLog(ConnectedSlotLog):
 
     async def purge(self, partition: int, before_slot: int) -> None:
         """Purge messages of the stream."""
+        # JetStream keeps this sequence and all later ones.
         await self._ask_api(f"STREAM.PURGE.{self._stream(partition)}", {"seq": before_slot + 1})
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
@@ -562,6 +563,7 @@ class NatsSlotLog(ConnectedSlotLog):
             (reply,) = await self._connections.ask(subject, payload, headers, again_s=API_S if is_new else 0.0)
             if _status(reply) != "503":
                 break
+            # 503: no server responds, so the stream is missing or has no leader.
             await self._make_stream(stream)
             is_new = True
             await asyncio.sleep(AGAIN_S)  # the stream exists, but not on all servers yet

@@ -279,6 +279,7 @@ class Participant:
         if self._beating is None:
             return
         self._beating.cancel()
+        # wait() does not raise the cancellation of the heartbeats.
         await asyncio.wait((self._beating,))
         await self._served.close()
         # After the coordinator has stopped: its last responses need the ownership.
@@ -389,5 +390,6 @@ class Participant:
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
+        # asyncio itself keeps only weak references to tasks.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

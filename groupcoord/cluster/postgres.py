@@ -217,6 +217,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             asking.exception()  # the result is not needed
 
     async def _connect(self) -> AsyncConnection[Any]:
+        # Each put is one statement, and with autocommit one transaction.
         return await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
 
 

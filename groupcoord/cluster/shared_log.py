@@ -97,6 +97,7 @@ async def copy_log(slot_log: SlotLog, folder: Path) -> int:
         content = b"".join((*chunks[1:], *appends))
         if content:
             inner = folder / f"{OFFSETS_TOPIC}-{partition}"
+            # Fails if it exists, so that two copies are never mixed.
             inner.mkdir(parents=True)
             size_bytes += (inner / f"{0:020}.log").write_bytes(content)
     return size_bytes

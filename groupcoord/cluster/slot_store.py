@@ -299,6 +299,7 @@ class SlotStore:
     def done(self, partition: int, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
         """Apply the result of an operation; see :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done`."""
         owned = self._owned.get(partition)
+        # Perhaps given up while the operation was in flight.
         if owned is not None:
             owned.writer.done(operation, result)
             self._take_events(partition, owned)
@@ -328,6 +329,7 @@ class SlotStore:
                 kind = AppendOutcomeUnknownError if event.is_unknown else NotLeaderError
                 self._answers.append((_asked(event.token)[0], kind(f"log partition {partition} is not owned here")))
             else:
+                # give_up has removed it before, a loss has not.
                 self._owned.pop(partition, None)
                 self._changes.append(Gone(partition, event.reason))
 

@@ -82,6 +82,7 @@ def answer_describe_cluster(
         return DescribeClusterResponse(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
+        # KIP-430: denied clients get 0, not an error.
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return DescribeClusterResponse(
         cluster_id=cluster_id,
@@ -118,7 +119,7 @@ def answer_describe_quorum(
 def answer_elect_leaders(
     request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[ElectLeadersResponse]:
-    """Elect preferred leaders. Unclean elections are never needed."""
+    """Elect preferred leaders. Unclean elections never find a leader."""
     if not permissions.on_cluster(Operation.ALTER):
         return (yield from _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED))
     # After the permission, as in ControllerApis.
@@ -162,6 +163,7 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
     leadership = nodes.leadership
     preferred, leader_id = leadership.replicas(topic, index)[0], leadership.leader(topic, index).node_id
     is_needed = leader_id != preferred if elects else leader_id == NOBODY
+    # Nodes that share a log own partitions instead of electing leaders.
     if not (leadership.elects and is_needed):
         message = "Leader election not needed for topic partition."
         return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED, message)
@@ -200,6 +202,7 @@ def answer_alter_partition_reassignments(
         return TopicEntry(topic.name, (yield from each(topic.partitions, answer)))
 
     reassigned = yield from each_long(request.topics, answer_topic)
+    # With one node, or owners of a shared log, assignments have no effect.
     if nodes.leadership.keeps_assignments:
         try:
             yield from _reassign(assigned, nodes, topics)
@@ -262,6 +265,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 
     def elect(name: str, index: int, replicas: tuple[int, ...]) -> None:
         topic = topics.get(name)
+        # Perhaps deleted while other partitions were elected.
         if topic is not None:
             nodes.reassigned(topic, index, replicas)
 
@@ -271,6 +275,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 def answer_list_partition_reassignments(
     request: ListPartitionReassignments, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListPartitionReassignmentsResponse]:
+    # Reassignments end before they are answered, so none is ever listed.
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
 
@@ -363,6 +368,7 @@ def answer_alter_replica_log_dirs(
 
     def error_of(name: str, index: int, path: str) -> ErrorCode:
         topic = topics.get(name)
+        # First, so that denied clients learn neither directories nor topics.
         if not is_allowed:
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if path != here:

@@ -107,6 +107,7 @@ class Features:
     def change(self, levels: Mapping[str, int]) -> None:
         changed = {**self._levels, **levels}
         if changed != self._levels:
+            # KIP-584: by this epoch clients distinguish older levels from newer ones.
             epoch = self.epoch + 1
             self._file.write(lambda: {"epoch": epoch, "levels": changed})
             self._set(epoch, changed)
@@ -132,6 +133,7 @@ def answer_update_features(
         if reason is not None:
             whole = f"The update failed for all features since the following feature had an error: {reason}"
             return UpdateFeaturesResponse(ErrorCode.INVALID_UPDATE_VERSION, whole)
+        # A fixed feature passes with the level that it has, and is not stored.
         if update.feature in changing:
             levels[update.feature] = update.max_version_level
         results.append(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE"))

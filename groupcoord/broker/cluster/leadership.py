@@ -83,6 +83,7 @@ class Leadership:
 
     @property
     def controller_id(self) -> int:
+        # The lowest id, so that all nodes name the same controller.
         return min(self._running, default=NOBODY)
 
     # ------------------------------------------------------------ leaders
@@ -145,12 +146,14 @@ class Leadership:
         return next(iter(self.in_sync(self.replicas(topic, index))), NOBODY)
 
     def elect(self, topic: Topic, index: int, node_id: int) -> Leader:
+        # The epoch also rises when no node can lead, as in PartitionChangeBuilder.
         leader = Leader(node_id, self.leader(topic, index).epoch + 1)
         self._leaders[topic.topic_id, index] = leader
         return leader
 
     def raise_epoch(self, topic: Topic, index: int, epoch: int) -> None:
         leader = self.leader(topic, index)
+        # Never lowered, since the log may be behind an election.
         self._leaders[topic.topic_id, index] = leader._replace(epoch=max(leader.epoch, epoch))
 
     def forget(self, topic: Topic) -> None:

@@ -88,6 +88,7 @@ def answer_metadata(
     and denied topics last; a request for all topics omits these.
     """
     references = request.topics
+    # CREATE on the cluster covers all topics; without it each topic is checked.
     checks_creation = (
         auto_creates and request.allow_auto_topic_creation and not permissions.on_cluster(Operation.CREATE)
     )
@@ -247,6 +248,7 @@ def answer_describe_topic_partitions(
         for name, is_allowed in zip(wanted, may_see, strict=True)
         if request.topics and not is_allowed
     ]
+    # At least 1, or the cursor would never move on.
     left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
     described: list[TopicPartitionsDescription] = []
     for name in allowed:
@@ -257,6 +259,7 @@ def answer_describe_topic_partitions(
             return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, 0))
         topic = topics.get(name)
         first = cursor.partition_index if cursor is not None and name == begin else 0
+        # Perhaps deleted since the last page, or created again with fewer partitions.
         end = first if topic is None else min(max(topic.partition_count, first), first + left)
         described.append(_described_topic(name, topic, range(first, end), leadership, permissions))
         if topic is not None and end < topic.partition_count:

@@ -220,6 +220,7 @@ class SpreadCoordinator:
         # Without a leader, any node refuses the request with NOT_COORDINATOR.
         coordinator = self._nodes.serving(index) or next(iter(self._nodes.coordinators.values()))
         coordinator.submit(request, token, principal)
+        # The caller does not know which coordinator was chosen.
         deliver_replies(coordinator)
 
 

@@ -199,6 +199,7 @@ def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]
 
 
 def _key_of(entity: Entity) -> _Key:
+    # Clients may name the parts of an entity in any order.
     return tuple(sorted(entity.items(), key=lambda part: part[0]))
 
 

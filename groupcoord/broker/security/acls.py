@@ -104,6 +104,7 @@ class Acls:
         # No write, and the cached decisions stay.
         if not gone and not new:
             return
+        # In a copy, so that a failed write changes nothing.
         acls = self._acls | dict.fromkeys(new)
         for acl in gone:
             acls.pop(acl, None)
@@ -164,6 +165,7 @@ class Acls:
         return is_allowed
 
     def _patterns_for(self, kind: int, name: str) -> list[_Pattern]:
+        # A resource may itself be named *, and then would count twice.
         literal = [(kind, int(PatternType.LITERAL), pattern) for pattern in dict.fromkeys((name, WILDCARD))]
         prefixed = [(kind, int(PatternType.PREFIXED), prefix) for prefix in self._prefixes_of(kind, name)]
         return [pattern for pattern in literal if pattern in self._of_pattern] + prefixed
@@ -186,6 +188,7 @@ class Acls:
         if name is None:
             return tuple(self._acls if wanted.principal is None else self._of_principal.get(wanted.principal, ()))
         kinds = range(TYPES_END) if wanted.resource_type == ANY else (wanted.resource_type,)
+        # KIP-290: MATCH finds all ACLs that affect the name, by whichever pattern.
         if pattern_type == PatternType.MATCH:
             patterns = [pattern for kind in kinds for pattern in self._patterns_for(kind, name)]
         else:
@@ -355,6 +358,7 @@ def _checked_by_broker(acl: Acl) -> AclResult | None:
 
 def _checked_by_controller(acl: Acl) -> AclResult:
     numbers = (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type)
+    # Unknown numbers win over host and principal, as in AclControlManager.
     for kind, number, values in zip(_KINDS, numbers, _KNOWN, strict=True):
         if number not in values:
             return _invalid(f"Invalid {kind} UNKNOWN")

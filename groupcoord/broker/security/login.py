@@ -144,6 +144,7 @@ class LoginConnection(Connection):
         max_request_bytes: int,
         sasl: SaslServer,
     ) -> None:
+        # Before the log-in an unknown client must not fill memory with a large request.
         super().__init__(broker, client_host, principal, min(max_request_bytes, sasl.max_receive_bytes))
         self.closing_level = logging.WARNING
         self._sasl = sasl
@@ -185,10 +186,11 @@ class LoginConnection(Connection):
             begun_ms = self._took_up_again_at_ms
             # As in Kafka, too early: it is answered as without a log-in.
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
-                return True  # and is answered as without a log-in
+                return True
             self._took_up_again_at_ms = now_ms
             self._state = _State.TOLD_VERSIONS
             return False
+        # KIP-368: afterwards any other request closes the connection.
         return now_ms <= self._expires_at_ms
 
     @property
@@ -268,6 +270,7 @@ class LoginConnection(Connection):
             self._fail_login(told.format(*names), step.user or "")
             return
         lifetime_ms = self._sasl.session_lifetime_ms(step.expires_at_ms)
+        # A lifetime of 0 also stands for credentials that expire right now.
         is_endless = step.expires_at_ms is None and not lifetime_ms
         self._expires_at_ms = None if is_endless else self._sasl.now_ms() + lifetime_ms
         self.principal = ClientPrincipal(principal, self.client_host)
@@ -280,12 +283,14 @@ class LoginConnection(Connection):
         if self._uses_requests:
             self.answer(SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
         else:
+            # KIP-43: after a handshake of version 0 tokens have a size but no header.
             self._put_out([_SIZE.pack(len(challenge)) + challenge])
             self._mark_dirty()
 
     def _fail_login(self, told: str, user: str) -> None:
         self._sasl.failures.tell(self.client_host, self._mechanism, user, told)
         self.closing_level = logging.DEBUG  # FailedLogins has logged it
+        # Tokens without headers have no field for an error.
         is_answered = self._uses_requests and not isinstance(self._exchange, _Changed)
         error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
         self._refuse_later(SaslAuthenticateResponse(error_code, told) if is_answered else None, "its log-in failed")
@@ -303,6 +308,7 @@ class LoginConnection(Connection):
         sasl.refusals.add(deadline_ms, partial(self._turn_away, response, reason))
 
     def _turn_away(self, response: WireResponse | None, reason: str) -> None:
+        # The client may have disconnected during the delay.
         if self.closing is None:
             self.answer(response)
             self.refuse(reason)

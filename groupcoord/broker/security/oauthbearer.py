@@ -27,6 +27,7 @@ from groupcoord.errors import ConfigError
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
 _GIVEN_UP = b"\x01"
+# RFC 7628: a GS2 header, then key=value pairs, each ended by %x01.
 _CLIENT_RESPONSE = re.compile(
     rb"n,(?:a=(?P<authorization_id>(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,\x01"
     rb"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
@@ -66,7 +67,7 @@ class OAuthBearerExchange:
         try:
             bearer = self._validate(bearer_token)
         except InvalidTokenError:
-            self._has_refused = True  # the client replies with one byte, which fails the log-in
+            self._has_refused = True
             return Step(INVALID_TOKEN.encode())
         if is_other_authorization_id(authorization_id, bearer.user):
             raise LoginFailedError(
@@ -116,6 +117,7 @@ class ClaimChecks(NamedTuple):
 
 
 def _is_time(claim: Any) -> bool:
+    # JSON may hold true, an int in Python; above 2**53 floats are not exact.
     return isinstance(claim, int | float) and not isinstance(claim, bool) and 0 <= claim < 2**53
 
 
@@ -167,6 +169,7 @@ class KeySet:
             raise ConfigError(f"setting 'sasl.oauthbearer.jwks.endpoint.url': {url}: {error}") from None
 
     def find(self, key_id: str | None) -> Any:
+        # The header kid is optional (RFC 7515), and a single key needs none.
         key = next(iter(self._keys.values())) if key_id is None and len(self._keys) == 1 else self._keys.get(key_id)
         age_s = self._now_s() - self._fetched_at_s
         # Any client can invent key ids, so unknown ones cause few fetches.
@@ -185,6 +188,7 @@ class KeySet:
 
     def _fetch_again(self) -> None:
         try:
+            # A single assignment: the event loop sees the old keys or the new ones.
             self._keys = _fetch(self._url)
         except (OSError, ValueError) as error:
             logger.warning("the keys of %s could not be fetched again: %s", self._url, error)
@@ -194,11 +198,13 @@ def _fetch(url: str) -> dict[str | None, Any]:
     import jwt
 
     with urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
+        # One byte more shows that the content is too long.
         content = answer.read(JWKS_BYTES_MAX + 1)
     if len(content) > JWKS_BYTES_MAX:
         raise ValueError(f"more than {JWKS_BYTES_MAX} bytes")
     try:
         keys = jwt.PyJWKSet.from_dict(parse_json(content.decode())).keys
+    # AttributeError: JSON that is not an object.
     except (jwt.PyJWTError, AttributeError) as error:
         raise ValueError(f"is no set of keys: {error}") from None
     return {key.key_id: key for key in keys}
@@ -212,7 +218,6 @@ def signed_validator(
     def validate(token: str) -> Bearer:
         import jwt
 
-        # The server's own clock is used for times.
         # Times are checked by the server's clock, which tests can set.
         options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": bool(audiences)}
         try:

@@ -137,6 +137,7 @@ def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
 
 def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
     mapped = (rule.apply(name) for rule in rules)
+    # KIP-371: the first rule that matches decides.
     result = next((result for result in mapped if result is not None), None)
     if result is None:
         raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules matches the name {name!r}")
@@ -163,6 +164,7 @@ def _attribute(kind: str, value: str) -> str:
     # X500Principal writes attributes without a keyword as #hex of their DER form.
     if kind in _IA5_STRINGS:
         content = value.encode("ascii", "replace")
+        # DER: tag 0x16 is an IA5String, followed by its length.
         return f"{_IA5_STRINGS[kind]}=#16{len(content):02x}{content.hex()}"
     escaped = _ESCAPED.sub(lambda match: "".join(f"\\{character}" for character in match[0]), value)
     return f"{_KEYWORDS.get(kind, kind)}={escaped}"
@@ -177,5 +179,6 @@ class ClientPrincipal(str):
 
     def __new__(cls, principal: str, client_host: str) -> ClientPrincipal:
         made = super().__new__(cls, principal)
+        # Java writes addresses with a slash, ACLs name them without.
         made.host = client_host.removeprefix("/")
         return made

@@ -136,6 +136,7 @@ class Users:
         # Digests under a random key have one length, and no use outside of this process.
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._digests = {name: self._digest(password) for name, password in (passwords or {}).items()}
+        # Random, so that no password has this digest.
         self._nobody = secrets.token_bytes(_KEY_BYTES)
 
     def has(self, name: str, password: str) -> bool:
@@ -180,6 +181,7 @@ class PlainExchange:
         self._users = users
 
     def evaluate(self, token: bytes) -> Step:
+        # As in Java, malformed UTF-8 is replaced, and fails later as a wrong password.
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _PARTS:
             raise LoginFailedError(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")

@@ -109,6 +109,7 @@ class Nobody:
 
     def resemble(self, mechanism: str, credentials: Iterable[ScramCredential]) -> None:
         """Adopt the most frequent shapes of these credentials."""
+        # Bounded, because each log-in compares all shapes.
         self._shapes[mechanism] = Counter(map(_shape_of, credentials)).most_common(SHAPES_MAX)
 
     def salt(self, mechanism: str, user: str) -> bytes:
@@ -176,6 +177,7 @@ class ScramExchange:
 
     def _first(self, message: str) -> bytes:
         # scramp has no authorization ids: requests to act as another user are refused here, as in Kafka.
+        # A malformed message may have fewer parts; scramp refuses it below.
         _, authorization_id, name, *_ = message.split(",") + [""] * 2
         if is_other_authorization_id(authorization_id.removeprefix("a="), name.removeprefix("n=")):
             raise LoginFailedError(OTHER_AUTHORIZATION_ID)
@@ -288,8 +290,10 @@ class ScramCredentials:
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return DescribeUserScramCredentialsResponse((DescribedUser("", denied, None),), denied, None)
         infos: dict[str, list[ScramCredentialInfo]] = {}
+        # Users of the file are settings: only credentials of administrators are described.
         for (user, mechanism), credential in self._altered.items():
             infos.setdefault(user, []).append(ScramCredentialInfo(NUMBER_OF[mechanism], credential.iterations))
+        # KIP-554: null or no users stand for all.
         asked = Counter(request.users or list(infos))
         return DescribeUserScramCredentialsResponse(
             tuple(_described(user, count, infos.get(user)) for user, count in list(asked.items()))
@@ -306,6 +310,7 @@ class ScramCredentials:
     def _set(self, altered: Credentials) -> None:
         self._altered = altered
         for mechanism in NUMBER_OF:
+            # Feigned salts must look like those that a log-in can show.
             usable = (
                 credential
                 for (_, own), credential in (self._fixed | altered).items()

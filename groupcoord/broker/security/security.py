@@ -141,6 +141,7 @@ class Security:
         enabled = {mechanism for own in used.values() for mechanism in own.sasl_enabled_mechanisms}
         check_packages(enabled)
         passwords = {**users, **read_users(settings.sasl_users_file)}
+        # Replaces the cached property, which would not know these users.
         self.credentials = ScramCredentials(self._place, passwords, tuple(sorted(enabled)))
         factory = MechanismFactory(passwords, self.credentials, self._clock)
         self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
@@ -173,6 +174,7 @@ class Security:
 
             make_connection = broker.connection_type(LoginConnection)
             connection = make_connection(broker, client_host, principal, max_request_bytes, sasl)
+        # KIP-103: responses name the addresses of the client's own listener.
         connection.nodes = self._nodes.get(listener)
         return connection
 

@@ -225,6 +225,7 @@ def check_advertised(key: str, host: str) -> None:
 
 def _protocols(pairs: tuple[str, ...]) -> dict[str, SecurityProtocol]:
     protocols = {protocol.value: protocol for protocol in SecurityProtocol}
+    # As in Kafka's default map, each protocol is also the name of a listener.
     named = dict(protocols)
     for pair in pairs:
         name, _, protocol = pair.partition(":")
@@ -267,6 +268,7 @@ def tls_listener(settings: SecuritySettings, *, uses_sasl: bool) -> TlsListener:
 def server_context(settings: SecuritySettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.ssl_enabled_protocols]
+    # The ssl module takes a range, which any list of these two versions is.
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     try:
         _load_identity(context, settings)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from groupcoord.storage.log.memory_log import PartitionLog
 
 
+# Attempts in all: the four pauses between them add up to 15 s.
 TRIES_MAX = 5
 FIRST_PAUSE_MS = 1_000
 
@@ -89,6 +90,7 @@ class _Asked:
         # Results of earlier attempts stay, since only the failed part is sent again.
         self._results.update(found)
         if failed and self.try_count < TRIES_MAX:
+            # Only what failed: each further write of the others would append another record.
             self.request = part_of(self.request, failed)
             self._persister.ask_later(self)
         else:
@@ -152,12 +154,14 @@ class ShareCoordination:
         return self._coordinator
 
     def _open(self) -> None:
+        # Imported here, since most servers never serve share groups.
         from groupcoord.coordinator.share_coordinator import ShareCoordinator
         from groupcoord.records.share_state import decode_share_state
         from groupcoord.storage.stores.topics import TopicLogStore
 
         if not self.is_possible:
             return
+        # KIP-932: the first use creates the topic.
         with self._topics.edit() as edit:
             topic = ensure_internal_topic(edit, SHARE_STATE_TOPIC, self.config)
         store = TopicLogStore(self._log, self._has_log, self._settings, decode_share_state)
@@ -259,6 +263,7 @@ class ShareStateRequests:
         coordinator = self._share.coordinator
         if coordinator is None:
             return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        # Clients decide on the number of entries; many would hold up other requests.
         if holds_more(request, ENTRIES_AT_ONCE):
             return self._answer_in_steps(coordinator, request, connection)
         # The coordinator answers the connection itself, now or later.
@@ -333,6 +338,7 @@ class ServerShareHost:
                 answer = Answer()
                 portion = evolve(whole, topics=(topic._replace(partitions=tuple(some)),))
                 self._share.persister.ask(portion, answer.answer)
+                # None also gives other connections their turn if the response is there.
                 yield None if answer.is_done else answer
                 results |= results_of(answer.response)
         answered(answer_of(request, results))
@@ -347,4 +353,5 @@ class ServerShareHost:
             log = self._data.log(topic, index)
         except FailedLogError:
             return None
+        # The lag includes records of open transactions, as for read_uncommitted.
         return None if log is None else log.end_offset

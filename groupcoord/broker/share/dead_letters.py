@@ -82,8 +82,10 @@ class DeadLetters:
             bytes_max = self._data.settings_of(target).max_message_bytes
             # Lazy, since a run may span millions of offsets.
             left, given_up = _given_up(runs), list[GivenUp]()
+            # Letters that a job has left over come first, which keeps their order.
             while given_up := [*given_up, *islice(left, LETTERS_AT_ONCE - len(given_up))]:
                 data = b"" if log is None else _read(log, given_up)
+                # Copied batches may be compressed, so the event loop must not wait for them.
                 portions, count = yield from run_in_executor(write_letters, origin, given_up, data, bytes_max)
                 for portion in portions:
                     yield from self._append(target.topic_id, index, portion)
@@ -106,8 +108,10 @@ class DeadLetters:
             if not config.errors_deadletterqueue_auto_create_topics_enable:
                 raise NoDeadLetterTopicError(f"there is no topic {name!r}, and it may not be made")
             with topics.edit() as edit:
+                # Without this config the check below would refuse the new topic, too.
                 topic = edit.create(name, config.num_partitions, configs={ALLOWS_DEAD_LETTERS: "true"})
             self._on_created([name])
+        # Otherwise a group's config alone could write to any topic with the prefix.
         if topic.configs.get(ALLOWS_DEAD_LETTERS) != "true":
             raise NoDeadLetterTopicError(f"the topic {name!r} does not allow it ({ALLOWS_DEAD_LETTERS})")
         return topic
@@ -126,6 +130,7 @@ class DeadLetters:
                 yield pause
             else:
                 return
+        # The last attempt: its error ends the sending, and the letters are dropped.
         self._try_append(topic_id, index, portion)
 
     def _try_append(self, topic_id: UUID, index: int, portion: Portion) -> None:
@@ -141,6 +146,7 @@ class DeadLetters:
             raise TopicLogError(ErrorCode.POLICY_VIOLATION, "topics hold nothing")
         now_ms = self._data.clock.now_ms()
         batch = frame_records(
+            # Nothing yields before the append, so the log will still end here.
             log.end_offset,
             (portion.records,),
             portion.record_count,
@@ -148,6 +154,7 @@ class DeadLetters:
             leader_epoch=log.leader_epoch,
             producer_id=-1,
             producer_epoch=-1,
+            # Not idempotent: after an unknown outcome the retry may repeat letters.
             base_sequence=-1,
         )
         log.append_encoded(batch, portion.record_count, now_ms, self._data.settings_of(topic))
@@ -168,5 +175,6 @@ def _read(log: PartitionLog, given_up: Sequence[GivenUp]) -> bytes:
     # The source topic was deleted meanwhile; letters go without contents.
     if log.is_closed:
         return b""
+    # Retention may have removed the first of these records since they were fetched.
     offset = max(given_up[0].offset, log.start_offset)
     return b"".join(log.read(offset, given_up[-1].offset + 1, READ_BYTES, takes_first=True).parts)

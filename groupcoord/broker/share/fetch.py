@@ -56,6 +56,7 @@ from groupcoord.wire.share_messages import (
     TopicIdEntry,
 )
 
+# KIP-932: session epochs are of type int32, and wrap.
 LAST_EPOCH = 2**31 - 1
 
 
@@ -87,12 +88,14 @@ class ShareSession:
         self.epoch = FIRST_EPOCH + 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def add(self, partition: SharedPartition, name: str) -> None:
+        # Clients name known partitions again to acknowledge records of them.
         if partition not in self.partitions:
             self.partitions[partition] = name
             self.due.add(partition)
 
     def forget(self, partitions: Iterable[SharedPartition]) -> None:
         for partition in partitions:
+            # A client may name partitions that the session does not have.
             self.partitions.pop(partition, None)
             self.due.discard(partition)
 
@@ -130,6 +133,7 @@ class ShareSessions:
     def find(self, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
         """Return the session of a request with this epoch, and advance the epoch; or an error."""
         session = self._sessions.get((group_id, member_id))
+        # KIP-932: SHARE_SESSION_NOT_FOUND wins over a wrong epoch.
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
         # As in Kafka, the final epoch closes a session at any epoch.
@@ -170,6 +174,7 @@ class ShareSessions:
             del self._of_group[session.group_id]
 
 
+# Kafka's bound, the length of a UUID as text.
 MEMBER_ID_MAX = 36
 RECORD_LIMIT_MODE = 1
 SESSION_PARTITIONS_MAX = 2_000
@@ -246,6 +251,7 @@ class ShareRequests:
         self.sessions.remove(session)
         for partition in session.partitions:
             led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
+            # A share-partition that was dropped holds no locks of the member.
             if led is not None:
                 self.partitions.release(led, session.member_id)
 
@@ -258,6 +264,7 @@ class ShareRequests:
         try:
             yield awaited
         finally:
+            # Also when the client disconnects, which closes this generator.
             self.timers.cancel(timer)
             for led in watched:
                 led.waiting.pop(awaited.done, None)
@@ -271,6 +278,7 @@ class ShareRequests:
         if error_code is ErrorCode.NONE and request.is_renew_ack:
             sizes = request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms
             error_code = ErrorCode.INVALID_REQUEST if any(sizes) else ErrorCode.NONE
+        # As recorded: an invalid request does not advance the session's epoch.
         if error_code is not ErrorCode.NONE:
             return ShareFetchResponse(error_code)
         group_id, member_id = request.group_id or "", request.member_id or ""
@@ -287,11 +295,13 @@ class ShareRequests:
             found = self.sessions.find(group_id, member_id, request.share_session_epoch)
         if isinstance(found, ErrorCode):
             return ShareFetchResponse(found)
+        # A client may send a negative time.
         deadline_ms = self._data.clock.now_ms() + max(request.max_wait_ms, 0)
         return self._fetch(_Fetching(found, request, permissions, deadline_ms), connection)
 
     def _is_full(self, group_id: str, member_id: str) -> bool:
         limit = self._data.config.group_share_max_share_sessions
+        # A session that replaces its predecessor needs no further room.
         return len(self.sessions) >= limit and not self.sessions.has(group_id, member_id)
 
     def _refuse_full(self, max_wait_ms: int) -> Work[WireResponse | None]:
@@ -313,6 +323,7 @@ class ShareRequests:
             self._end(session)
         else:
             self._update(session, request)
+            # As recorded: a fetch of nothing is answered at once, without records.
             if request.max_records > 0 and request.max_bytes > 0:
                 yield from self._read_or_wait(fetching)
         for partition, result in acknowledged.items():
@@ -321,6 +332,7 @@ class ShareRequests:
 
     def _update(self, session: ShareSession, request: ShareFetch) -> None:
         for topic in request.topics:
+            # The kept name decides on the error after the topic is deleted.
             known = self._data.topics.get_by_id(topic.topic_id)
             for partition in topic.partitions:
                 session.add(
@@ -332,6 +344,7 @@ class ShareRequests:
     def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
         led = yield from self._led(fetching)
         is_late, has_waited = fetching.request.max_wait_ms <= 0, False
+        # If no partition can be read, there is nothing to wait for.
         while led:
             readable = self._readable(fetching, led, has_waited=has_waited)
             is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
@@ -348,6 +361,7 @@ class ShareRequests:
             if number % PORTION == 0:
                 fetching.has_paused = True
                 yield None
+            # Another request of the session may have forgotten the partition during a pause.
             found = self._lead(partition, fetching)
             if isinstance(found, LedPartition):
                 led[partition] = found
@@ -381,8 +395,10 @@ class ShareRequests:
     def _find(self, partition: SharedPartition, name: str, permissions: Permissions) -> Topic | ErrorCode:
         topic = self._data.topics.get_by_id(partition.topic_id)
         name = name if topic is None else topic.name
+        # UNKNOWN_TOPIC_ID comes first: without a name nothing can be authorized.
         if not name:
             return ErrorCode.UNKNOWN_TOPIC_ID
+        # Before the partition is checked, so that denied clients learn nothing about it.
         if not permissions.on_topic(name, Operation.READ):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic is None or not topic.has_partition(partition.partition):
@@ -400,6 +416,7 @@ class ShareRequests:
                 return True  # the read reports it
             has_some = has_some or bool(found)
             size_bytes += found or 0
+        # min_bytes may be 0, but a fetch without records waits all the same.
         return has_some and size_bytes >= fetching.request.min_bytes
 
     def _read(self, fetching: _Fetching, led: dict[SharedPartition, LedPartition]) -> bool:
@@ -415,6 +432,7 @@ class ShareRequests:
             except TopicLogError as error:
                 fetching.outcomes[partition].error_code = error.error_code
                 has_failed = True
+        # fetch.max.bytes of the broker also bounds clients that want more.
         left_bytes, left_records = min(request.max_bytes, self._data.config.fetch_max_bytes), request.max_records
         # As in Kafka, each partition gets the same share of the bytes.
         share_bytes = max(left_bytes // max(len(ready), 1), 1)
@@ -427,6 +445,7 @@ class ShareRequests:
                 request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
             try:
+                # The first batch may exceed the limit: a larger one would never arrive.
                 read = read_and_acquire(each, wanted, settings, share_bytes, now_ms, takes_first=not has_read)
             except TopicLogError as error:
                 fetching.outcomes[partition].error_code = error.error_code
@@ -484,6 +503,7 @@ class ShareRequests:
     ) -> WireResponse | Work[WireResponse | None]:
         permissions = self._permissions_of(connection)
         error_code = _refusal(request, permissions)
+        # KIP-932: only a ShareFetch opens a session.
         if error_code is ErrorCode.NONE and request.share_session_epoch == FIRST_EPOCH:
             error_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
         if error_code is not ErrorCode.NONE:
@@ -516,6 +536,7 @@ class ShareRequests:
     ) -> Work[dict[SharedPartition, _Acknowledged]]:
         results: dict[SharedPartition, _Acknowledged] = {}
         missing: set[SharedPartition] = set()
+        # None until all are submitted: an early response must not end the wait.
         all_there: Awaited | None = None
 
         def done(partition: SharedPartition, error_code: ErrorCode, message: str | None = None) -> None:
@@ -544,6 +565,7 @@ class ShareRequests:
         permissions: Permissions,
         done: Callable[..., None],
     ) -> None:
+        # Without the session's name: a deleted topic is UNKNOWN_TOPIC_ID here, as recorded.
         topic = self._find(partition, "", permissions)
         try:
             # As recorded, malformed batches win over an unknown topic.
@@ -555,6 +577,7 @@ class ShareRequests:
             done(partition, topic)
             return
         led = self.partitions.current(SharePartitionKey(session.group_id, *partition))
+        # As recorded: partitions that were never fetched, or were dropped, are unknown.
         if led is None:
             done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         else:
@@ -563,6 +586,7 @@ class ShareRequests:
 
 def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -> ErrorCode:
     """Return the error of a request that is independent of its session, or NONE."""
+    # Before the permission: without a group there is nothing to authorize.
     if request.group_id is None:
         return ErrorCode.INVALID_REQUEST
     error_code = permissions.group_error(request.group_id, Operation.READ)

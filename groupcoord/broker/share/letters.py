@@ -69,6 +69,7 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
     contents: dict[int, bytes] = {}
     next_offset = looked_at_bytes = 0
     try:
+        # The CRC was checked by the append.
         for batch in iter_batches(data, check_crc=False):
             # The rest is for another job, so that no job takes long.
             if looked_at_bytes >= PORTION_BYTES:
@@ -86,7 +87,7 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
                 looked_at_bytes += PORTION_BYTES  # it may have been large
     # The last batch is truncated by the read.
     except InvalidBatchError:
-        pass  # the last one is truncated
+        pass
     return contents, next_offset
 
 
@@ -98,6 +99,7 @@ def _contents_in(batch: Batch, payload: bytes, wanted: Sequence[int]) -> Iterato
             key, position = _field(payload, head.key_position, head.end)
             value, _ = _field(payload, position, head.end)
             yield offset, key + value
+        # The rest of a large batch need not be parsed.
         if offset >= wanted[-1]:
             return
 
@@ -132,6 +134,7 @@ def _portions(
         body = b"\x00" + write_varint(0) + write_varint(len(portion)) + content + headers
         portion.append(write_varint(len(body)) + body)
         size_bytes += body_bytes
+    # Never empty, as at least one record was given up.
     yield Portion(b"".join(portion), len(portion))
 
 

@@ -63,6 +63,7 @@ _FENCED = frozenset(
 )
 """Errors of the share coordinator that mean a newer leader or state."""
 
+# Members do not know state epochs, so fencing looks like a change of leaders.
 _TRANSLATION = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -102,6 +103,7 @@ class LedPartition:
         self.is_burying = False
 
     def tell(self) -> None:
+        # A copy, since a fetch that wakes up removes its callback.
         for wake in list(self.waiting):
             wake()
 
@@ -134,6 +136,7 @@ class SharePartitions:
         try:
             log, leader_epoch = self._data.log_with_epoch(topic, key.partition)
         except FailedLogError as error:
+            # Waiting fetches learn of it now, not at their deadlines.
             self._drop_key(key)
             return error.error_code
         if log is None:
@@ -144,6 +147,7 @@ class SharePartitions:
         # An election or a new log: another leader may have written the state.
         self._drop_key(key)
         led = LedPartition(key, topic, log, leader_epoch)
+        # Before its state is read: an error that comes at once drops it again.
         self._led[key] = led
         keys = self._watched.setdefault(log, {})
         # One watcher for all groups that read the log.
@@ -194,6 +198,7 @@ class SharePartitions:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _drop(self, led: LedPartition, error_code: ErrorCode) -> None:
+        # A late response may concern a share-partition that was replaced since.
         if self._led.get(led.key) is not led:
             return
         del self._led[led.key]
@@ -202,10 +207,12 @@ class SharePartitions:
         if not keys:
             del self._watched[led.log]
             led.log.watchers.pop(self._log_changed, None)
+        # Set before the waiting fetches wake up and read it.
         led.error_code = error_code
         led.tell()
 
     def _log_changed(self, log: PartitionLog) -> None:
+        # A copy, since dropping removes entries.
         for led in list(self._watched.get(log, {}).values()):
             if log.is_closed:
                 self._drop(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -231,6 +238,7 @@ class SharePartitions:
         if start_offset == NO_START_OFFSET:
             settings = self.settings_of(led.key.group_id)
             try:
+                # As in Kafka it is not written: until an acknowledgement, a restart decides again.
                 start_offset = start_offset_of(settings.auto_offset_reset, led.log, self._data.clock.now_ms())
             except TopicLogError as error:
                 self._drop(led, error.error_code)
@@ -255,8 +263,9 @@ class SharePartitions:
             return
         # The state has no reason for archiving; as in Kafka the count decides.
         limit = self.settings_of(led.key.group_id).delivery_count_limit
-        for run in led.records.archiving():  # the state has no reason; as in Kafka the count decides
+        for run in led.records.archiving():
             run.state.is_rejected = run.state.count < limit
+        # After a failover nothing shows whether their letters were sent.
         self._bury(led)
         led.tell()
 
@@ -288,6 +297,7 @@ class SharePartitions:
             return
         if error_code is ErrorCode.NONE:
             self._bury(led)
+        # Always, though Kafka wakes fetches only if the start offset has moved.
         led.tell()
 
     def _bury(self, led: LedPartition) -> None:
@@ -317,6 +327,7 @@ class SharePartitions:
         except RefusedAcknowledgementError as error:
             done(error.error_code)
             return
+        # Renewals and offsets below the start offset change nothing that is stored (KIP-1222).
         if write is None:
             done(ErrorCode.NONE)
         else:
@@ -339,6 +350,7 @@ class SharePartitions:
 
     def _lock_expires(self, led: LedPartition) -> None:
         led.lock_ms = None
+        # Dropped since, and locks are not stored: the next leader knows none.
         if self._led.get(led.key) is not led:
             return
         if self._is_current(led):
@@ -426,6 +438,7 @@ def read_and_acquire(
     acquired = records.acquire(wanted, in_log, settings, now_ms)
     if not acquired:
         return NOTHING_READ
+    # Counted before aborted records are cut out, since these used up the limit, too.
     count = sum(entry.last - entry.first + 1 for entry in acquired)
     first, last = acquired[0].first, acquired[-1].last
     # Whole batches, as clients skip records that are not acquired.
@@ -443,6 +456,7 @@ def read_and_acquire(
 def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
     ranges = []
     for batch in batches:
+        # As recorded, control records are acquired like others, and clients skip them.
         if batch.is_control or not batch.is_transactional:
             continue
         for transaction in transactions:

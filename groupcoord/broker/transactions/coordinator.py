@@ -187,6 +187,7 @@ class _CommitInTransaction:
     def answer(self, response: Any) -> None:
         self.in_flight[self.transactional_id] -= 1
         if not self.in_flight[self.transactional_id]:
+            # Clients choose the ids, so counts of zero would pile up.
             del self.in_flight[self.transactional_id]
         self.token.answer(response)
 
@@ -253,6 +254,7 @@ class TransactionCoordinator(Waker):
         return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
 
     def next_deadline_ms(self) -> int | None:
+        # Without transactions no timer is due, so an idle server is never woken.
         if not self._transactions:
             return None
         deadline_ms = self._expiration_check_ms
@@ -268,7 +270,9 @@ class TransactionCoordinator(Waker):
             self._abort_timed_out(now_ms)
         if self._retry_ms is not None and now_ms >= self._retry_ms:
             self._retry_ms = None
+            # A copy, since a completion that succeeds removes itself.
             for completion in list(self._completions.values()):
+                # Otherwise markers are in flight, and their responses schedule the next attempt.
                 if not completion.missing:
                     self._write_markers(completion)
         if now_ms >= self._expiration_check_ms:
@@ -295,11 +299,13 @@ class TransactionCoordinator(Waker):
                 try:
                     self._store(transaction.fenced(now_ms))
                 except TransactionLogError:
+                    # The transaction stays open, so the next check tries again.
                     continue
                 self._complete(self._transactions[transactional_id])
 
     def _forget_unused(self, now_ms: int) -> None:
         for transactional_id, transaction in list(self._transactions.items()):
+            # Open and prepared transactions never expire, however old they are.
             is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
             if is_idle and transaction.update_time_ms + self._config.transactional_id_expiration_ms <= now_ms:
                 try:
@@ -338,8 +344,10 @@ class TransactionCoordinator(Waker):
             if not transaction.may_resume(request.producer_id, expected_epoch):
                 return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
         if transaction.state.is_prepared:
+            # The completion will replace the whole state, and with it a new epoch.
             return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction.state is TransactionState.ONGOING:
+            # Offsets on their way would reach the log after the abort marker.
             if not self._in_flight[transactional_id]:
                 # The client retries until the abort is complete.
                 self._complete(self._store(transaction.fenced(now_ms)))
@@ -381,6 +389,7 @@ class TransactionCoordinator(Waker):
                     yield None
                 partition = TopicPartition(topic.name, index)
                 existence_errors[partition] = self._existence_error(partition, permissions)
+        # Brokers add partitions only for producers of KIP-890.
         version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
         errors = self._add_existing(wanted, existence_errors, version)
 
@@ -401,6 +410,7 @@ class TransactionCoordinator(Waker):
     def _add_existing(
         self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int
     ) -> dict[TopicPartition, ErrorCode]:
+        # Permissions and existence win over errors of the producer, as in KafkaApis.
         if any(existence_errors.values()):
             # All partitions or none (KIP-98).
             attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -408,6 +418,7 @@ class TransactionCoordinator(Waker):
         partitions = frozenset(existence_errors)
         error_code = self._check(wanted.transactional_id, wanted.producer_id, wanted.producer_epoch)
         if error_code is ErrorCode.NONE and wanted.verify_only:
+            # KIP-890: a verification adds nothing, so missing partitions fail.
             missing = partitions - self._transactions[wanted.transactional_id].partitions
             return {
                 partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
@@ -418,6 +429,7 @@ class TransactionCoordinator(Waker):
         return dict.fromkeys(partitions, error_code)
 
     def _existence_error(self, partition: TopicPartition, permissions: Permissions | None) -> ErrorCode:
+        # Clients never write to internal topics; brokers may add __consumer_offsets.
         if permissions is not None and (
             partition.topic in INTERNAL_TOPICS or not permissions.on_topic(partition.topic, Operation.WRITE)
         ):
@@ -441,6 +453,7 @@ class TransactionCoordinator(Waker):
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        # Before the state: a fenced producer must not get a retriable error.
         error_code = transaction.check_producer(producer_id, producer_epoch)
         if error_code is ErrorCode.NONE and transaction.state.is_prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -455,6 +468,7 @@ class TransactionCoordinator(Waker):
             try:
                 self._store(transaction.with_partitions(partitions, self._clock.now_ms(), client_version))
             except TransactionLogError:
+                # Retriable: in memory, too, nothing has changed.
                 return NOT_WRITTEN
         return ErrorCode.NONE
 
@@ -526,7 +540,9 @@ class TransactionCoordinator(Waker):
 
     def _write_markers(self, completion: _Completion) -> None:
         transaction = completion.transaction
+        # Sorted, since the order of a set differs between processes.
         partitions = sorted(transaction.partitions)
+        # Counted before any marker is sent, since some are answered at once.
         completion.has_failed, completion.missing = False, len(partitions)
 
         def on_answer(error_code: ErrorCode) -> None:
@@ -540,6 +556,7 @@ class TransactionCoordinator(Waker):
             transaction.producer_id,
             transaction.producer_epoch,
             transaction.state is TransactionState.PREPARE_COMMIT,
+            # By this epoch partitions refuse markers of a former coordinator.
             self._log.coordinator_epoch(transaction.transactional_id),
         )
         for topic, index in partitions:
@@ -547,6 +564,7 @@ class TransactionCoordinator(Waker):
                 self._coordinator.submit(CompleteTransaction(index, *end), MarkerToken(on_answer))
             else:
                 on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
+        # KIP-890: an abort without a transaction only raises the epoch.
         if not partitions:
             self._end_completion(completion)
 
@@ -557,6 +575,7 @@ class TransactionCoordinator(Waker):
                 self._store(transaction.completed(self._clock.now_ms()))
                 del self._completions[transaction.transactional_id]
         except TransactionLogError:
+            # The retry repeats all markers; partitions that have them count as ended.
             completion.has_failed = True
         if completion.has_failed:
             now_ms, unwritten = self._clock.now_ms(), "markers of %r are not all written; the next try is soon"
@@ -564,6 +583,7 @@ class TransactionCoordinator(Waker):
             self._retry_ms = now_ms + RETRY_MS
             self.wake_earlier()
         # Answered also with failed markers, since the outcome is durable.
+        # Retries end here, too, when these clients have their response.
         waiting, completion.waiting = completion.waiting, []
         for token, response in waiting:
             token.answer(response)
@@ -673,6 +693,7 @@ def _ended(transaction: Transaction) -> EndTxnResponse:
 
 def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
     """Return the first multiple of an interval after ``now_ms``, counted from a moment."""
+    # Checks that were missed while the process was held up are skipped.
     return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms
 
 

@@ -169,6 +169,7 @@ class TransactionLog:
             key = encode_transaction_key(transactional_id)
             log = self._log(topic, partition_for(transactional_id, topic.partition_count))
             records = [(key, value, now_ms)]
+            # Nothing yields before the append, so the log will still end here.
             data = encode_batch(log.end_offset, records, leader_epoch=log.leader_epoch, base_sequence=-1)
             log.append_encoded(data, 1, now_ms, self._settings(topic))
         except (ValueError, TopicLogError) as error:
@@ -184,6 +185,7 @@ class TransactionLog:
         # Compaction leaves the active segment alone, which in memory would hold 100 MB of old states.
         if self._topics.directory is not None or settings.segment_bytes <= MEMORY_SEGMENT_BYTES:
             return settings
+        # By identity: changed configs come as a new object.
         if self._in_memory is None or self._in_memory[0] is not settings:
             self._in_memory = settings, evolve(settings, segment_bytes=MEMORY_SEGMENT_BYTES)
         return self._in_memory[1]
@@ -195,9 +197,11 @@ def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
 
     offset = log.start_offset
     while offset < log.end_offset:
+        # A batch larger than a portion would otherwise never be read.
         read = log.read(offset, log.end_offset, READ_BYTES, takes_first=True)
         with suppress(TruncatedBatchError):  # the last one is truncated, and read with the next portion
             for batch in iter_batches(b"".join(read.parts)):
                 if not batch.is_control:
                     yield from ((key or b"", value) for _, _, key, value in batch.records())
+                # From the batch, since compaction leaves gaps between offsets.
                 offset = batch.next_offset

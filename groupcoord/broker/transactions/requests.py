@@ -103,7 +103,9 @@ def answer_list_transactions(
             and (not producer_ids or transaction.producer_id in producer_ids)
             # KIP-994.
             and (duration_ms < 0 or now_ms - transaction.start_time_ms > duration_ms)
+            # KIP-1152: the expression has to match the whole id.
             and (pattern is None or pattern.fullmatch(transaction.transactional_id))
+            # KIP-664: denied ids are left out without an error.
             and permissions.on_transactional_id(transaction.transactional_id, Operation.DESCRIBE)
         )
         if not is_wanted:
@@ -185,6 +187,7 @@ class TransactionRequests:
             # KIP-679: WRITE on any topic is enough.
             if not may_write_idempotently(permissions, self._data.topics):
                 return InitProducerIdResponse(CLUSTER_DENIED)
+        # As in KafkaApis, permissions win over NOT_COORDINATOR.
         elif not may_write(transactional_id, permissions):
             return InitProducerIdResponse(ID_DENIED)
         elif not self._is_here(transactional_id):
@@ -193,6 +196,7 @@ class TransactionRequests:
 
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
         permissions = self._permissions_of(connection)
+        # KIP-890: a broker's CLUSTER_ACTION replaces permissions on ids and topics.
         if request.is_from_broker and not permissions.on_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse((), CLUSTER_DENIED)
         allowed, here = True, True
@@ -214,6 +218,7 @@ class TransactionRequests:
 
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
         permissions = self._permissions_of(connection)
+        # As in KafkaApis, the transactional id's error wins over the group's.
         if not may_write(request.transactional_id, permissions):
             return AddOffsetsToTxnResponse(ID_DENIED)
         if not permissions.on_group(request.group_id, Operation.READ):

@@ -125,6 +125,7 @@ class Transaction:
         if producer_id == self.producer_id:
             # Each such EndTxn raises the epoch, so a repetition names the one before.
             return producer_epoch == self.producer_epoch - 1
+        # KIP-890: EndTxn used up the epochs, so the next id began at 0.
         return producer_id == self.previous_producer_id and producer_epoch == LAST_EPOCH and self.producer_epoch == 0
 
     # ------------------------------------------------------------ changes
@@ -184,6 +185,7 @@ class Transaction:
             state=TransactionState.PREPARE_ABORT,
             # KIP-588: the producer of a timed out transaction is fenced by the next epoch.
             producer_epoch=self.producer_epoch + 1,
+            # KIP-588: with this epoch the timed out producer may still initialise.
             last_producer_epoch=self.producer_epoch,
             client_version=CLIENT_VERSION_OF_EPOCHS,
         )
@@ -220,6 +222,7 @@ class Transaction:
         )
         if self.next_producer_id == NO_PRODUCER_ID:
             return done
+        # KIP-890: the epochs are used up, and no marker needs the old id.
         return evolve(
             done,
             producer_id=self.next_producer_id,
@@ -234,6 +237,7 @@ class Transaction:
         # In state Empty Kafka writes null, not an empty list.
         if self.state is not TransactionState.EMPTY:
             partitions = [{"topic": topic, "partitionIds": list(indexes)} for topic, indexes in self.topics]
+        # KIP-482: tagged fields with their default are not written.
         tagged = {
             "previousProducerId": (self.previous_producer_id, NO_PRODUCER_ID),
             "nextProducerId": (self.next_producer_id, NO_PRODUCER_ID),
@@ -261,6 +265,7 @@ class Transaction:
             producer_id=values["producerId"],
             timeout_ms=values["transactionTimeoutMs"],
             producer_epoch=values["producerEpoch"],
+            # Records of version 0 have no tagged fields.
             previous_producer_id=values.get("previousProducerId", NO_PRODUCER_ID),
             next_producer_id=values.get("nextProducerId", NO_PRODUCER_ID),
             state=_STATES[code],
