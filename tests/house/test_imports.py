@@ -159,14 +159,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.report.html": (
         "analysis.report.text",
         "analysis.report.data.model",
-        "analysis.report.data.group_status",
         "analysis.fold.history.causes",
     ),
-    "analysis.report.data.model": ("analysis.report.data.group_status",),
-    "analysis.report.data.group_status": (),
+    "analysis.report.data.model": (),
     "analysis.live": (
         *("schema.engine", "analysis.decode", "analysis.errors", "analysis.options"),  # the same rows as of files
-        "analysis.report.durations",
         *("records", "errors"),
         "config",  # how clients reach a cluster and log in
         "client",
@@ -219,7 +216,6 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.report.text": BASE_REQUIREMENTS,
     "analysis.report.html": BASE_REQUIREMENTS,
     "analysis.report.data.model": BASE_REQUIREMENTS,
-    "analysis.report.data.group_status": BASE_REQUIREMENTS,
     "analysis.report": frozenset({"attrs", "pyarrow"}),
     "analysis.live": frozenset({"attrs", "pyarrow"}),
     "analysis.decode": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),

@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 76_544, "files": 491, "words": 162_594},
-    "tests": {"code": 62_486, "files": 650, "words": 95_671},
+    "groupcoord": {"code": 75_244, "files": 491, "words": 150_751},
+    "tests": {"code": 60_174, "files": 641, "words": 88_849},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
