@@ -55,7 +55,7 @@ def test_amplification() -> None:
     assert result.inputs["bytes answered"] > 10_000_000
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "RENEWALS", 250)
     result = run(together(sharing.SHARING))

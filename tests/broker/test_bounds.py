@@ -26,6 +26,7 @@ from tests.broker.driving import LateJobs, drain, feed
 from tests.broker.effort import lines_of
 from tests.broker.security.test_acl_conversations import ACLS
 from tests.broker.security.world import PROPERTIES
+from tests.samples import PARTS
 from tests.wire.kio_client import NOT_IN_KIO, VERSIONS, read_response, request_frame, versions_of
 from tests.wire.sample_frames import FRAMES
 from tests.wire.sample_requests import BODIES
@@ -329,8 +330,14 @@ OWN_BOUNDS = {30: 10_000, 85: 10_000}
 """The most entries that anything is done with, where a request is refused for more: new ACLs, batches of a state."""
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("api_key", sorted({api_key for api_key, _ in CASES}), ids=lambda key: APIS[key].name)
+API_KEYS = sorted({api_key for api_key, _ in CASES})
+
+
+@pytest.mark.parametrize(
+    "api_key",
+    [pytest.param(key, marks=pytest.mark.slow if at % PARTS else pytest.mark.ci) for at, key in enumerate(API_KEYS)],
+    ids=[APIS[key].name for key in API_KEYS],
+)
 def test_no_step_takes_long(api_key: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that a step handles are few, or so cheap that as many as a request may hold take a fraction of a second.
 

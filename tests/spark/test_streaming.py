@@ -69,7 +69,7 @@ print(len(writes), "micro-batches")
 """The query of docs/spark.md, which is killed when a micro-batch was written and Spark has not noted that yet."""
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_query_that_is_killed_counts_every_commit_once(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
     """Started again it repeats the micro-batch and goes on, and the counts are those of one reading."""
     (query,) = [block.code for block in blocks(DOCS / "spark.md", "python") if "def count_commits" in block.code]
