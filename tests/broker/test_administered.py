@@ -387,6 +387,15 @@ def test_a_kind_of_groups_is_switched_off_and_on(world: Asked) -> None:
     assert (described(), finalized()) == (ErrorCode.GROUP_ID_NOT_FOUND, (True, 2))
 
 
+def test_levels_of_features_that_can_not_be_written(tmp_path: Path) -> None:
+    """The update fails, and the former level stays."""
+    world = Asked(Administered(tmp_path / "gone"))
+    update = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
+    told = world.ask(57, 1, timeout=1, feature_updates=[update], validate_only=False)
+    assert told["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.ask(18, 4, client_software_name="x", client_software_version="1")["finalized_features_epoch"] == 0
+
+
 def test_levels_of_features_are_kept(tmp_path: Path) -> None:
     """They are in a file, which is read again; one that holds something else is named."""
     features = Features(tmp_path)

@@ -11,6 +11,7 @@ import pytest
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.work import Answer, do_whole
 from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.javacompat.hashing import partition_for
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
@@ -174,6 +175,23 @@ def test_preferred_leaders_are_elected(server: ServerThread) -> None:
     assert first.error_code is ErrorCode.ELECTION_NOT_NEEDED
     assert second.error_code is ErrorCode.NONE
     assert server.leader("orders", 1) == 2
+
+
+def test_a_leader_is_elected_although_its_coordinator_can_not_load(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The election succeeds, as in Kafka; the new leader loads the log partition again later."""
+    preferred = server.leader("__consumer_offsets", 0)
+    server.move_leader("__consumer_offsets", 0, to=1 + preferred % 3)
+
+    def fail(*_: object) -> None:
+        raise LoadError({0: OSError("unreadable")})
+
+    monkeypatch.setattr(GroupCoordinator, "load", fail)
+    request = ElectLeaders((TopicEntry("__consumer_offsets", (0,)),), ElectionType.PREFERRED)
+    ((elected,),) = (topic.partitions for topic in ask(server, 3, request).replica_election_results)
+    assert elected.error_code is ErrorCode.NONE
+    assert server.leader("__consumer_offsets", 0) == preferred
 
 
 def test_a_node_crashes_and_comes_back(server: ServerThread) -> None:

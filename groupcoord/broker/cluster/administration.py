@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_long
+from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node, PartitionResult
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -172,7 +174,8 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
         return ElectedPartition(index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     if leadership.node(preferred) is None:
         return ElectedPartition(index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-    nodes.elect(topic, index, preferred)
+    with suppress(LoadError):  # the new leader will retry, and log the error
+        nodes.elect(topic, index, preferred)
     return ElectedPartition(index, ErrorCode.NONE)
 
 

@@ -26,6 +26,9 @@ FILE_NAME = "features.json"
 CLUSTER_DENIED = "Cluster authorization failed."
 
 
+NOT_WRITTEN = "The levels of features could not be written."
+
+
 class Feature(NamedTuple):
     """Feature with its lowest and highest supported level, and its APIs.
 
@@ -138,7 +141,10 @@ def answer_update_features(
             levels[update.feature] = update.max_version_level
         results.append(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE"))
     if not request.validate_only:
-        features.change(levels)
+        try:
+            features.change(levels)
+        except OSError:
+            return UpdateFeaturesResponse(ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN)
     return UpdateFeaturesResponse(results=tuple(results))
 
 
