@@ -518,7 +518,7 @@ class MemoryLogStore:
 
     def _check_not_lost(self) -> None:
         if self._is_lost:
-            raise OwnershipLostError("somebody else has taken the log over")
+            raise OwnershipLostError("another owner has taken the log over")
 
     def _write(self, partition: int, records: Sequence[LogRecord]) -> int:
         log = self._logs.setdefault(partition, [])

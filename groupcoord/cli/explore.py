@@ -93,7 +93,7 @@ def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: s
     words = ALL if faults is None else tuple(filter(None, faults.split(",")))
     if what is None:
         if not dynamic + static:
-            raise CommandError("name a scope, or say how many processes there are: --dynamic 2")
+            raise CommandError("name a scope, or the number of processes: --dynamic 2")
         return Scope.of(scope_of(protocol, dynamic, static, words).table())
     if dynamic + static or faults is not None:
         raise CommandError("--dynamic, --static and --faults are for those without a SCOPE")

@@ -71,7 +71,7 @@ def museum(
         _list(console, exhibits(), as_json=as_json)
         return
     if bool(name) == (whole and action is not Action.SHOW):
-        raise CommandError(f"name one exhibit to {action.value}" + ("" if action is Action.SHOW else ", or say --all"))
+        raise CommandError(f"name one exhibit to {action.value}" + ("" if action is Action.SHOW else ", or give --all"))
     try:
         chosen = [exhibit(name)] if name else [shown for shown in exhibits() if shown.plant is not None]
     except UnknownExhibitError as error:

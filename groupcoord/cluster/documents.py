@@ -116,7 +116,7 @@ class SlotDocuments:
                     self._purged = last
         except Exception as error:  # an engine may raise errors of its own
             if self._is_seen:
-                logger.warning("topics and settings are what they were: the engine can't be asked: %r", error)
+                logger.warning("topics and settings stay as they were: the engine does not respond: %r", error)
             self._is_seen = False
             return
         self._is_seen = True
@@ -157,7 +157,7 @@ class SlotDocuments:
             raise OSError("what all nodes must know was closed")
         # After a failed poll a write would only wait for its timeout, in synchronous code.
         if not self._is_seen:
-            raise OSError("the engine can't be asked")
+            raise OSError("the engine does not respond")
         # The caller's copy is outdated: it has to read the document first.
         if self.stamp(name) != seen:
             self._refuse()

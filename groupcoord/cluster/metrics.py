@@ -38,7 +38,7 @@ class ReplicaCollector(Collector):
         yield owner
         for name, text in (
             ("epoch", "Epoch of the leader, of log partitions that are owned here"),
-            ("unread_bytes", "Appended since the last snapshot: what a take-over reads besides that"),
+            ("unread_bytes", "Appended since the last snapshot: what a take-over reads in addition"),
             ("snapshot_bytes", "Length of the last snapshot"),
         ):
             family = GaugeMetricFamily(PREFIX + name, text, labels=["partition"])

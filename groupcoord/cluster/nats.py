@@ -284,7 +284,7 @@ class NatsConnections:
                 complaint = "" if connection.complaint is None else f": {connection.complaint!r}"
                 raise SlotLogError(f"no answer to {subject} for {max(again_s, ANSWER_S)} s{complaint}") from None
             except Error as error:
-                raise SlotLogError(f"{subject} can't be asked: {error!r}") from error
+                raise SlotLogError(f"{subject} does not respond: {error!r}") from error
 
     async def client(self) -> Client:
         return (await self._connected()).client

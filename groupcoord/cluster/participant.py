@@ -383,7 +383,7 @@ class Participant:
         except Exception as error:  # an engine may raise errors of its own; repeating is right in any case
             if partition not in self._unknown:
                 self._unknown.add(partition)
-                logger.warning("log partition %d: the engine is asked again, until it answers: %r", partition, error)
+                logger.warning("log partition %d: the engine is queried again until it responds: %r", partition, error)
             return UNKNOWN
         self._unknown.discard(partition)
         return result

@@ -67,7 +67,7 @@ async def _said(slot_log: SlotLog) -> int | None:
     except (ValueError, TypeError, KeyError):
         count = None
     if not isinstance(count, int) or count < 1:
-        raise MalformedSlotError("the log does not say how many log partitions it has")
+        raise MalformedSlotError("the log has no valid number of log partitions")
     return count
 
 

@@ -41,7 +41,7 @@ _NAMES_OF_LIBRDKAFKA = {
 
 _NO_JAVA = "it names a class of Java, which can't be run here"
 _REFUSED = {
-    "config.providers": "values are not looked up elsewhere; write them into the file",
+    "config.providers": "config providers are not supported; write the values into the file",
     "sasl.client.callback.handler.class": _NO_JAVA,
     "sasl.login.callback.handler.class": _NO_JAVA,
     "sasl.login.class": _NO_JAVA,
@@ -357,7 +357,7 @@ def _token_of(options: Mapping[str, str]) -> Credentials:
             # The first character is the separator, as in Kafka.
             claims[name.partition("_")[2]] = value[1:].split(value[0]) if value else []
     if "sub" not in claims and options.get("unsecuredLoginPrincipalClaimName", "sub") not in claims:
-        _refuse("sasl.jaas.config", "lacks unsecuredLoginStringClaim_sub, for whom a token is made")
+        _refuse("sasl.jaas.config", "lacks unsecuredLoginStringClaim_sub, the principal of the token")
     name = "unsecuredLoginLifetimeSeconds"
     return Credentials(claims=claims, lifetime_s=_number(name, options.get(name, str(_ONE_HOUR_S))))
 

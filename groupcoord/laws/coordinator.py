@@ -265,7 +265,7 @@ def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[st
         in_log = offsets_in_log(coordinator.log_store, index)
         expected = {key[1:]: offset for key, offset in in_log.items() if key[0] == group_id}
         if fetched != expected:
-            difference = _difference("a consumer is told", fetched, "the log says", expected)
+            difference = _difference("a consumer fetches", fetched, "the log has", expected)
             raise LawBrokenError(f"offsets of group {group_id!r}: {difference}")
 
 
@@ -352,7 +352,7 @@ def _key_of(record: Record) -> Hashable:
         case OpaqueRecord():
             return record.key
         case TransactionMarker():
-            raise ValueError("compaction tells markers by their producers")
+            raise ValueError("compaction identifies markers by their producers")
         case _:
             return (record.group_id, record.key)
 

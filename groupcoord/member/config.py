@@ -28,7 +28,7 @@ _REFUSED = {
     "classic": {"group_remote_assignor": "the members assign by themselves"},
     "consumer": {
         "session_timeout_ms": "the group's session time-out is the coordinator's ('group.consumer.session.timeout.ms')",
-        "heartbeat_interval_ms": "the coordinator says when to beat ('group.consumer.heartbeat.interval.ms')",
+        "heartbeat_interval_ms": "the coordinator sets the interval ('group.consumer.heartbeat.interval.ms')",
         "partition_assignment_strategy": "the coordinator assigns ('group.remote.assignor' may choose how)",
     },
 }

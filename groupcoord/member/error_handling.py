@@ -33,9 +33,9 @@ class Reaction(Enum):
     RESET_GENERATION = "join again with the same member id; what it owns is lost"
     RESET_MEMBER_ID = "join again as a new member; what it owns is lost"
     TAKE_MEMBER_ID = "join again with the member id that came with the error (KIP-394)"
-    TAKE_EPOCH = "repeat with the member's new epoch; without one, tell the error"
-    OUT_OF_GROUP = "tell that the member is out of its group"
-    REPORT = "tell the error; the member goes on"
+    TAKE_EPOCH = "repeat with the member's new epoch; without one, report the error"
+    OUT_OF_GROUP = "report that the member is out of its group"
+    REPORT = "report the error; the member continues"
     IGNORE = "nothing"
     FAIL = "fail"
 

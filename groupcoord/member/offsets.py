@@ -173,7 +173,7 @@ class Commits:
         for topic in response.topics:
             for partition_index, error_code in topic.partitions:
                 if (topic.name, partition_index) not in offsets:
-                    self._malformed(purpose.commit, f"it answers for {topic.name}-{partition_index}, not asked for")
+                    self._malformed(purpose.commit, f"it answers for {topic.name}-{partition_index}, not requested")
                     return
                 if error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     denied.append(str(topic.name))
@@ -350,7 +350,7 @@ class Fetches:
             for found in topic.partitions:
                 partition = TopicPartition(str(topic.name), found.partition_index)
                 if partition not in fetch.partitions:
-                    self._malformed(fetch, f"it answers for {topic.name}-{found.partition_index}, not asked for")
+                    self._malformed(fetch, f"it answers for {topic.name}-{found.partition_index}, not requested")
                     return
                 if found.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     denied.append(partition.topic)

@@ -355,7 +355,7 @@ class Batch:
         # A copy takes less time than a view for batches of the usual size.
         actual = crc32c(self._buffer[self._start + _CRC_START : self._start + self.size_bytes])
         if actual != self.crc:
-            raise CorruptBatchError(self.position, f"its CRC is {actual:#010x}, the header says {self.crc:#010x}")
+            raise CorruptBatchError(self.position, f"its CRC is {actual:#010x}, its header has {self.crc:#010x}")
 
     def __repr__(self) -> str:
         return (
@@ -405,7 +405,7 @@ class LegacyBatch(Batch):
     def check_crc(self) -> None:
         if self._actual_crc != self.crc:
             raise CorruptBatchError(
-                self.position, f"its CRC is {self._actual_crc:#010x}, the header says {self.crc:#010x}"
+                self.position, f"its CRC is {self._actual_crc:#010x}, its header has {self.crc:#010x}"
             )
 
 

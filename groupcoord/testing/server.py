@@ -47,7 +47,7 @@ from groupcoord.testing.faults.server_faults import FaultWords
 __all__ = ["Certificates", "ServerThread"]
 
 HOST = "127.0.0.1"
-TO_INSTALL = "certificates of its own need pip install 'groupcoord[serve,login]'"
+TO_INSTALL = "generated certificates need pip install 'groupcoord[serve,login]'"
 
 
 class Certificates:

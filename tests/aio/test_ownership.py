@@ -353,7 +353,7 @@ def test_the_body_ends_and_somebody_is_told(
                 coordinator.change(GroupCoordinator.tick)
                 await asyncio.sleep(WAIT_S)
 
-        with pytest.raises(OwnershipLostError, match="somebody else"):
+        with pytest.raises(OwnershipLostError, match="another owner"):
             await serve()
         assert error_codes(await coordinator.ask(join())) == [ErrorCode.NOT_COORDINATOR]
         current = asyncio.current_task()
@@ -364,7 +364,7 @@ def test_the_body_ends_and_somebody_is_told(
         run(story())
 
     assert [record.getMessage() for record in caplog.records] == [
-        "nothing is coordinated here any more, all is answered NOT_COORDINATOR: somebody else has taken the log over"
+        "nothing is coordinated here any more, all is answered NOT_COORDINATOR: another owner has taken the log over"
     ]
     losses = [type(each) for each in told if isinstance(each, OwnershipLost | OwnershipLostError)]
     assert sorted(losses, key=str) == [OwnershipLost, OwnershipLostError]

@@ -81,12 +81,12 @@ MALFORMED: list[tuple[type, Any, str]] = [
     (
         OffsetCommit,
         OffsetCommitResponse((TopicResult(TOPIC, ZERO_UUID, (PartitionResult(7, E.NONE),)),)),
-        "it answers for topic-7, not asked for",
+        "it answers for topic-7, not requested",
     ),
     (OffsetFetch, HeartbeatResponse(E.NONE), "HeartbeatResponse"),
     (OffsetFetch, OffsetFetchResponse(()), "is no answer"),
-    (OffsetFetch, offset(5), "it answers for topic-5, not asked for"),
-    (OffsetFetch, offset(0, "other"), "it answers for other-0, not asked for"),
+    (OffsetFetch, offset(5), "it answers for topic-5, not requested"),
+    (OffsetFetch, offset(0, "other"), "it answers for other-0, not requested"),
 ]
 
 

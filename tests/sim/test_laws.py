@@ -171,7 +171,7 @@ def test_who_is_fenced_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         ClassicMembership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)
     )
 
-    with pytest.raises(LawBrokenError, match="is fenced, and nobody has taken its place"):
+    with pytest.raises(LawBrokenError, match="is fenced, but no member has replaced it"):
         World(1, small_world(group={"is_static": True})).run()
 
 

@@ -56,7 +56,7 @@ def test_offsets_of_an_open_transaction_that_everybody_sees(monkeypatch: pytest.
 
     monkeypatch.setattr(OffsetCache, "apply", hasty)
 
-    breaks("is told as|is visible", PRODUCER, *LOOKS)
+    breaks("is answered as|is visible", PRODUCER, *LOOKS)
 
 
 def test_offsets_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,14 +68,14 @@ def test_offsets_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(OffsetCache, "apply_marker", generous)
 
-    breaks("is told as", PRODUCER, *LOOKS)
+    breaks("is answered as", PRODUCER, *LOOKS)
 
 
 def test_an_open_transaction_that_nobody_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wants stable offsets must be told when there are none."""
     monkeypatch.setattr(OffsetCache, "is_unstable", lambda *_: False)
 
-    breaks("is told as", PRODUCER, *LOOKS)
+    breaks("is answered as", PRODUCER, *LOOKS)
 
 
 def test_a_producer_that_goes_on_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_a_group_that_is_not_really_deleted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Administration, "delete_groups", lazy)
 
     breaks(
-        "said to be deleted",
+        "reported as deleted",
         Administrator(start_ms=30_000, end_ms=30_000, group="billing", action=AdminAction.DELETE_GROUP),
     )
 

@@ -87,7 +87,7 @@ class Restless(ManualClock):
     [
         (Coarse, "advanced by 1 ms, the clock went from 0 to 0"),
         (Shared, "advancing one clock moved another one"),
-        (Restless, "a virtual clock advanced without being told to"),
+        (Restless, "a virtual clock advanced by itself"),
     ],
 )
 def test_what_is_wrong_with_a_virtual_clock_is_told(kind: type[Clock], message: str) -> None:

@@ -295,7 +295,7 @@ def test_a_store_that_answers_later(make_store: type[Late]) -> None:
         (WritesNewestFirst, "records instead of"),
         (ForgetsTheLast, r"up to the last one"),
         (GuessesOffsets, "was reported at 0"),
-        (ForgetsToAnswer, "was asked to settle"),
+        (ForgetsToAnswer, "to settle"),
         (WritesWhatItHasRefused, "records instead of"),
         (AnswersWhatItHasRefused, "append 5 was reported at 0"),
         (RefusesWhatIsSound, "refused sound records"),

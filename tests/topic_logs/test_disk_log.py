@@ -257,7 +257,7 @@ def test_a_repetition_is_known_after_a_restart(tmp_path: Path) -> None:
     for end in (disk.restart, disk.kill):
         end()
         assert [disk.log().append(batch, tiny, NOW_MS).base_offset for batch in batches[2:]] == offsets[2:]
-        with pytest.raises(RefusedBatchError, match="goes on with sequence 7"):
+        with pytest.raises(RefusedBatchError, match="the next sequence of producer 7 is 7"):
             disk.log().append(batches[1], tiny, NOW_MS)
 
 

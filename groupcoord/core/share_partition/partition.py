@@ -375,7 +375,7 @@ class SharePartition:
             behind = batch.last
             for run in batch.runs(self.start_offset, batch.last):
                 if (run.state.state is DeliveryState.ACQUIRED) != bool(run.state.member_id):
-                    raise InvariantError(f"{run} belongs to nobody, or to somebody without a reason")
+                    raise InvariantError(f"{run} is acquired without a member, or has a member without being acquired")
                 is_acquired = run.state.state is DeliveryState.ACQUIRED
                 if is_acquired and not any(batch.first <= first <= batch.last for first in locked):
                     raise InvariantError(f"the lock of {run} is never over")

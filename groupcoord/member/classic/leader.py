@@ -134,7 +134,7 @@ class Leading:
         if added & revoked:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(added & revoked))
             raise LeadingError(
-                f"the assignor {self._assignor.name!r} gives partitions to other members that somebody still owns, "
+                f"the assignor {self._assignor.name!r} moves partitions that their owners have not revoked, "
                 f"which the cooperative protocol forbids: {names}"
             )
 

@@ -61,7 +61,7 @@ class _Step(Enum):
     NONE = "none"
     PREPARING = "what was owned is revoked or lost; then join"
     REVOKING = "a cooperative assignment took something away; then assign"
-    ASSIGNING = "the new assignment is told; then all is done"
+    ASSIGNING = "the new assignment is reported; then the rebalance is complete"
 
 
 @define(eq=False, repr=False)

@@ -157,7 +157,7 @@ class _Instance:
 
     def _check(self, active: frozenset[int], standby: frozenset[int]) -> None:
         name = f"{self.application.group}-{self.index}"
-        require(not active & standby, f"{name} has a standby beside the active task")
+        require(not active & standby, f"{name} has a standby of its own active task")
         for other in self.others:
             if self._now_ms - other.taken_ms >= self.session_ms:
                 continue

@@ -72,7 +72,7 @@ def check_deleted(response: DeleteGroupsResponse, has_just_removed: Callable[[st
     for result in response.results:
         require(
             result.error_code is not ErrorCode.NONE or has_just_removed(result.group_id),
-            f"{result.group_id!r} is said to be deleted, and yet the log has it",
+            f"{result.group_id!r} was reported as deleted, but the log has it",
         )
 
 

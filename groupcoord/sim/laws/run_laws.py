@@ -311,7 +311,7 @@ class RunLaws:
             assert node.coordinator is not None
             served = node.coordinator.partition(partition)
             is_open = served is not None and bool(served.writer.in_flight)
-            require(is_open, f"{member_id} is fenced, and nobody has taken its place in {group_id!r}")
+            require(is_open, f"{member_id} is fenced, but no member has replaced it in {group_id!r}")
             self._fenced.append((node, group_id, member_id))
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
@@ -371,12 +371,12 @@ class RunLaws:
             for found in topic.partitions:
                 key = (group_id, topic.name or "", found.partition_index)
                 is_unstable = found.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
-                require(is_unstable == (require_stable and ledger.is_open(key)), f"{key} is told as {found!r}")
+                require(is_unstable == (require_stable and ledger.is_open(key)), f"{key} is answered as {found!r}")
                 if not is_unstable:
                     _, record = ledger.committed.get(key, (-1, None))
                     in_log = (-1, "") if record is None else (record.offset, record.metadata)
                     told = (found.committed_offset, found.metadata)
-                    require(told == in_log, f"{key} is told as {told}, the log has {in_log}")
+                    require(told == in_log, f"{key} is answered as {told}, the log has {in_log}")
                     self._transactions.check_read(group_id, found.metadata)
 
     def _check_append(self, entries: Sequence[LogRecord]) -> None:

@@ -397,7 +397,7 @@ class FileSegment(Segment):
             while len(data) < size:
                 more = os.pread(descriptor, size - len(data), position + len(data))
                 if not more:
-                    raise FailedLogError(f"{self.path} has only {position + len(data)} bytes: it was cut by somebody")
+                    raise FailedLogError(f"{self.path} has only {position + len(data)} bytes: it was truncated")
                 data += more
         except OSError as error:
             raise FailedLogError(f"{self.path} can't be read: {error.strerror or error}") from error

@@ -146,7 +146,7 @@ class ProducerStates:
         last_sequence = producer.last_sequence if epoch == producer.producer_epoch else NO_SEQUENCE
         expected = (last_sequence + 1) % SEQUENCE_END
         if batch.base_sequence != expected:
-            reason = f"producer {batch.producer_id} goes on with sequence {expected}, not {batch.base_sequence}"
+            reason = f"the next sequence of producer {batch.producer_id} is {expected}, not {batch.base_sequence}"
             raise RefusedBatchError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, reason)
         if producer.first_offset is not None and not batch.is_transactional:
             reason = f"producer {batch.producer_id} has a transaction open, and this batch is not part of it"

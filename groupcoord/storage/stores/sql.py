@@ -507,7 +507,7 @@ class SqlLogStore(ABC):
     def _refuse_owner(self, owner: Owner | None) -> None:
         """Raise OwnershipLostError if another process owns the log."""
         if owner is None or owner.epoch != self._epoch:
-            whose = "is not owned yet" if self._epoch is None else "was lost: somebody else has opened it"
+            whose = "is not owned yet" if self._epoch is None else "was lost: another process has opened it"
             raise OwnershipLostError(f"the log {self.name} {whose}")
 
     # ------------------------------------------------------------ connections

@@ -29,7 +29,7 @@ def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogReco
         )
     answers = list(settle(store))
     if [answered for answered, _ in answers] != [ticket]:
-        raise AssertionError(f"{name} was asked to settle {ticket}, but returned {answers}")
+        raise AssertionError(f"{name}: to settle {ticket} returned {answers}")
     ((_, outcome),) = answers
     if isinstance(outcome, LogStoreError):
         raise outcome

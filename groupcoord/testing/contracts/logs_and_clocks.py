@@ -324,7 +324,7 @@ def _check_late_answers(store: LogStore, settle: Settle) -> None:
                 records = appends[ticket.number]
                 require(
                     [found.get(outcome)] == records[:1] if isinstance(outcome, int) else not records,
-                    f"{where}: append {ticket.number} was reported at {outcome}, but its first record is elsewhere",
+                    f"{where}: append {ticket.number} was reported at {outcome}, but its first record is not there",
                 )
     close_store(store)
 
@@ -614,7 +614,7 @@ def _check_virtual(clock: ClockT, other: ClockT, advance: Callable[[ClockT, int]
     other_ms = _read_clock(other)
     for duration_ms in DURATIONS_MS:
         before_ms = _read_clock(clock)
-        require(_read_clock(clock) == before_ms, "a virtual clock advanced without being told to")
+        require(_read_clock(clock) == before_ms, "a virtual clock advanced by itself")
         advance(clock, duration_ms)
         now_ms = _read_clock(clock)
         require(

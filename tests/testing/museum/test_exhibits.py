@@ -120,7 +120,7 @@ def test_the_command_says_what_it_can_not_do(capsys: pytest.CaptureFixture[str])
     for words, why in (
         (["play", "sarama-2940"], "sarama-2940 has no place in this package: one member has one connection"),
         (["show", "KAFKA-1"], "the museum has no 'KAFKA-1'"),
-        (["play"], "name one exhibit to play, or say --all"),
+        (["play"], "name one exhibit to play, or give --all"),
         (["hunt", "KAFKA-8500", "--with", "luck"], "there is no way of looking 'luck'"),
     ):
         with pytest.raises(SystemExit) as ended:
