@@ -49,5 +49,5 @@ def test_something_else_is_refused(payload: bytes) -> None:
     slot_log = MemorySlotLog()
     at_once(slot_log.put(LAYOUT_PARTITION, 0, payload))
     for asked in (partition_count_of(slot_log), agree_on_partition_count(slot_log, 12)):
-        with pytest.raises(MalformedSlotError, match="does not say how many"):
+        with pytest.raises(MalformedSlotError, match="no valid number of log partitions"):
             at_once(asked)

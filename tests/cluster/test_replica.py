@@ -161,7 +161,7 @@ def test_whatever_an_engine_raises_it_is_asked_again(caplog: pytest.LogCaptureFi
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(act())
-    told = [message for message in caplog.messages if "the engine is asked again" in message]
+    told = [message for message in caplog.messages if "the engine is queried again" in message]
     assert told
     assert all("OSError('broken')" in message for message in told)
 
@@ -201,7 +201,7 @@ def test_troubles_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(act())
-    assert len([message for message in caplog.messages if "the engine is asked again" in message]) == 1
+    assert len([message for message in caplog.messages if "the engine is queried again" in message]) == 1
 
 
 def test_another_number_of_log_partitions_is_refused() -> None:

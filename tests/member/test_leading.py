@@ -218,7 +218,7 @@ def test_an_assignor_that_finds_topics_itself() -> None:
         ({MEMBER_ID: Assignment(partitions(0, topic="x" * 40_000))}, "can't be written"),
         (
             {MEMBER_ID: Assignment(), "member-2": Assignment(partitions(0))},
-            "that somebody still owns, which the cooperative protocol forbids: topic-0",
+            "that their owners have not revoked, which the cooperative protocol forbids: topic-0",
         ),
     ],
     ids=["raises", "nothing", "no-assignment", "too-long", "breaks-the-rules"],

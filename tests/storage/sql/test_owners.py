@@ -41,7 +41,7 @@ def test_the_first_owner_is_shut_out(open_log: OpenLog) -> None:
     append(first, "before")
     second = open_log()
 
-    with pytest.raises(OwnershipLostError, match="somebody else"):
+    with pytest.raises(OwnershipLostError, match="another process"):
         append(first, "too late")
     with pytest.raises(OwnershipLostError):
         list(first.read(0))
@@ -87,7 +87,7 @@ def test_who_takes_over_waits_for_the_lease_of_the_one_before(open_log: OpenLog,
     first = open_log(lease_ms=2_000)
     second = open_log(lease_ms=100)
     assert second.check_ownership()
-    with pytest.raises(OwnershipLostError, match="somebody else"):
+    with pytest.raises(OwnershipLostError, match="another process"):
         first.check_ownership()
     first.close()  # too late to let go of anything
     third = open_log(lease_ms=300)
