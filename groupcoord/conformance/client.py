@@ -23,7 +23,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 class Frames:
-    """Frames of one connection."""
+    """Length-prefixed frames of a connection."""
 
     def __init__(self, stream: Stream, now_ms: Callable[[], float]) -> None:
         self._stream = stream
@@ -62,7 +62,7 @@ _CLIENT_ID = "groupcoord-conformance"
 
 
 class LoginFailedError(ConnectionClosedError):
-    """The server refused the log-in; the message has its reason."""
+    """The server refused the log-in or could not be verified."""
 
 
 def log_in(stream: Stream, properties: ClientProperties) -> None:
@@ -102,7 +102,7 @@ class NoResponseError(GroupcoordError):
 
 @frozen
 class Request:
-    """Request in flight; ``sent_ms`` is the server's time."""
+    """Request in flight; ``sent_ms`` is by the server's clock."""
 
     correlation_id: int
     api: str
@@ -115,7 +115,7 @@ class Request:
 
 
 class Client:
-    """Client on one connection, which may send requests before earlier responses."""
+    """Client on one connection; requests may be pipelined."""
 
     def __init__(self, server: Server, client_id: str, node: Node | None = None) -> None:
         self._stream = server.connect() if node is None else server.connect(node)

@@ -39,10 +39,10 @@ _TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
 def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secret: bool = False) -> None:
-    """Replace a file atomically: a reader, or a crash at any point, sees the old content or the new one.
+    """Replace a file atomically: readers see the old content or the new one, even if the process crashes.
 
     Args:
-        is_durable: whether to wait until the disk has the content; its name is not synced.
+        is_durable: whether to sync the content; the directory is not synced.
         is_secret: whether only the owner may read it.
 
     Raises:
@@ -90,13 +90,13 @@ class OpenFiles:
         return found[0]
 
     def writing(self, path: str, *, creates: bool = False) -> int:
-        """Return a descriptor for appending to a file and reading it, which ``creates`` it if it does not exist."""
+        """Return a descriptor for appending and reading; ``creates``: whether to create a missing file."""
         found = self._descriptors.get(path)
         if found is not None and found[1]:
             self._descriptors.move_to_end(path)
             return found[0]
+        # A file has one descriptor: one for reading is replaced.
         self.close(path)
-        # A descriptor for reading was closed: one file has one descriptor.
         return self._open(path, WRITING | os.O_CREAT if creates else WRITING)
 
     def find(self, path: str) -> int:

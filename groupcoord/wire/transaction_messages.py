@@ -84,9 +84,7 @@ class AddedPartitions(NamedTuple):
 
 @frozen
 class AddPartitionsToTxnResponse:
-    """One entry for each transaction, in the order of the request; none if the whole request fails
-    (versions from 4).
-    """
+    """One entry for each transaction, in the order of the request; none with an ``error_code`` (versions from 4)."""
 
     results: tuple[AddedPartitions, ...]
     error_code: ErrorCode = ErrorCode.NONE
@@ -164,7 +162,7 @@ class WrittenMarker(NamedTuple):
 
 @frozen
 class WriteTxnMarkersResponse:
-    """One entry for each marker that named a partition."""
+    """One entry for each marker; possibly none for one without partitions."""
 
     markers: tuple[WrittenMarker, ...]
 

@@ -1,6 +1,6 @@
 """Polling of a cluster's groups into tables and one page: ``groupcoord analyze --poll``.
 
-Rows are few, so no engine is needed.
+Rows are few, so lists of dicts suffice.
 """
 
 from __future__ import annotations
@@ -140,8 +140,7 @@ class PolledAnomalies:
     ) -> list[Row]:
         """Return the anomalies (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
-        Changed offsets count as commits. Repeated commits of one offset are invisible, so nothing stalls: commits stop
-        instead.
+        Changed offsets count as commits. Repeated commits of one offset are invisible, so a stall shows as a stop.
         """
         now_ms = snapshot.at_ms
         self._rebalances.extend(row | {"log_partition": None} for row in changes.rebalances)
@@ -273,7 +272,7 @@ class Polling:
             return patience.try_for(lambda: cluster.metadata([])).cluster_id
 
     def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
-        """Poll, and write tables and the page, until it is stopped; a poll that has begun is completed."""
+        """Poll, and write tables and the page, until ``is_stopped``; a poll that has begun is completed."""
         with connection(self._address, begins_run=True) as (cluster, patience):
             while True:
                 snapshot = take_snapshot(
@@ -319,7 +318,7 @@ class Polling:
         return Polled(self._number, snapshot, len(changes.rebalances), report, figures)
 
     def _rebalance_counts(self, groups: Sequence[Row], changes: Changes) -> RebalanceCounts:
-        """Return the number of rebalances over all polls, without the oldest deleted groups."""
+        """Return the number of rebalances by group and cause; beyond a limit all deleted groups are dropped."""
         self._rebalances.update((row["group_id"], row["cause"]) for row in changes.rebalances)
         gone = {group_id for group_id, _ in self._rebalances} - {row["group_id"] for row in groups}
         if len(gone) > GONE_MAX:

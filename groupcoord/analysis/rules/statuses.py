@@ -95,13 +95,13 @@ KINDS_WORST_FIRST = (
     *(*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION),
     *(REBALANCE_STORM, UNEVEN_SHARES, IDLE_MEMBERS, COMMIT_STORM),
 )
-"""All kinds; causes come before their effects."""
+"""All kinds; the worst first."""
 
 REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
 
 
 class WindowCommit(NamedTuple):
-    """A commit, and the lag to the end known then, or None."""
+    """A commit and its lag; None if the end was unknown."""
 
     at_ms: int
     committed_offset: int
@@ -151,7 +151,7 @@ def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, w
     - WARN if the lag never decreased.
 
     Unlike in Burrow, one commit has no duration and shows nothing, and WARN needs two known lags. As in Burrow's wiki,
-    a rewind after lag 0 does not count; Burrow reports it since its pull request 716.
+    a rewind in a window with lag 0 is OK; Burrow reports it since its pull request 716.
     """
     if not lag or len(window) < 2:
         return LagStatus.OK
@@ -223,7 +223,7 @@ def lag_status(
 
     - UNKNOWN if the end is unknown.
     - NO_COMMIT without a commit, if there are records.
-    - LOST if the log starts after the committed offset; AHEAD if a sample after the commit ends before it.
+    - LOST if the log starts after the committed offset; AHEAD if the end, sampled later, is before it.
     - OK without a lag.
     - With two commits or more :func:`partition_status`, with OK instead of WARN within :data:`FRESH_MS`. WARN instead
       of OK if the next record has waited longer than a full window in which the lag did not decrease: commits may be

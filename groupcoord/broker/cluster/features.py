@@ -1,6 +1,6 @@
 """Features of the cluster (KIP-584), and UpdateFeatures.
 
-Sources: ``FeatureControlManager`` of Apache Kafka 4.4, as recorded.
+Sources: ``FeatureControlManager`` of Apache Kafka 4.4 and recorded responses.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ FEATURES = (
     # Share groups, with dead letter queues (KIP-1191).
     Feature("share.version", 2, protocol=GroupType.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
     Feature("streams.version", 1, protocol=GroupType.STREAMS, api_keys=(88, 89, 93)),
-    # At level 2 producers raise their epoch with each transaction; producing adds partitions and committing adds groups
-    # (KIP-890). At lower levels they send AddPartitionsToTxn and AddOffsetsToTxn, and older request versions.
+    # At level 2 each transaction raises the producer epoch; producing adds partitions and committing adds groups
+    # (KIP-890). At lower levels producers send AddPartitionsToTxn and AddOffsetsToTxn, and older request versions.
     Feature("transaction.version", 2, is_for_clients=True),
     # All replicas are in sync, so there are no eligible leader replicas (KIP-966).
     Feature("eligible.leader.replicas.version", 1),

@@ -104,7 +104,7 @@ def _collision_key(name: str) -> str:
 class TopicEdit:
     """Changes of a :class:`TopicRegistry` that take effect together; see :meth:`TopicRegistry.edit`.
 
-    Each method makes one change, or raises :class:`TopicError` and makes none.
+    A method that raises :class:`TopicError` changes nothing.
     """
 
     def __init__(self, topics: dict[str, Topic], new_id: Callable[[], UUID]) -> None:
@@ -135,7 +135,7 @@ class TopicEdit:
     ) -> Topic:
         """Add a topic with checked configs and replicas."""
         self.check_new(name)
-        # As recorded, after the name.
+        # Kafka checks the count after the name.
         if partition_count <= 0:
             message = "Number of partitions was set to an invalid non-positive value."
             raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
@@ -223,7 +223,7 @@ class TopicRegistry:
     @property
     def cluster_id(self) -> str:
         """The cluster's id as Kafka writes ids: 22 characters of URL-safe base64."""
-        # Written with the first topic.
+        # Stored with the first topic.
         if self._cluster_id is None:
             self._cluster_id = self._new_id()
         return base64.urlsafe_b64encode(self._cluster_id.bytes).decode().rstrip("=")
@@ -276,7 +276,7 @@ class TopicRegistry:
         # On a copy, so an exception leaves the registry unchanged.
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
-        # An edit whose changes were all refused writes nothing.
+        # An edit without changes writes nothing.
         if not dry_run and edit.topics != self._topics:
             self.file.write(partial(self._content, edit.topics))
             # After the write, which may fail.
@@ -365,7 +365,7 @@ CREATION_MS = 50
 
 
 class LateCreations(Timers):
-    """Deleted internal topics of streams groups, created again shortly after a heartbeat missed them. New topics are
+    """Deleted internal topics of streams groups, created again shortly after a heartbeat needed them. New topics are
     created at once.
     """
 

@@ -1,7 +1,7 @@
-"""Log of one partition in memory: appends, reads, retention and truncation of its start.
+"""Log of one partition in memory: appends, reads, retention and DeleteRecords.
 
 There is one replica, so the high watermark is the end of the log. Sources: ``UnifiedLog`` and ``LocalLog`` of Apache
-Kafka 4.4, as recorded.
+Kafka 4.4, and recorded responses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from groupcoord.storage.log.producers import ProducerStates
 from groupcoord.storage.log.settings import DEFAULT_SETTINGS, LogMemory, TopicLogSettings
 
 Watcher = Callable[["PartitionLog"], None]
-"""Called when a log or its last stable offset has grown, or when the log is closed."""
+"""Called when a log's offsets or leader epoch change, or when it fails or is closed."""
 
 
 class Appended(NamedTuple):
@@ -41,7 +41,7 @@ class Appended(NamedTuple):
 
 
 class ReadBatches(NamedTuple):
-    """Batches that were read; the last one is cut at the limit.
+    """Batches that were read; the last one may be cut.
 
     Attributes:
         aborted: the aborted transactions that overlap them.
@@ -70,7 +70,7 @@ _make_appended, _make_write = maker(Appended), maker(Write)
 
 
 class Compaction(Protocol):
-    """Compaction of a log in progress between requests."""
+    """Compaction of a log, which continues between requests."""
 
     def give_up(self) -> None:
         """Abandon the compaction: segments of the log are about to be deleted."""
@@ -123,7 +123,7 @@ class PartitionLog:
         """
         if not is_checked:
             check_produced(batch, settings, now_ms)
-        # Kafka refuses what no segment can hold after it has validated the batch.
+        # Kafka checks the size against the segment after validating the batch.
         if len(batch.data) > settings.segment_bytes:
             reason = f"a batch of {len(batch.data)} bytes is larger than segment.bytes ({settings.segment_bytes})"
             raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason, tells_start=False)
@@ -161,8 +161,7 @@ class PartitionLog:
             KAFKA_STORAGE_ERROR without free memory or for a disk error.
         """
         producer_id, epoch, coordinator_epoch = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
-        # A marker is written even if no transaction is open, as in Kafka: its epoch fences later batches of an older
-        # one.
+        # Also without an open transaction, as in Kafka: its epoch fences later batches of an older epoch.
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)
         if error_code is not ErrorCode.NONE:
             return error_code
@@ -471,7 +470,7 @@ class PartitionLog:
                 if transaction.first_offset < end_offset:
                     found.append(transaction)
                 # The last stable offsets of a segment's entries increase: later ones abort transactions that begin
-                # behind the read part.
+                # after the read part.
                 if transaction.last_stable_offset >= end_offset:
                     return tuple(found)
         return tuple(found)
@@ -479,7 +478,7 @@ class PartitionLog:
     # ------------------------------------------------------------ by time
 
     def batch_since(self, timestamp_ms: int, offset: int) -> bytes | None:
-        """Return the first batch beyond an offset with a timestamp of at least ``timestamp_ms``, or None.
+        """Return the first batch from an offset on with a timestamp of at least ``timestamp_ms``, or None.
 
         :func:`~groupcoord.storage.log.batches.first_since` finds the record in the batch.
         """

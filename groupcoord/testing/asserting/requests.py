@@ -101,7 +101,7 @@ class FetchLog:
         if isinstance(message, Fetch | ShareFetch):
             fetching = self._connections.setdefault(connection, _Connection())
             if isinstance(message, ShareFetch):
-                # Before its first response a share-partition may start after records produced in the meantime.
+                # A share-partition may start only with its first response, after records produced meanwhile.
                 fetching.note_share_fetch(request_count, client_id, message)
             fetching.note_errors(answer)
             return
@@ -235,7 +235,7 @@ class Requests(Sequence[ReceivedRequest]):
         )
 
     def after(self, number: int) -> Requests:
-        """Return the requests after a number."""
+        """Return the requests with higher numbers."""
         return Requests([request for request in self._requests if request.number > number])
 
     @overload
@@ -266,10 +266,9 @@ def _checked_api(name: str) -> str:
 class RequestLog:
     """Received requests with their responses, within limits.
 
-
     Attributes:
         count: number of the last request.
-        fetches: partitions fetched.
+        fetches: fetched partitions by connection.
         watchers: called with each request on arrival, and again when it is answered or refused.
     """
 

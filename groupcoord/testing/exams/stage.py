@@ -121,7 +121,7 @@ class Instance:
             raise CommandError(f"can't start {shlex.join(self._words)}: {error}") from None
 
     def tend(self) -> None:
-        """Restart the process a moment after it ended by itself, a few times."""
+        """Restart the process shortly after it ended by itself, up to a limit."""
         if not self.is_wanted or self.is_running:
             return
         now_s = time.monotonic()
@@ -393,7 +393,7 @@ class Stage:
         instance.start()
 
     def start_all(self) -> bool:
-        """Start the instances except the spare one, produce records, and return whether each partition has commits."""
+        """Start all but the spare and produce records; return whether all joined and each partition has commits."""
         for name in self._names[:-SPARE_INSTANCES]:
             self.start(self.instances[name])
         self.feed()
@@ -458,7 +458,7 @@ class Stage:
         self.trace.set_back("an administrator has reset its offsets", offsets)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit in each partition as an administrator, and wait for it."""
+        """Commit offsets as an administrator, and wait for the response."""
         places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
         request = OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),))
         answered = threading.Event()
@@ -500,7 +500,7 @@ class Stage:
         self.trace.note("", f"{TOPIC} is deleted")
 
     def create_topic(self) -> None:
-        """Create the topic again; its records have the first numbers."""
+        """Create the topic again; numbers of records restart at 0."""
         with self._writing:
             self.trace.begin_again(f"{TOPIC} is made again")
             self.server.create_topics({TOPIC: PARTITIONS})
@@ -555,7 +555,7 @@ class Stage:
         return all(self.places().get(index) for index in range(PARTITIONS))
 
     def uncommitted(self) -> list[int]:
-        """Return partitions with processed records and overdue commits."""
+        """Return processed partitions without commits, if one is overdue."""
         places = self.places()
         since_s = {index: at_s for index, at_s in self.trace.first_work_s.items() if not places.get(index)}
         if not since_s or self.trace.now_s - min(since_s.values()) < COMMIT_SHARE * self.plan.within_s:
@@ -575,7 +575,7 @@ class Stage:
         return {place.partition: offset for place, offset in committed.items() if place.topic == TOPIC}
 
     def seeking(self) -> list[str]:
-        """Return the running instances without a coordinator in their last FindCoordinator."""
+        """Return the running instances whose last FindCoordinator failed."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].seeks]
 
     def fenced(self) -> list[str]:

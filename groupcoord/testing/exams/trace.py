@@ -127,7 +127,7 @@ Place = tuple[int, int]
 
 
 class ShareTrace:
-    """Records of a share group: acquired, processed, accepted.
+    """Records of a share group: processed, accepted, given up.
 
     Attributes:
         unreadable: records that may be rejected.
@@ -177,7 +177,7 @@ class ShareTrace:
 
     def given_up(self, index: int, end_offset: int) -> list[int]:
         """Return the readable records before an offset that were never accepted."""
-        # Without a response, also of a repeated request, the client may have accepted them.
+        # Unanswered requests may have accepted them, too.
         known = self.unreadable.union(self.accepted_s, *self._unanswered.values())
         return [offset for offset in range(end_offset) if (index, offset) not in known]
 
@@ -246,13 +246,13 @@ class Trace:
     """Observations of a server while instances of a program work; see :meth:`~groupcoord.testing.ServerThread.watch`.
 
     Attributes:
-        events: events, within a limit.
+        events: the latest events.
         seats: knowledge by instance.
-        processed: how often each record was written to the output, or sent, by partition and offset.
+        processed: how often each record was written to the output (without one: sent), by partition and offset.
         first_work_s: time of the first processed record by partition.
         ahead: commits beyond processed records.
         backward: commits that went back.
-        trespasses: work on revoked partitions, or reads of them without an output.
+        trespasses: late work on revoked partitions that others own; without an output, reads.
         shared: records of a share group.
     """
 

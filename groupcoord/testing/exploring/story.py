@@ -19,7 +19,7 @@ __all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
 
 RECEIVES, IS_ASKED = "receives", "is asked"
 REPEATED_MAX = 12
-"""Lines shown of a step in which all clients run for minutes."""
+"""Limit on lines shown of a step."""
 
 _ROW, _TOP, _LEFT, _LETTER = 24, 40, 150, 6.9
 _LANE, _TOLD, _WRITTEN = 90, 310, 350

@@ -53,7 +53,7 @@ LastCommits = dict[TopicPartition, tuple[int, int]]
 """Log offset and time of the last commit by partition."""
 
 Note = tuple[str, str]
-"""Cause of a new epoch apart from membership, and its description."""
+"""Cause of a new epoch other than membership, and its description."""
 
 
 @frozen
@@ -207,7 +207,7 @@ def _membership_changes(before: GroupView, after: GroupView) -> tuple[list[Membe
 
 
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
-    """Add notes as causes if there are none; a new match of a pattern is evidence in any case."""
+    """Add notes as causes if none were found; a new match of a pattern is always evidence."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]
     # Newly matched topics also cause a note about topics, which the pattern explains.
     told = resolved or ([] if found else notes)
@@ -344,7 +344,7 @@ def _changed_votes(before: GroupView, after: GroupView) -> list[str]:
 
 
 def _is_tied(group: GroupView) -> bool:
-    """Return whether two assignors have the most votes; Kafka 4.4 then starts an epoch with each heartbeat."""
+    """Return whether two assignors have the most votes; Kafka 4.4 may then start an epoch with each heartbeat."""
     votes = Counter(member.assignor for member in group.members.values() if member.assignor is not None)
     most = [count for _, count in votes.most_common(2)]
     return len(most) == 2 and most[0] == most[1]

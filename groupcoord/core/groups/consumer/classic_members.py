@@ -108,12 +108,12 @@ def join(
 def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> ConsumerMember:
     state, instance_id = draft.state, request.group_instance_id
     if instance_id is None:
-        # Unknown ids may join: none was stored with MEMBER_ID_REQUIRED.
+        # Unknown ids may join: MEMBER_ID_REQUIRED stores none.
         return state.members.get(member_id) or new_member(state, member_id)
     if request.member_id:
-        # A known member id must be the instance's; without one the client has restarted.
+        # A member id must be the instance's; without one the client has restarted.
         return find_static_member(state, instance_id, member_id)
-    # Unlike by a heartbeat, a member is replaced here without having left.
+    # Unlike in heartbeats, a member is replaced here without having left.
     known_id = state.static_members.get(instance_id)
     return (
         new_member(state, member_id) if known_id is None else replace_member(draft, state.members[known_id], member_id)
@@ -155,7 +155,7 @@ def owned_partitions(
 
 @frozen
 class Judgement:
-    """Error of a sync or heartbeat of a classic member, and whether it has to rejoin within its rebalance timeout."""
+    """Error of a sync or heartbeat, and whether the member has to rejoin within its rebalance timeout."""
 
     error_code: ErrorCode
     must_rejoin: bool = False
@@ -164,7 +164,7 @@ class Judgement:
 def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Return the sender of a request, or fail with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = find_sender(state, member_id, instance_id)
-    # A member that was upgraded has to use its heartbeat (KIP-848).
+    # An upgraded member has to use ConsumerGroupHeartbeat (KIP-848).
     if not member.uses_classic_protocol:
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
     return member
@@ -236,7 +236,7 @@ def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> Syn
 
 
 class ClassicRequests:
-    """Handlers of syncs and heartbeats of classic members, which use the durable state at once."""
+    """Handlers of syncs and heartbeats of classic members, answered at once from durable state."""
 
     __slots__ = ("_context", "_environment", "_groups", "_timers")
 
