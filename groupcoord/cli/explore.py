@@ -59,7 +59,7 @@ def explore(
 ) -> None:
     """Explore all histories of a coordinator, the shortest first: members, a late log, crashes, time.
 
-    One line per level; "closed" if there are no further states. The shortest history that breaks a law is printed.
+    One line per level; "closed" if there are no further states. The shortest history that breaks each law is printed.
 
     Exit status: 0 if every law holds, 1 if not, 2 if the command cannot be carried out.
     """

@@ -71,7 +71,7 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
     """Return the batch of a plain or transactional commit; arguments are as for ``encode_batch``.
 
     Returns:
-        None if a value has another version or an expiry, or a name can't be encoded: then use ``encode_batch``.
+        None if a value has another version or an expiry, or a text can't be encoded: then use ``encode_batch``.
 
     Raises:
         struct.error: a number does not fit its field.
@@ -136,10 +136,9 @@ def _metadata_length(length: int) -> bytes:
 def _frame(
     group_id: str, topic: str, tail_bytes: int, position: int, indexes: tuple[int, ...], widths: Widths | None
 ) -> tuple[list[bytes], Callable[..., bytes]]:
-    """Return each record up to its offset, and ``Struct.pack`` of these parts, offset, leader epoch, metadata and tail.
+    """Return the start of each record, and a packer of starts, committed offsets, leader epochs, metadata and tails.
 
-    The part before the offset holds the length, the key, and the value's length and version. ``widths`` None: the
-    metadata are empty, and part of the tail.
+    A start holds everything before the committed offset. If ``widths`` is None, the tail includes the empty metadata.
     """
     names = offset_key_names(group_id, topic)
     head = write_varint(len(names) + 4) + names
@@ -381,10 +380,10 @@ def encode_tombstone_batch(
 ) -> bytes | None:
     """Return the batch of tombstones of offsets and groups; arguments are as for ``encode_batch``.
 
-    A deletion may write 30,000 of them, so the parts that a topic's tombstones share are encoded once.
+    A deletion may write many, so the parts that a topic's tombstones share are encoded once.
 
     Returns:
-        None if there are other records, or a name of an offset can't be encoded: then use ``encode_batch``.
+        None if there are other records, or an offset's name can't be encoded: then use ``encode_batch``.
 
     Raises:
         struct.error: a number does not fit its field.

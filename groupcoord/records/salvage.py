@@ -1,7 +1,7 @@
 """Salvage of damaged logs: every sound batch, and the damage between them.
 
-The time is linear in the size of the log for any damage, since the bytes may be hostile: chunks after damage are small
-at first, and a checksum takes nearly the same time for ranges of any size (:class:`RangeChecksums`).
+The time is linear in the size of the log even for hostile bytes: chunks after damage are small at first, and a checksum
+takes nearly the same time for ranges of any size (:class:`RangeChecksums`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from groupcoord.records.legacy import MAGIC_V1, MESSAGE_BYTES_MIN
 
 CHUNK_BYTES = 4_194_304
 CHUNK_BYTES_MIN = 16_384
-"""Bytes that are read first after damage; doubled until the damage ends."""
+"""Bytes that are read first after damage, doubled with each read."""
 
 # Start of a batch: any offset, since the CRC does not cover it; a length of 14 to 2**28 - 1 bytes; leader epoch or CRC;
 # magic 0 to 2. The look-ahead finds overlapping candidates. Zeros are not candidates, so a preallocated tail is skipped
@@ -72,7 +72,7 @@ class Damage(NamedTuple):
 
 
 class SoundBatch(NamedTuple):
-    """A batch with a right CRC, and its records."""
+    """A batch with a valid CRC, and its records."""
 
     batch: Batch
     records: list[BatchRecord]
@@ -83,8 +83,8 @@ def salvage_batches(
 ) -> Iterator[SoundBatch | Damage]:
     """Yield every sound batch of a log, in order, and a :class:`Damage` for everything between them.
 
-    After damage, reading continues at the next whole batch with a right CRC, also if its offsets go back. A batch with
-    a right CRC and records that do not fit is damage as a whole.
+    After damage, reading continues at the next whole batch with a valid CRC, even if its offsets go back. A batch with
+    a valid CRC and malformed records is damage as a whole.
 
     Args:
         read_at: reads bytes of the log.
@@ -115,7 +115,7 @@ def salvage_batches(
         if size and is_cut and wanted < size:
             wanted = size
             continue
-        # With a right CRC the batch is as it was written, although it can't be read: skip all of it.
+        # With a valid CRC the batch is as it was written, although it can't be read: skip all of it.
         position = end + size if size else search.find(end + 1)
         chunk_now = wanted = min(chunk_bytes, CHUNK_BYTES_MIN)
         if damage is None:
@@ -140,7 +140,7 @@ def _sound_batches(chunk: bytes, position: int) -> tuple[list[SoundBatch], int, 
 
 
 def find_batch(read_at: ReadAt, position: int, size_bytes: int) -> int:
-    """Return the position of the next whole batch with a right CRC from ``position`` on; ``size_bytes`` without one."""
+    """Return the position of the next whole batch with a valid CRC from ``position`` on; ``size_bytes`` without one."""
     return _Search(_Log(read_at, size_bytes), position).find(position)
 
 
@@ -183,7 +183,7 @@ class _Search:
         return log.size_bytes
 
     def size_of_batch(self, position: int) -> int:
-        """Return the size of the batch at a position if it is whole and its CRC right; otherwise 0."""
+        """Return the size of the batch at a position if it is whole and its CRC valid; otherwise 0."""
         header = self._log.read(position, BATCH_HEADER_BYTES)
         is_batch = _HEADER_LIKE.match(header) is not None and self._is_batch(header, position)
         return _size(header) if is_batch else 0

@@ -257,7 +257,7 @@ def leave_requests(
     instance_ids: Strategy[str | None] | None = None,
     max_size: int = FEW,
 ) -> Strategy[LeaveGroup]:
-    """Return LeaveGroup requests of at least one member; with only an instance id the member id is empty.
+    """Return LeaveGroup requests of at least one member; some have only an instance id by default.
 
     Args:
         group_ids: default: :func:`group_ids`.
@@ -294,7 +294,7 @@ def consumer_group_heartbeats(
         instance_ids: default: None, or :func:`instance_ids` that are not blank. Only static members leave temporarily.
         member_epochs: default: 0 (join), -1 and -2 (leave), and positive ones.
         topic_names: default: :func:`topic_names`.
-        regexes: RE2 expressions; default: None, empty, and simple ones.
+        regexes: RE2 expressions besides None; default: empty and simple ones.
         assignors: names of assignors.
         max_size: maximum number of topics, and of partitions of each.
     """
@@ -414,7 +414,7 @@ def fetch_requests(
 def offset_delete_requests(
     *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[OffsetDelete]:
-    """Return OffsetDelete requests (KIP-496); arguments as for :func:`commit_requests`."""
+    """Return OffsetDelete requests (KIP-496); arguments as for :func:`transactional_commit_requests`."""
     _check_size("max_size", max_size, 1, INT32_MAX)
     names = _strategy("topic_names", topic_names, _topic_names)
     topics = st.lists(st.builds(TopicToDelete, names, _partition_indexes(max_size)), max_size=max_size).map(tuple)
@@ -457,11 +457,11 @@ def list_requests() -> Strategy[ListGroups]:
 def find_coordinator_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[FindCoordinator]:
-    """Return FindCoordinator requests for up to ``max_size`` groups, by default of any id."""
+    """Return FindCoordinator requests for up to ``max_size`` groups, by default of any id, also empty."""
     return st.builds(FindCoordinator, st.just(int(CoordinatorType.GROUP)), _several(group_ids, max_size))
 
 
-# ---------------------------------------------------------------- parts, and what is wrong with arguments
+# ---------------------------------------------------------------- parts, and checks of arguments
 
 
 def _strategy(name: str, given: Strategy[Any] | None, default: Strategy[Any]) -> Strategy[Any]:
@@ -515,7 +515,7 @@ def _topics_to_commit(
     return st.lists(st.builds(TopicToCommit, names, partitions), min_size=1, max_size=max_size).map(tuple)
 
 
-# Created once, since arguments of the functions above have the functions' names.
+# Named, since arguments of the functions above shadow the functions.
 _group_ids, _member_ids, _instance_ids = group_ids(), member_ids(), instance_ids()
 _client_ids, _topic_names, _generation_ids = client_ids(), topic_names(), generation_ids()
 _protocols, _assignments = protocols(), assignments()

@@ -45,7 +45,7 @@ class ClusterMetadata:
     """Metadata of the cluster and the requested topics.
 
     Attributes:
-        errors: Kafka's error codes by name, for all others.
+        errors: error codes of the other requested topics, by name.
     """
 
     cluster_id: str
@@ -101,7 +101,7 @@ class DescribedGroup(NamedTuple):
 
     Attributes:
         group_epoch: None in a classic group, like the epoch of its target assignment.
-        members: as in the response, by kio's names.
+        members: as in the response, with kio's field names.
         subtopologies: source topics of each subtopology of a streams group.
     """
 
@@ -139,7 +139,7 @@ class GroupOffsets(NamedTuple):
 
 
 class LiveCluster(Protocol):
-    """A cluster that answers. Every call raises the errors of :mod:`groupcoord.analysis.errors`."""
+    """Running cluster. Every call raises the errors of :mod:`groupcoord.analysis.errors`."""
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
         """Request topics, or all for None, and cache the leaders of their partitions."""
@@ -150,7 +150,7 @@ class LiveCluster(Protocol):
         """Request offsets of partitions, with one request to each leader."""
 
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
-        """Fetch batches as they lie in the log, of open and aborted transactions too, from an offset on."""
+        """Fetch batches from an offset on as stored, including those of open and aborted transactions."""
 
     def brokers(self) -> Sequence[int]:
         """Return the ids of the present brokers."""
@@ -165,7 +165,7 @@ class LiveCluster(Protocol):
         """Return the groups that a broker coordinates."""
 
     def coordinators(self, group_ids: Collection[str]) -> Mapping[str, Coordinator]:
-        """Return the coordinators of groups, whether they exist or not."""
+        """Return the coordinators of groups, which need not exist."""
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> Mapping[str, DescribedGroup]:
         """Return descriptions of groups by id."""
@@ -185,7 +185,7 @@ class OffsetOutOfRangeError(Exception):
 
 
 BACKOFF_MAX_MS = 1_000
-"""``retry.backoff.max.ms`` of Kafka's clients: waits double up to this."""
+"""``retry.backoff.max.ms`` of Kafka's clients: the backoff doubles up to this."""
 
 SETTLE_MS = 2_000
 """Time to retry a part of a response, such as one partition's leader."""
@@ -194,7 +194,7 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Retry policy: until success, or no progress for a time."""
+    """Retries with exponential backoff until success or a timeout."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class Patience:
             return found[0]
 
     def at(self, cluster: LiveCluster, partition: TopicPartition, work: Callable[[], T]) -> T:
-        """Retry a request to a partition's leader, which is looked up again after a failure."""
+        """Retry a request to a partition's leader; look the leader up again after each failure."""
         return self.try_for(work, lambda: cluster.metadata([partition.topic]))
 
 
@@ -252,7 +252,7 @@ _DESCRIBE_CLUSTER, _CONSUMER_GROUP_DESCRIBE, _SHARE_GROUP_DESCRIBE, _STREAMS_GRO
 _DESCRIBE_SHARE_GROUP_OFFSETS = 90
 _VERSIONS = {
     _FIND_COORDINATOR: (4, 6),
-    _OFFSET_FETCH: (8, 9),  # with version 10 answers have ids in place of topics' names
+    _OFFSET_FETCH: (8, 9),  # version 10 replaces names of topics by ids
     _DESCRIBE_GROUPS: (3, 6),
     _LIST_GROUPS: (2, 5),
     _DESCRIBE_CLUSTER: (0, 1),

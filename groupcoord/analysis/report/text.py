@@ -14,7 +14,7 @@ _WHOLE = re.compile(r"(?:\d{1,12}(?:ms|s|m|h|d))+")
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration in milliseconds."""
+    """Parse a duration into milliseconds."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is no duration; write it like 90s, 1h30m or 250ms")
     duration_ms = sum(int(count) * UNITS_MS[unit] for count, unit in _PART.findall(text))
@@ -53,7 +53,7 @@ def format_time(at_ms: int | None) -> str:
 
 
 def format_clock(at_ms: int, span_ms: int) -> str:
-    """Return an axis label: the part of the time that differs between labels of a span."""
+    """Return an axis label: the part of the time that may differ within a span."""
     if not 0 <= at_ms <= _LATEST_MS:
         return NOTHING
     at = _EPOCH + timedelta(milliseconds=at_ms)

@@ -1,7 +1,7 @@
-"""Transaction log: the topic ``__transaction_state``, one record for each change; and the file of producer ids.
+"""Transaction log (topic ``__transaction_state``, one record for each change) and file of producer ids.
 
 Its partitions are compacted logs like those of other topics. Nothing is fsynced unless ``log.flush.interval.…`` demands
-it: acknowledged changes survive a killed process.
+it. Acknowledged changes survive a killed process anyway.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ProducerIds:
         return self._reserved is not None
 
     def begin_at(self, producer_id: int) -> None:
-        """Allocate no lower ids.
+        """Allocate ids from this one on.
 
         Raises:
             NoProducerIdError: the file can't be written.
@@ -99,7 +99,7 @@ class TransactionLogError(GroupcoordError):
 
 
 class TransactionLog:
-    """Durable transactions of a server."""
+    """Transactions of a server, durable if its topics are."""
 
     def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
         self._topics = topics
@@ -141,7 +141,7 @@ class TransactionLog:
                 values[key] = value
             for key, value in values.items():
                 transactional_id = decode_transaction_key(key)
-                # A tombstone, or a key of another kind that a newer broker has written.
+                # Skip tombstones, and keys of another kind from newer brokers.
                 if value is not None and transactional_id is not None:
                     yield Transaction.from_record(transactional_id, decode_transaction_value(value))
         except (ValueError, KeyError, TopicLogError) as error:
@@ -197,9 +197,9 @@ def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
 
     offset = log.start_offset
     while offset < log.end_offset:
-        # A batch larger than a portion would otherwise never be read.
+        # A batch larger than READ_BYTES would otherwise never be read.
         read = log.read(offset, log.end_offset, READ_BYTES, takes_first=True)
-        with suppress(TruncatedBatchError):  # the last one is truncated, and read with the next portion
+        with suppress(TruncatedBatchError):  # the last batch may be; the next read completes it
             for batch in iter_batches(b"".join(read.parts)):
                 if not batch.is_control:
                     yield from ((key or b"", value) for _, _, key, value in batch.records())

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from groupcoord.core.partition import Partition
 
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
-"""Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
+"""Returns NONE if the producer may commit offsets of this group in its transaction, or the error; must not raise."""
 
 Heartbeats = ConsumerGroupHeartbeat | ShareGroupHeartbeat | StreamsGroupHeartbeat
 
@@ -176,7 +176,7 @@ class RequestRouter:
             FindCoordinator: Route(None, self._find_coordinators),
             ConsumerGroupHeartbeat: Route(consumer_heartbeat_permission, self._heartbeat),
             ConsumerGroupDescribe: Route(None, self._describe_kind),
-            # With permissions, the topics of a share group's heartbeat are checked each time: they may have changed.
+            # With an authorizer, topics of a share group's heartbeat are checked each time: permissions may change.
             ShareGroupHeartbeat: Route(
                 _may_read_group, self._heartbeat if self._authorize is None else self._check_heartbeat
             ),
@@ -197,10 +197,10 @@ class RequestRouter:
         self.serve(served_protocols(self._config))
 
     def serve(self, protocols: frozenset[GroupType]) -> None:
-        """Serve the requests of these types of groups from now on; members of others stay for their session."""
+        """Serve only these types of groups from now on; members of others stay until their sessions expire."""
         self.served_protocols = protocols
         # One table, so that a switched-off protocol costs served ones nothing.
-        # They need no permission: UNSUPPORTED_VERSION wins over authorization, as in Kafka.
+        # Unserved ones need no permission: UNSUPPORTED_VERSION wins over authorization, as in Kafka.
         self._routes = self._every_route | {
             kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
         }
@@ -349,7 +349,7 @@ class RequestRouter:
         # Creation of internal topics needs further permissions (KIP-1071).
         request.permissions = permissions
         request.principal = None if permissions is None else permissions.principal
-        # KafkaApis checks topics before GroupCoordinatorService looks whether it is active.
+        # KafkaApis checks topics before GroupCoordinatorService checks whether it is active.
         refusal = refuse_streams_topics(request, permissions)
         return (
             refusal
@@ -528,7 +528,7 @@ class RequestRouter:
         refused: list[DeletedGroup] = []
         # One append for each log partition; results come separately.
         served: dict[Partition, list[str]] = {}
-        # A repeated name is deleted once, and has one result.
+        # A repeated id is deleted once, and has one result.
         for group_id in dict.fromkeys(request.group_ids):
             partition = self._partition_of(group_id, Operation.DELETE, permissions)
             if not isinstance(partition, ErrorCode):

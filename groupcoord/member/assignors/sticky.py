@@ -39,8 +39,7 @@ class StickyAnswer:
     Attributes:
         partitions: those of each member, in the order of the subscriptions.
         visiting_order: the member ids in the order of the Java map that holds the result.
-        moving: partitions that another member must revoke first, with their new owner, or None if they were not
-            counted.
+        moving: partitions that another member must revoke first, with their new owner; None if not computed.
     """
 
     partitions: dict[str, list[TopicPartition]]
@@ -226,7 +225,7 @@ class ConstrainedAssignment:
 
 
 class _Waiting:
-    """Queue of members with their number in each rack, so that a search without result costs nothing."""
+    """Queue of members with their number in each rack, so that a failed search is cheap."""
 
     def __init__(self, members: list[int], racks: Racks) -> None:
         self.members = members
@@ -305,9 +304,7 @@ class GeneralAssignment:
         self._put_fixed_members_last(fixed)
 
     def _put_fixed_members_last(self, fixed: set[int]) -> None:
-        """Move the members that can't change to the end, as Kafka does by removing them from its map and adding them
-        again.
-        """
+        """Put the members that can't change into the Java map last: Kafka removes and adds them again."""
         members = self._group.members
         order = [member for member in self._group.visiting_order if member not in fixed]
         order += [member for member in self._group.visiting_order if member in fixed]
@@ -315,7 +312,7 @@ class GeneralAssignment:
         self.visiting_order = [index[member_id] for member_id in hash_map_order(members[member] for member in order)]
 
     def _keep_owned(self) -> bool:
-        """Keep the owned partitions that members still subscribe to; return whether there are others."""
+        """Keep owned partitions of subscribed topics in the member's rack; return whether others are owned."""
         is_more_owned = False
         topic_of = self._group.numbers.topic_of
         for member in self._group.visiting_order:
@@ -328,7 +325,7 @@ class GeneralAssignment:
         return is_more_owned
 
     def _assign_left_over(self, unassigned: list[int], *, within_racks: bool) -> list[int]:
-        """Assign each partition to the subscriber with the fewest partitions; return those without a subscriber."""
+        """Assign each partition to the subscriber with the fewest partitions; return those without a candidate."""
         loads = Loads([len(numbers) for numbers in self.assigned])
         left = []
         rankings: dict[str | None, FewestFirst] = {}
@@ -365,7 +362,7 @@ class GeneralAssignment:
 
 
 class Racks:
-    """Racks of members and of the replicas of partitions; all empty if racks make no difference."""
+    """Racks of members and of the replicas of partitions; none if racks make no difference."""
 
     def __init__(self, group: StickyGroup, subscriptions: Mapping[str, Subscription]) -> None:
         of_member = [subscriptions[member_id].rack_id or None for member_id in group.members]
@@ -383,7 +380,7 @@ class Racks:
         return rack is not None and (number >= len(self.of_partition) or rack not in self.of_partition[number])
 
     def fewest_members_first(self, numbers: list[int]) -> list[int]:
-        """Return partitions sorted by the number of members in their racks."""
+        """Return partitions sorted by the number of members in their replicas' racks."""
         members = Counter(rack for rack in self.of_member if rack is not None)
         return sorted(numbers, key=lambda number: sum(members[rack] for rack in self.of_partition[number]))
 

@@ -44,7 +44,7 @@ class ClassicProtocol(GroupProtocol):
         by_name = {assignor.name: assignor for assignor in assignors}
         self._rebalance = Rebalance(parts, membership, self._heartbeats, by_name, protocol)
 
-    # ------------------------------------------------------------ what it is
+    # ------------------------------------------------------------ properties
 
     @property
     def member_id(self) -> str:
@@ -84,7 +84,7 @@ class ClassicProtocol(GroupProtocol):
     def request_rejoin(self, reason: str) -> None:
         self._membership.request_rejoin(reason)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
         request = send.request
@@ -141,7 +141,7 @@ class ClassicProtocol(GroupProtocol):
     def deadline_ms(self) -> int:
         return self._heartbeats.deadline_ms()
 
-    # ------------------------------------------------------------ the end
+    # ------------------------------------------------------------ leaving
 
     def drop_all(self) -> None:
         self._rebalance.drop_all()

@@ -28,7 +28,7 @@ FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 class ShareLaws:
     """Laws of responses to members of share groups, and of their durable state.
 
-    Responses of a former leader that has not been notified count only as deliveries.
+    Records acquired from a former leader that has not been notified count only as delivered.
     """
 
     def __init__(self, shared: SharedTopics, batch_max: int) -> None:
@@ -45,12 +45,12 @@ class ShareLaws:
         return ledger
 
     def _written(self, key: SharePartitionKey, batches: tuple[StateBatch, ...]) -> None:
-        """Note that records with written states are not acquired any more."""
+        """End the acquisition of records whose state is written."""
         for first, last, *_ in batches:
             self._ledger(key).let_go(range(first, last + 1))
 
     def _emptied(self, key: SharePartitionKey) -> None:
-        """Forget outcomes that the log has lost: the next leader delivers these records again."""
+        """Forget outcomes that the log has lost: these records are delivered again."""
         ledger = self._ledger(key)
         ledger.accepted.clear()
         ledger.archived.clear()
@@ -63,7 +63,7 @@ class ShareLaws:
         leads = node.leads(self._shared.log_partition_of(topic, key.partition))
         return node.shares.requests.partitions.known(key) if leads else None
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
         asked: Any = request
@@ -101,7 +101,7 @@ class ShareLaws:
     def _check_taken(
         self, node: CoordinatorNode, key: SharePartitionKey, kinds: dict[int, AcknowledgeType], until_ms: int
     ) -> None:
-        """Check that accepted and rejected records are so in the log of states, or finished at the leader before."""
+        """Extend renewed locks; check that accepted or rejected records are finished in the log or below the start."""
         led, ledger = self._current(node, key), self._ledger(key)
         for offset, kind in kinds.items():
             if kind is AcknowledgeType.RENEW:
@@ -124,7 +124,7 @@ class ShareLaws:
             first <= offset <= last and delivery_state in FINISHED for first, last, delivery_state, _ in batches
         )
 
-    # ------------------------------------------------------------ the costly ones
+    # ------------------------------------------------------------ costly laws
 
     def look_at(self, node: CoordinatorNode) -> None:
         """Check a node's share coordinator and share-partitions against the log and the responses."""
@@ -141,7 +141,7 @@ class ShareLaws:
                 check_share_partition(led.records, self._ledger(led.key), locks_max)
 
     def conclude(self) -> None:
-        """Check that each record was delivered, and then accepted or archived."""
+        """Check that each record was delivered, and accepted or archived."""
         self._shared.follow()
         for key, end_offset in self._shared.worked_off.items():
             unfinished, ledger = self._shared.unfinished(key, end_offset), self._ledger(key)

@@ -138,7 +138,7 @@ class FileSegment(Segment):
             segment._largest_ms, segment._largest_offset = times[-1]
             segment._indexed_ms = segment._largest_ms
         segment._offsets, segment._times, segment.aborted = offsets, times, found.aborted
-        # Only batches behind the last index entry are read: at most an index interval and one batch.
+        # Only batches from the last index entry on are scanned.
         position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
         segment._index_due_bytes = position + INDEX_INTERVAL_BYTES
         for batch in found.headers(position):
@@ -186,7 +186,7 @@ class FileSegment(Segment):
         self.note(self.next_offset, size_bytes, next_offset, max_timestamp_ms)
 
     def append_one(self, data: bytes, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Append a batch in one piece to a file that has others; inlined."""
+        """Append a batch in one piece to a non-empty file, with :meth:`note` inlined."""
         descriptor, closed_count = self._descriptor
         if closed_count != self._files.closed_count:
             self.append((data,), size_bytes, next_offset, max_timestamp_ms)
@@ -211,7 +211,7 @@ class FileSegment(Segment):
         # The write may have failed because the file could not be opened: then there is nothing to truncate.
         descriptor = self._files.find(self.path)
         try:
-            # A file that can't be written can't be truncated, and need not be.
+            # If no bytes were written, truncation is needless and may fail, too.
             if descriptor >= 0 and os.fstat(descriptor).st_size != self.size_bytes:
                 os.ftruncate(descriptor, self.size_bytes)
         except OSError as error:
@@ -269,7 +269,7 @@ class FileSegment(Segment):
             self._give_memory_back()
 
     def is_as_written(self) -> bool:
-        """Return whether the open file still has its name and its size, so that no other program has changed it."""
+        """Return whether the open file is still linked and has its size, so that no other program has changed it."""
         descriptor, closed_count = self._descriptor
         if closed_count != self._files.closed_count:
             return False
@@ -277,7 +277,7 @@ class FileSegment(Segment):
             status = os.fstat(descriptor)
         except OSError:
             return False
-        # fstat of the open descriptor costs one call; a look by name would cost a path lookup, too. A replaced file has
+        # fstat of the open descriptor costs one call; by name it would cost a path lookup, too. A replaced file has
         # no link left.
         return status.st_nlink > 0 and status.st_size == self.size_bytes
 
@@ -303,8 +303,7 @@ class FileSegment(Segment):
         self.let_go()
         self._is_released = True
         try:
-            # Indexes first: a crash in between leaves a segment without indexes, which is complete, and no indexes
-            # without a segment.
+            # Indexes first: a crash in between leaves a segment without indexes (complete), never the reverse.
             for path in (*map(self._beside, INDEX_SUFFIXES), self.path):
                 Path(path).unlink(missing_ok=True)
         except OSError as error:
@@ -409,7 +408,7 @@ class FileSegment(Segment):
             return self._last_position
         # Consumers read on where the last fetch ended. These positions spare them the index and a scan of up to 4 KiB
         # of batches.
-        position = self._read_places.get(offset)  # of a consumer that reads batch by batch
+        position = self._read_places.get(offset)
         if position is not None:
             return position
         offsets, _ = self._indexes()
@@ -439,7 +438,7 @@ class FileSegment(Segment):
         return None
 
     def _next_place(self, position: int, ahead_bytes: int) -> Place | None:
-        """Return the end of the batch at a position from its header alone, or None if that is not possible.
+        """Return the place of the batch at a position from its header alone, or None if that is not possible.
 
         Inlined, because each Fetch that continues passes here: :meth:`headers` would cost a tenth more.
         """
@@ -502,7 +501,7 @@ class Room:
     Attributes:
         checked_ms: the beginning of the interval in which the file was checked.
         until_ms: the time of the next check of the file.
-        end_ms: only batches before this time fit: then the segment is too old.
+        end_ms: only batches before this time fit; then the segment is too old.
         end_bytes: the largest size of the segment. A record has at least one byte, so its offset fits, too.
     """
 

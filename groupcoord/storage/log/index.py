@@ -28,7 +28,7 @@ Entry = tuple[int, int]
 class AbortedTransaction(NamedTuple):
     """Aborted transaction, which read-committed consumers skip.
 
-    ``last_stable_offset`` is that right after the marker, so it grows from one entry to the next.
+    ``last_stable_offset`` is that right after the marker, so it never decreases between entries.
     """
 
     producer_id: int
@@ -38,7 +38,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class MemoryEntries:
-    """Index in memory, which entries can be added to."""
+    """Index in memory; entries can be added."""
 
     def __init__(self, layout: Struct, data: bytes = b"") -> None:
         self._layout = layout
@@ -128,7 +128,6 @@ class LeaderEpochs:
 
     def begin(self, epoch: int, offset: int) -> None:
         """Begin a newer epoch at an offset. It replaces an epoch without records."""
-        # An epoch without records is replaced.
         self._entries = [entry for entry in self._entries if entry[1] < offset]
         self._entries.append((epoch, offset))
 
@@ -145,7 +144,7 @@ class LeaderEpochs:
         return kept != before
 
     def end_of(self, epoch: int, end_offset: int) -> EpochEnd | None:
-        """Return the last epoch up to the given one and the end of its records, or None if no such epoch is known."""
+        """Return the last epoch up to the given one and the end of its records; None for -1 and newer epochs."""
         if epoch == self.latest:
             return EpochEnd(epoch, end_offset)
         # An epoch before the first one ends where the first begins, as in Kafka.

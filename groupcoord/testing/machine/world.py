@@ -93,7 +93,7 @@ class PromisedOffsets:
     def check_marker(
         self, log_store: LogStore, marker: CompleteTransaction, response: CompleteTransactionResponse | None
     ) -> None:
-        """Check that the offsets of a committed transaction are visible, or newer ones."""
+        """Check that a committed transaction's offsets, or newer ones, are visible."""
         promised = self._open.pop((marker.partition, marker.producer_id), set())
         if promised and marker.committed and response is not None and response.error_code is ErrorCode.NONE:
             seen = offsets_in_log(log_store, marker.partition)
@@ -297,7 +297,7 @@ class World:
             self.acknowledged.add(commit)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of a present or deleted topic by its id."""
+        """Return the name of a present or deleted topic, or None."""
         return self.topics.topic_name(topic_id) or (readable(topic_id) if topic_id in self.topics.gone else None)
 
     # ------------------------------------------------------------ the process
@@ -339,7 +339,7 @@ class World:
         finally:
             self.deliver()
 
-    # ------------------------------------------------------------ requests and answers
+    # ------------------------------------------------------------ requests and responses
 
     def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
         """Send a request for a consumer, and deliver all responses."""
@@ -411,7 +411,7 @@ class World:
         return restarted
 
     def leave(self, consumer: Consumer) -> None:
-        """Stop a consumer without a request in flight with a leave."""
+        """Stop a consumer that has no request in flight, and send its leave request."""
         if consumer.is_alive and not consumer.is_waiting:
             consumer.is_alive = False
             if consumer.member_id:
@@ -537,7 +537,7 @@ class World:
         partitions = range(self.config.offsets_topic_num_partitions)
         check_acknowledged_commits(self.store, partitions, sorted(self.acknowledged))
 
-    # ------------------------------------------------------------ the end
+    # ------------------------------------------------------------ recovery
 
     def recover(self) -> None:
         """Stop the faults, load every log partition again, and let all clients run for
@@ -573,8 +573,8 @@ class World:
     def live_on(self, rounds: int, pause_ms: int = ROUND_MS) -> None:
         """Run all clients for some rounds while the log writes.
 
-        Rejected joins of consumer groups are retried every few rounds and outside rebalances: each attempt to convert a
-        classic group fails its pending joins, so retries in every round could continue without end.
+        Consumers of KIP-848 join only every few rounds and outside rebalances: each attempt to convert a classic group
+        fails its pending joins, so joins in every round could continue without end.
         """
         for number in range(rounds):
             for consumer in list(self.fleet.consumers):

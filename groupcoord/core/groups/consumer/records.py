@@ -19,13 +19,12 @@ NEVER_CHANGES = True  # all of its classes: see core/copies.py
 
 
 class AssignedTopicPartitions(NamedTuple):
-    """Partitions of one topic that a member has.
+    """Partitions of one topic, assigned to a member or being revoked.
 
     Attributes:
         topic_id: the topic.
         partitions: their numbers.
-        assignment_epochs: for each of them the member's epoch when it got it (Kafka 4.3); empty or None if older
-            brokers wrote the record.
+        assignment_epochs: member epoch of each partition's assignment (Kafka 4.3); empty or None in older records.
     """
 
     topic_id: UUID
@@ -41,7 +40,7 @@ class ClassicProtocol(NamedTuple):
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """Additional data of a member that still uses the classic protocol: session timeout, and protocols in its order."""
+    """Additional data of a member that uses the classic protocol: session timeout, and protocols by preference."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
@@ -82,7 +81,7 @@ class ConsumerGroupMetadataRecord:
 @fast_init
 @frozen
 class ConsumerGroupPartitionMetadataRecord:
-    """The topics of a group as they were (record type 4): written by Kafka 3.7 to 4.0, before there was a hash."""
+    """Subscribed topics of a group (record type 4), written by Kafka 3.7 to 4.0; since then a hash replaces it."""
 
     group_id: str
     topics: tuple[TopicMetadata, ...] = ()
@@ -167,7 +166,7 @@ class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
 class ConsumerGroupRegularExpressionRecord:
     """Topics that match a regular expression (record type 16).
 
-    ``version`` is that of the cluster's metadata, ``timestamp_ms`` the time of the query.
+    ``version`` is that of the cluster's metadata, ``timestamp_ms`` the time of the match.
     """
 
     group_id: str
