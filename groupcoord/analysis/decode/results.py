@@ -25,14 +25,14 @@ HOLDER_MAX = 500
 
 
 _SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
-"""Protocols of stores where fsspec shows only complete files, and can discard others."""
+"""Protocols of stores where fsspec shows only complete files and can discard incomplete ones."""
 
 
 @contextmanager
 def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> Iterator[BinaryIO]:
     """Yield a file to write, which gets its name when it is complete; a failed attempt leaves nothing.
 
-    In S3, where a rename is a copy, the file is completed instead.
+    In S3, where a rename is a copy, the upload is committed or discarded instead.
     """
     if not _SHOWS_WHOLE_FILES.isdisjoint(protocols_of(file_system)):
         yield from _completed_file(file_system, path)
@@ -57,14 +57,14 @@ def _completed_file(file_system: AbstractFileSystem, path: str) -> Iterator[Bina
         file.close()
     except BaseException:
         with suppress(Exception):
-            file.close()  # otherwise it would be closed when it is forgotten, and so be completed
+            file.close()  # otherwise the garbage collector would close it, which writes
         file.discard()
         raise
     file.commit()
 
 
 class ResultDirectory:
-    """Directory for tables and reports, local or a URL: empty, or of an earlier run with the folder ``goes_on``."""
+    """Directory for tables and reports, local or a URL: empty, or with the folder ``goes_on`` of an earlier run."""
 
     def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None) -> None:
         self.name = os.fspath(where)
@@ -88,7 +88,7 @@ class ResultDirectory:
 
     @contextmanager
     def new_table_file(self, name: str, schema: pa.Schema) -> Iterator[TableFile]:
-        """Yield a Parquet file to write, which gets its name when it is complete; Spark ignores names with a dot."""
+        """Yield a Parquet file to write, named when it is complete; Spark ignores names that begin with a dot."""
         with whole_file(self._file_system, self._at(name)) as file:
             table = TableFile(file, schema)
             try:
@@ -111,7 +111,7 @@ class ResultDirectory:
 
     @contextmanager
     def locked(self, folder: str, deed: str) -> Iterator[None]:
-        """Keep other processes off within the context; a URL is not locked."""
+        """Lock a folder within the context; a URL is not locked."""
         if not self.is_local:
             yield
             return

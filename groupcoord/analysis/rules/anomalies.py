@@ -58,9 +58,9 @@ def anomalies(
 ) -> list[Row]:
     """Return the anomalies of groups (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
-    All rewinds of the log count, and silences beyond the thresholds; the table of lag has Burrow's present status of
-    each partition. With ``ends`` stopped and stalled partitions count only with a lag. Without them nothing is stalled,
-    and commits have stopped only if a member owns the partition.
+    All rewinds in the log count, and silences beyond the thresholds. With ``ends`` stopped and stalled partitions count
+    only with a lag. Without them nothing is stalled, and commits have stopped only if a member owns the partition.
+    Burrow's present status of each partition is in the table of lag.
     """
     limits = thresholds or Thresholds()
     about = about_offsets(facts, held.holders, ends, now_ms, limits)
@@ -87,7 +87,7 @@ def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
         if row["commits"] > max(limits.storm_commits, row["partitions"] * limits.commits_per_minute):
             storms[row["log_partition"], row["group_id"]].append(row)
     for (partition, group_id), busy in storms.items():
-        # More partitions decide between minutes of as many commits, so that the answer is always the same.
+        # Of minutes with equally many commits the one with most partitions wins, so that results repeat.
         value, partitions_of = max((row["commits"], row["partitions"]) for row in busy)
         yield {
             "group_id": group_id,
@@ -132,7 +132,7 @@ def _peaks(
 
 
 def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
-    """Return the first and last peak of each subject, and the highest count."""
+    """Return the time span, the number and the highest value of each subject's peaks."""
     found: defaultdict[tuple[Any, ...], list[_Peak]] = defaultdict(list)
     for peak in peaks:
         found[peak.of].append(peak)
@@ -153,7 +153,7 @@ def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
     events = []
     for row in rebalances:
         at_ms, before, after = _moment(row), row["from_generation"], row["to_generation"]
-        # A static member that returns does not stop others.
+        # Excludes replaced static members, which keep the generation.
         if at_ms is not None and (before is None or (after is not None and before < after)):
             events.append(((row["log_partition"], row["group_id"]), at_ms, 1))
     window_ms = limits.rebalance_window_ms
@@ -200,7 +200,7 @@ def _duplicate_owners(duplicates: Iterable[Row]) -> Iterator[Row]:
 
 
 def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Thresholds) -> Iterator[Row]:
-    """Yield clients of consumer groups with slow revocations, without those that were fenced for it."""
+    """Yield clients of consumer groups with slow revocations, except those fenced for it."""
     slow = []
     for row in revocations:
         until_ms = now_ms if row["ended_ms"] is None else row["ended_ms"]
@@ -352,7 +352,7 @@ class _Judge:
     _commit: str
 
     def tell(self, place: Place, found: _Found) -> Iterator[Row]:
-        """Yield the anomalies; stopped commits once for each end offset that shows a lag."""
+        """Yield the anomalies, once for each known end offset."""
         rows: list[Behind | None] = [None]
         if self._ends is not None:
             rows = list(self._ends.of(*place[1:], found.highest))
@@ -412,7 +412,7 @@ class Shares(NamedTuple):
 
     Attributes:
         since_ms: start of the generation or epoch in milliseconds since 1970; None if unknown.
-        uneven_since_ms: first of the last generations with uneven shares; None if the last one is even.
+        uneven_since_ms: start of the uneven generations at the end; None if the last one is even.
     """
 
     of: Row
@@ -427,7 +427,7 @@ class Assigned(NamedTuple):
 
     Attributes:
         holders: owners of partitions, from :func:`groupcoord.analysis.rules.groups.partition_holders`.
-        shares: the members' shares, for each group with members.
+        shares: the members' shares, for each group with assignments in its last generation.
     """
 
     holders: Mapping[Place, Row]
@@ -487,7 +487,7 @@ def _is_uneven(counts: list[int], times: float) -> bool:
     return min(counts) == 0 and max(counts) > 1 and max(counts) * len(counts) >= times * sum(counts)
 
 
-# ---------------------------------------------------------------- what is wrong with that
+# ---------------------------------------------------------------- anomalies of shares
 
 
 def about_shares(
