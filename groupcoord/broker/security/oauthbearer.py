@@ -1,4 +1,4 @@
-"""SASL/OAUTHBEARER (RFC 7628, KIP-255): JSON web tokens, unsecured or signed, and their keys (JWKS, KIP-768).
+"""SASL/OAUTHBEARER (RFC 7628, KIP-255): JSON Web Tokens, unsecured or signed, and their keys (JWKS, KIP-768).
 
 Unsecured tokens are for tests and development. Sources: ``OAuthBearerSaslServer``,
 ``OAuthBearerUnsecuredValidatorCallbackHandler``, ``BrokerJwtValidator`` of Apache Kafka 4.4.
@@ -37,7 +37,7 @@ _MILLISECONDS = 1_000
 
 
 class InvalidTokenError(Exception):
-    """The token is not trusted. The message is for the server's log."""
+    """The token is not trusted. The client does not get the message."""
 
 
 class Bearer(NamedTuple):
@@ -90,9 +90,7 @@ def _read(token: bytes) -> tuple[str, str]:
 
 
 class ClaimChecks(NamedTuple):
-    """Checks of the claims of a token, by a clock in milliseconds since the epoch and the tolerated skew of the
-    issuer's clock.
-    """
+    """Checks of a token's claims, with a tolerated skew of the issuer's clock."""
 
     now_ms: Callable[[], int]
     subject_claim: str = "sub"
@@ -103,7 +101,7 @@ class ClaimChecks(NamedTuple):
         user, expires_at_s = claims.get(self.subject_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip():
             raise InvalidTokenError(f"it has no claim {self.subject_claim!r}")
-        # A token without an end could never be withdrawn.
+        # A token without an expiry would stay valid forever.
         if expires_at_s is None or not _is_time(expires_at_s):
             raise InvalidTokenError("it has no valid claim 'exp'")
         now_ms = self.now_ms()
@@ -140,7 +138,7 @@ def unsecured_validator(checks: ClaimChecks) -> ValidateToken:
 
 
 SIGNED = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Trusted algorithms: those for which the server needs no secret."""
+"""Trusted algorithms: the server needs only public keys."""
 
 FETCH_TIMEOUT_S = 10.0
 FETCH_PAUSE_S = 10.0
@@ -161,7 +159,6 @@ class KeySet:
         self._refresh_s = refresh_s
         self._now_s = now_s
         self._fetching: threading.Thread | None = None
-        # Set before the fetch, so that a slow or failing URL is not fetched again at once.
         self._fetched_at_s = now_s()
         try:
             self._keys = _fetch(url)
@@ -181,6 +178,7 @@ class KeySet:
 
     def _fetch_soon(self) -> None:
         if self._fetching is None or not self._fetching.is_alive():
+            # Set before the fetch, so that a failing URL is not fetched again at once.
             self._fetched_at_s = self._now_s()
             # The event loop must not wait for a web server; the old keys hold meanwhile.
             self._fetching = threading.Thread(target=self._fetch_again, name="groupcoord-jwks", daemon=True)
