@@ -38,7 +38,7 @@ METADATA_TOPIC = "__cluster_metadata"
 """A broker's own log in a folder like those of topics."""
 
 PRODUCER_ID_BESIDE_A_BROKER = 2**40
-"""First producer id in a broker's directory: the broker has assigned lower ones and will continue with them."""
+"""First producer id in a Kafka broker's directory: the broker has assigned lower ones and will continue with them."""
 
 WORKERS_FOLDER = "workers"
 """Folder in which earlier versions kept the partitions of ``serve --workers``, which does not exist any more."""
@@ -49,7 +49,7 @@ FOR_WORKERS = (
 )
 
 OPEN_FILES_SHARE, OPEN_FILES_MAX = 4, 1_024
-"""Part of the file descriptors, and their number at most, for the logs of topics."""
+"""Divisor of the file descriptor limit, and upper bound, for open topic logs."""
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -141,7 +141,7 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
     from groupcoord.storage.data_directory import DataDirectory
 
     directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
-    # The log store owns the offsets topic; the other is a broker's own.
+    # The log store owns the offsets topic; the metadata topic is Kafka's own.
     known = {topic.name for topic in topics} | {OFFSETS_TOPIC, METADATA_TOPIC}
     _adopt_topics(directory.find_topics(known), data_dir, config, topics)
     return directory
@@ -162,7 +162,7 @@ def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, t
 def open_cluster_storage(
     place: Place, topics: TopicRegistry, config: Config, clock: Clock, security: Security
 ) -> Storage:
-    """Return the storage of a node that shares a log: shared documents only.
+    """Return the storage of a cluster node: its documents and log are shared.
 
     Raises:
         GroupcoordError: a document is malformed.
