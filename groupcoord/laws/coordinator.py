@@ -1,6 +1,6 @@
 """Laws that hold at every moment of every run, for random tests and simulators.
 
-Each function raises :class:`LawBrokenError` with its finding. ``docs/design.md`` lists the laws.
+Each ``check_…`` raises :class:`LawBrokenError` with its finding. ``docs/design.md`` lists the laws.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[st
 
 
 def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
-    """Check that a snapshot rebuilds the hard state, except for groups without remaining offsets.
+    """Check that a snapshot rebuilds the hard state, except for groups without records and offsets.
 
     Raises:
         LawBrokenError: it does not.
@@ -280,7 +280,7 @@ def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
 
 
 def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> None:
-    """Check that a compacted log rebuilds the hard state, except for groups without remaining offsets.
+    """Check that a compacted log rebuilds the hard state, except for groups without records and offsets.
 
     Args:
         coordinator: the coordinator.
@@ -295,7 +295,7 @@ def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> No
 
 
 def check_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], name: str) -> None:
-    """Check that records rebuild the hard state of a log partition, except for groups without remaining offsets.
+    """Check that records rebuild the hard state of a log partition, except for groups without records and offsets.
 
     Args:
         partition: the core of a log partition.
@@ -337,7 +337,7 @@ def compacted(entries: list[LogRecord], place: float, *, keeps_tombstones: bool 
             visible = [entry]
         for candidate in visible:
             key = _key_of(candidate.record)
-            # A transaction's records may come out after later ones.
+            # A transaction's records may become visible after later ones.
             if candidate.offset >= newest.get(key, candidate).offset:
                 newest[key] = candidate
     # Markers stay; tombstones go unless they are too young.
@@ -364,7 +364,7 @@ def _is_tombstone(record: Record) -> bool:
 
 
 def check_timers(coordinator: GroupCoordinator) -> None:
-    """Check that every timer has an owner: those of a log partition end with it.
+    """Check that every timer has a served log partition.
 
     Raises:
         LawBrokenError: a timer has none.
@@ -396,10 +396,9 @@ def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable])
 
 
 def check_size(coordinator: GroupCoordinator) -> None:
-    """Check that no more than ``group.max.size`` (KIP-389) join a generation, or ``group.consumer.max.size`` a consumer
-    group.
+    """Check that groups count no more members than their type's ``max.size`` (KIP-389).
 
-    The latter holds only while the setting is not lowered.
+    Apart from classic groups, this holds only while the setting is not lowered.
 
     Raises:
         LawBrokenError: there are more.
@@ -442,7 +441,7 @@ def _hash_code_in_java(text: str) -> int:
 
 
 def check_generations_grow(log_store: LogStore, partition: int) -> None:
-    """Check that the generation of a group never decreases in the log while the group lives.
+    """Check that the generation of a classic group never decreases in the log while the group lives.
 
     Raises:
         LawBrokenError: it does.
@@ -511,7 +510,7 @@ def check_bytes(log_store: LogStore, partition: int) -> None:
         )
 
 
-# ---------------------------------------------------------------- looking, and telling
+# ---------------------------------------------------------------- helpers
 
 
 def served_partitions(coordinator: GroupCoordinator) -> Iterator[Partition]:

@@ -1,6 +1,6 @@
 """Laws of membership: members, fencing and waiting.
 
-Each function raises :class:`~groupcoord.laws.LawBrokenError` with its finding.
+Each ``check_…`` raises :class:`~groupcoord.laws.LawBrokenError` with its finding.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
         # The first rebalance waits for others (KIP-134).
         if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial_rebalance:
             is_over = (
-                # No check follows a refusal with GROUP_MAX_SIZE_REACHED (transcript
+                # A refusal with GROUP_MAX_SIZE_REACHED completes no rebalance (transcript
                 # size/late_static_member_of_a_full_group_is_put_out).
                 0 < group.waiting_joins < coordinator.config.group_max_size
                 and group.all_joined
@@ -116,8 +116,8 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
-    """Check the deadlines of the sync phase, of each pending member id, and of the session of each member that waits
-    for nothing (KAFKA-9752, KAFKA-12890).
+    """Check that join and sync phases, pending member ids, and sessions that no waiting request keeps have deadlines
+    (KAFKA-9752, KAFKA-12890).
 
     Raises:
         LawBrokenError: a deadline is missing, or a member of a Stable group is new.
@@ -151,7 +151,7 @@ def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: 
         log_store: the log.
         partition: the log partition of the group.
         group_id: a group.
-        member_id: of a static member that got FENCED_INSTANCE_ID without a successor.
+        member_id: id of a static member that got FENCED_INSTANCE_ID without a successor.
 
     Raises:
         LawBrokenError: the log has held the member.
