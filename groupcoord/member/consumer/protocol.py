@@ -43,7 +43,7 @@ class ConsumerProtocol(GroupProtocol):
         self._heartbeats = ConsumerHeartbeats(parts, membership, requests)
         self._reconciliation = Reconciliation(parts, membership, parts.subscription)
 
-    # ------------------------------------------------------------ what it is
+    # ------------------------------------------------------------ state
 
     @property
     def member_id(self) -> str:
@@ -139,10 +139,10 @@ class ConsumerProtocol(GroupProtocol):
                 is_done = self._reconciliation.is_done
                 self._membership.move(MemberState.STABLE if is_done else MemberState.RECONCILING)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
-        """Responses to heartbeats from before a fencing, and to leaving, are ignored."""
+        """Ignore responses to leaving, and to heartbeats from before a fencing."""
         if not self._heartbeats.is_awaited(send):
             return
         is_leave = isinstance(send.request, ConsumerGroupHeartbeat) and send.request.member_epoch < 0
@@ -229,12 +229,12 @@ class ConsumerProtocol(GroupProtocol):
             self._parts.link.back_off(now_ms)
 
     def metadata_updated(self, now_ms: int) -> None:
-        """Do nothing: the next poll uses it."""
+        """Do nothing: the next poll uses the metadata."""
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
         """Do nothing: the coordinator assigns."""
 
-    # ------------------------------------------------------------ the end
+    # ------------------------------------------------------------ leaving
 
     def drop_all(self) -> None:
         self._reconciliation.drop_all()
@@ -242,7 +242,7 @@ class ConsumerProtocol(GroupProtocol):
             self._membership.move(MemberState.PREPARE_LEAVING)
 
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
-        """Leave by one heartbeat, whose response is not awaited."""
+        """Leave by one heartbeat, without waiting for its response."""
         membership = self._membership
         if membership.state in (MemberState.FENCED, MemberState.STALE):
             membership.move(MemberState.UNSUBSCRIBED)
@@ -277,5 +277,5 @@ class ConsumerProtocol(GroupProtocol):
         self._reconciliation.clear()
 
     def recover(self) -> None:
-        """As in Java, the application closes the member and creates another one."""
+        """Raise IllegalCallError: as in Java, the application creates another member."""
         raise IllegalCallError("a failed member of a consumer group can't go on: close it, and make another one")
