@@ -3,8 +3,8 @@
 A key starts with an int16, the record type; a value starts with an int16, its version. Kafka 4.4 writes version 4 of a
 committed offset (version 1 if it has an expiry) and version 3 of a classic group.
 
-Decoding never raises: unknown and malformed records become :class:`OpaqueRecord`. Sources: Kafka's schemas of group
-coordinator records, KIP-98, KIP-211, KIP-915.
+:func:`decode_record` never raises: unknown and malformed records become :class:`OpaqueRecord`. Sources: Kafka's schemas
+of group coordinator records, KIP-98, KIP-211, KIP-915.
 """
 
 from __future__ import annotations
@@ -471,7 +471,7 @@ _cached_group_record_key = lru_cache(_CACHED_KEYS_MAX)(_group_record_key)
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | GroupTombstone:
-    """Return the record of a key and a value of one of :data:`TYPES`; it raises as :func:`read_value` does."""
+    """Return the record of a key and a value of one of :data:`TYPES`; raise as :func:`read_value` does."""
     record_type, names = _read_key(key)
     if value is None:
         return GroupTombstone(names[0], (record_type, "".join(names[1:])))
