@@ -1,7 +1,7 @@
 """Simulated nodes that share the log as replicas do (:mod:`groupcoord.cluster`), with ownership from heartbeats.
 
 The engine is a slot log in memory behind a network: operations are delayed, lost in either direction, duplicated, or
-answered by a lagging replica. The deciding code is that of replicas in production.
+answered by a lagging replica. All decisions are made by the code of real replicas.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ class SharedWay:
 
     Attributes:
         epochs: last epoch of each log partition that this process ever owned.
-        answers_late: True while responses leave that may have waited for an ownership check, and report the state
-            before.
+        answers_late: True while responses are sent that may have waited for an ownership check, and report an
+            earlier state.
     """
 
     def __init__(
@@ -361,7 +361,7 @@ class SharedWay:
         if self._is_over or self._node.is_stalled(self._done, flight):
             return
         partition = flight.partition
-        # A repeated operation keeps its key, but the result of the earlier attempt does not count for it.
+        # A repeated operation has a new key, so that results of earlier attempts are ignored.
         if self._awaited.get(partition) != flight.key:
             return
         del self._awaited[partition]

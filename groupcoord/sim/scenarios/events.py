@@ -218,7 +218,7 @@ FAULT_EVENTS: dict[str, Event] = {
     "create-topic": _create_topic,
     "delete-topic": _delete_topic,
 }
-"""Readers of events by name."""
+"""Readers of faults by ``kind``."""
 
 
 SIMPLE_CONSUMER = "simple-consumer"
@@ -355,4 +355,4 @@ CLIENT_EVENTS: dict[str, Event] = {
     "remove-member": _remove_member,
     "foreign-record": _foreign_record,
 }
-"""Readers of events by name."""
+"""Readers of other events by ``kind``."""
