@@ -1,4 +1,4 @@
-"""Log store that answers later: a thread writes all waiting appends in one transaction."""
+"""Log store that answers later: a thread writes waiting appends in transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("groupcoord")
 
 
 class BatchingLogStore:
-    """Writes waiting appends in one transaction, in a thread: ``BatchingLogStore(SqliteLogStore(path))``.
+    """Log store whose thread writes waiting appends in one transaction: ``BatchingLogStore(SqliteLogStore(path))``.
 
     While a transaction is in progress, all appends wait for the next one, so many clients share the cost of a commit.
     Pass the coordinator to an :class:`~groupcoord.aio.AsyncCoordinator` or a
@@ -79,7 +79,7 @@ class BatchingLogStore:
             LogStoreError: the log can't be read, or is not owned any more.
         """
         # A load must see all earlier appends.
-        # Written by this thread, because the writing thread may be waiting for it with an answer to deliver.
+        # This thread writes them, because the writing thread may be waiting for it to take an answer.
         while self._write_some():
             pass
         with self._changed:
@@ -134,7 +134,7 @@ class BatchingLogStore:
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()
-                # After each transaction one portion is compacted before the thread waits again.
+                # After a transaction, portions are compacted until none is left or there is work.
                 if not is_dirty:
                     self._changed.wait_for(lambda: self._is_closed or self._has_work())
                 if self._is_closed:
