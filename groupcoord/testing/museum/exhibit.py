@@ -68,7 +68,7 @@ class Exhibit:
         loses: the damage for users.
         law: the violated rule.
         plant: the bug in this package, or None.
-        absent: why this package has no place for it.
+        absent: why this package can't have the bug.
         play: a history, as for :meth:`~groupcoord.testing.exploring.scope.Trace.of`, that breaks a law only with the
             plant; None if no short one is known.
         found: effort of each search method to find it.
@@ -112,7 +112,7 @@ def exhibits() -> tuple[Exhibit, ...]:
 
 
 def exhibit(name: str) -> Exhibit:
-    """Return an exhibit by its id or one of its references, in any case.
+    """Return an exhibit by its id or one of its references, ignoring case.
 
     Raises:
         UnknownExhibitError: it does not exist.
@@ -126,7 +126,7 @@ def exhibit(name: str) -> Exhibit:
 
 
 class PlantError(GroupcoordError):
-    """The target of a plant does not exist or has other parameters."""
+    """A plant's target is missing, not a function, or has other parameters."""
 
 
 def plant(bug: Plant) -> None:
@@ -227,7 +227,7 @@ def play_of(shown: Exhibit, *, is_planted: bool) -> Story:
 
     Args:
         shown: an exhibit with a history.
-        is_planted: with the bug.
+        is_planted: whether the bug is planted.
 
     Raises:
         TaskFailedError: the process failed.
