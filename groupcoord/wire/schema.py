@@ -4,9 +4,10 @@ kio holds every message of the protocol as a dataclass per version, generated fr
 first use. Its native decoder is not used: it allocates for any number of entries that an array claims (a frame of 20
 bytes can end the process), and fails on unknown tagged fields, which the protocol ignores.
 
-Values are messages, or dicts where a function converts these. A message's fields have kio's names; times are integers
-whose names end in ``_ms``. Fields that a message lacks are skipped, and written as their default. A structure of a
-single field is that field where the message declares so: ``tuple[str, ...]`` for ``[{name}]``.
+Values are messages, or dicts if no message class is given. A message's fields have kio's names unless others are
+given; times are integers whose names end in ``_ms``. Fields that a message lacks are skipped, and written as their
+default. A structure of a single field is that field where the message declares so: ``tuple[str, ...]`` for
+``[{name}]``.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ _types_of = cache(field_types)
 def _field_of(
     field: dataclasses.Field[Any], kio_type: Any, annotations: Mapping[str, Any] | None, names: Names
 ) -> Field:
-    """Return a field of kio's type ``X``, ``X | None``, ``tuple[X, ...]`` or ``tuple[X, ...] | None``."""
+    """Return the schema field of kio's type ``X``, ``X | None``, ``tuple[X, ...]`` or ``tuple[X, ...] | None``."""
     kafka_type: str | None = field.metadata.get("kafka_type")
     name = f"{field.name}_ms" if kafka_type in _TIMES else field.name
     name = names.get(name, name)
