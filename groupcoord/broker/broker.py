@@ -73,7 +73,7 @@ class Broker(Dispatcher):
         self._seen_advances = -1
         # Looked up at each call, since the host replaces start_job later.
         parts.dead_letters.start_job = lambda job: self.start_job(job)
-        # Appended, not assigned: nodes of one process share the transaction and share coordinators.
+        # Appended, not assigned: nodes of one process have common transaction and share coordinators.
         for part in parts.wakers:
             part.on_earlier.append(self.wake_earlier)
         self.deliver_replies()
@@ -178,7 +178,7 @@ class Broker(Dispatcher):
         self.deliver_replies()
 
     def reload_shared(self) -> None:
-        """Reload documents that other nodes of a cluster may have written. Call it once a second."""
+        """Reload documents that other nodes of a cluster may have written, sooner than :meth:`reload_failed`."""
         self.parts.reload_shared()
 
     def close(self) -> None:
@@ -235,7 +235,7 @@ def make_broker(
     now_s: Callable[[], float] = perf_counter,
     broker_type: Callable[[Parts], Broker] = Broker,
 ) -> Broker:
-    """Return a broker. What is not given is created in memory; without ``authorize``, everything is allowed.
+    """Return a broker. What is not given is created in memory; without ``authorize`` or ``security`` all is allowed.
 
     Args:
         config, clock, log_store: the settings, the clock, the store of ``__consumer_offsets``.

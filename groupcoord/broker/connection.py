@@ -53,7 +53,7 @@ _SIZE_FROM = struct.Struct(">I").unpack_from
 _SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
 
 LARGE_REQUEST_BYTES = 16 * 1024
-"""Requests of this size are decoded by a job, unless they name few entries."""
+"""Requests from this size on are decoded by a job, unless they name few entries."""
 
 BACKLOG_LIMIT_BYTES = 256 * 1024
 """Reading stops when this many bytes of requests wait."""
@@ -129,7 +129,7 @@ class Dispatcher(ABC):
         handler = self._handlers.get(type(request))
         if handler is None:
             coordinator = self.coordinator
-            # Repeats `submit` without its call: every heartbeat and commit passes here.
+            # Inlines `submit`: every heartbeat and commit passes here.
             coordinator.submit(request, connection, connection.principal)
             deliver_replies(coordinator)
             return
@@ -139,7 +139,7 @@ class Dispatcher(ABC):
             try:
                 awaited = next(work)
             # Most handlers end at once, and then no turn is needed.
-            except StopIteration as done:  # nearly always
+            except StopIteration as done:
                 response = done.value
             else:
                 connection.answer_when_done(work, awaited)
@@ -240,7 +240,7 @@ class Connection:
         self._output: deque[bytes | memoryview] = deque()
         self.output_bytes = 0
         self._is_dirty = False
-        self._is_long = False  # whether the waiting request is long, and so its response may be
+        self._is_long = False  # whether the waiting request, and so maybe its response, is long
         self._is_paused = False
         self._is_working = False
 
@@ -291,7 +291,7 @@ class Connection:
         return False
 
     def take_output(self) -> bytes:
-        """Return bytes to send, once; empty if there are none.
+        """Return and remove bytes to send; empty if there are none.
 
         Large output is returned in portions. Requests that were held back for it are queued again, so call this and
         :meth:`Broker.run_turn` until both have nothing more.
@@ -305,8 +305,8 @@ class Connection:
         output = self._output
         if not output:
             return []
-        # One small response and no request held back.
-        if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:  # nearly always
+        # Nearly always: one small response, and no request held back.
+        if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:
             self.output_bytes = 0
             return [output.pop()]
         was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
@@ -381,7 +381,7 @@ class Connection:
             on_answer, self.on_answer = self.on_answer, None
             if on_answer(response):
                 return
-        # Its response may be as large as its request, so a job encodes it.
+        # A long request may have a long response, which a job encodes.
         if self._is_long:
             self._is_long = False
             self._work_on(self._write_long(header, response))
@@ -433,7 +433,7 @@ class Connection:
         self._work_on(self._answer_with(work, awaited))
 
     def answer_later(self, work: Work[WireResponse | None]) -> None:
-        """Start work at the connection's next turn, for callers in the middle of a change."""
+        """Start work at the connection's next turn."""
         # Not started here: the caller is in the middle of an append of another connection.
         self._work = self._answer_with(work, None)
         self._wait_for_turn()

@@ -1,8 +1,8 @@
 """Kafka's primitive types: integers, varints, strings, byte strings, UUIDs and tagged fields.
 
 A reader takes the bytes and a position, and returns the value and the position after it. Lengths are compared with the
-bytes that are left before anything is allocated. Readers raise MalformedError; a fixed-size value beyond the end raises
-``struct.error`` or ``IndexError``.
+bytes that are left before anything is allocated. Readers raise MalformedError, at the end of the data also
+``struct.error`` or ``IndexError``, and strict ones UnicodeDecodeError.
 
 Readers are as lenient as Kafka: any negative length is null, a varint may be longer than necessary, malformed UTF-8
 becomes U+FFFD. Those of the strict dialects accept only what a broker writes.
@@ -411,7 +411,7 @@ def read_minimal_uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _exact_length_reader(read_number: Reader[int], *, least: int) -> Reader[int]:
-    """Return a reader of lengths not below ``least``, nor above the bytes left: an entry has at least one."""
+    """Return a reader of lengths not below ``least``, nor above the bytes left: an entry takes a byte."""
 
     def read(data: bytes, position: int) -> tuple[int, int]:
         length, position = read_number(data, position)
@@ -461,4 +461,4 @@ def _minimal_length(data: bytes, position: int) -> tuple[int, int]:
 STRICT_PLAIN = _strict(PLAIN, _int16_length, read_int32_length)
 STRICT_FLEXIBLE = _strict(FLEXIBLE, _minimal_length, _minimal_length)
 LENIENT_FLEXIBLE = _strict(FLEXIBLE, read_compact_length, read_compact_length)
-"""Strict except for varints that are longer than necessary, which brokers read but do not write."""
+"""Strict except for varint lengths longer than necessary, which brokers read but do not write."""

@@ -79,8 +79,7 @@ class Certificates:
         self.server_chain_pem = "".join(blob.bytes().decode() for blob in server.cert_chain_pems)
 
     def settings(self, protocol: str) -> Mapping[str, str]:
-        """Return the settings of a server with these certificates on a free port, which authenticates clients by
-        theirs.
+        """Return the settings of a server with these certificates on a free port; ``ssl.client.auth`` is not set.
 
         Args:
             protocol: ``SSL``, or ``SASL_SSL`` if clients log in.
@@ -93,7 +92,7 @@ class Certificates:
         }
 
     def client_pem(self, name: str) -> str:
-        """Return the key and certificates of a client; its principal is ``User:`` and the subject ``…,CN=name``."""
+        """Return the key and certificates of a client; its principal is ``User:CN=name,…``."""
         if name not in self._clients:
             identity = self._authority.issue_cert(f"{name}@example.org", common_name=name)
             self._clients[name] = identity.private_key_and_cert_chain_pem.bytes().decode()
@@ -116,7 +115,7 @@ __tracebackhide__ = True
 
 
 class NodesUnderTest:
-    """Nodes on free ports that start, stop and crash several times.
+    """Nodes on free ports that can start, stop and crash repeatedly.
 
     Memory outlives a restart, as a disk would; a data directory is opened again each time.
     """
@@ -175,7 +174,7 @@ class NodesUnderTest:
         return ",".join(f"{HOST}:{own[listener][1]}" for own in self.servers.addresses.values())
 
     async def start(self, node_id: int | None = None) -> None:
-        """Start to serve one node, or all: first on free ports, later on the same ports."""
+        """Start one node, or all: first on free ports, later on the same ports."""
         with ExitStack() as stack:
             if self._servers is None:
                 stack.callback(self.forget)
@@ -458,7 +457,7 @@ class ServerThread(FaultWords, Assertions):
         self._thread = thread
 
     def stop(self) -> None:
-        """Close all connections and the data directory, and discard memory; no effect if the server does not run.
+        """Close all connections and the data directory, and discard memory, also after a crash.
 
         Raises:
             RuntimeError: the server did not stop in time.

@@ -78,7 +78,7 @@ def by_schema(
             those of the connection.
         request_names, response_names: names of the messages' fields by their names in kio.
         true_from: attributes of the request that are true from a version on.
-        adapt_request: returns the request that a request of a version stands for.
+        adapt_request: returns the request that a decoded one stands for.
         adapt_response: returns the response in the form of a version.
         to_request, to_values: convert between messages and dicts where schemas have another shape.
         entries: the array that may repeat entries.
@@ -133,8 +133,8 @@ def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
 def message_decoder(
     schema: type, message: type, names: Names, given: Mapping[str, str], adapt: Adapt | None
 ) -> Decoder:
-    """Return a decoder that makes the request while it reads; ``given``: expressions of attributes
-    that are no fields.
+    """Return a decoder that makes the request while it reads; ``given``: expressions of attributes that are
+    not fields.
     """
     if hasattr(message, "client_host"):
         given = {**given, **_OF_CONNECTION}

@@ -1,8 +1,8 @@
 """Commits of groups: outcomes of their transactions, current offsets, and counts over recent commits.
 
 A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open. Memory
-is proportional to the partitions of groups: the fold keeps the last commits and rewinds of each partition, and the busy
-minutes of each group.
+is proportional to the partitions of groups: the fold keeps the last commits and largest rewind of each partition, and
+the busy minutes of each group.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ GROUP = ("log_partition", "group_id")
 PARTITION = (*GROUP, "topic", "topic_partition")
 ROWS_MIN = 262_144
 LATE_MINUTES = 5
-"""Minutes behind its group's newest commit after which a minute is closed, and later commits no
-longer join its count.
-"""
+"""A minute is closed once its group commits more than this many minutes later."""
 
 _INT, _LONG, _STRING = pa.int32(), pa.int64(), pa.string()
 _OF_GROUP = [("log_partition", _INT), ("group_id", _STRING)]
@@ -121,7 +119,7 @@ LAST_COMMITS = pa.schema([column for column in arrow_schema(COMMITS) if column.n
 REWINDS = pa.schema(
     [*_OF_PARTITION, *((name, _LONG) for name in ("count", "first_ms", "last_ms", "by", "log_offset", "to"))]
 )
-"""Rewinds of a partition's committed offset: their number and times, and the largest with its position and offset."""
+"""Rewinds of a partition's committed offset: number and times; size, log offset and target of the largest."""
 
 MINUTES = pa.schema(
     [*_OF_GROUP, *((name, _LONG) for name in ("minute", "commits", "partitions", "first_ms", "last_ms"))]
@@ -136,7 +134,8 @@ class CommitFacts:
     """Result of a fold of commits.
 
     Attributes:
-        last: :data:`LAST_COMMITS`: the last commits of each partition, the last that count, and the last open one.
+        last: :data:`LAST_COMMITS`: the last commits of each partition, the last outside open transactions, and the last
+            open one.
         are_samples: the rows are offsets seen by snapshots instead of commits.
     """
 
@@ -155,8 +154,8 @@ class CommitFacts:
     def current_offsets(self) -> pa.Table:
         """Return the offsets that a coordinator returns after loading the log.
 
-        The last commit of a partition in the log counts, whenever its transaction was committed, unless a tombstone
-        follows.
+        The last commit of a partition in log order counts, even if an earlier one's transaction ended later, unless a
+        tombstone follows.
         """
         last = last_rows(self.counted(), PARTITION)
         return last.filter(pc.invert(last["tombstone"])).select(arrow_schema(CURRENT_OFFSETS).names)
@@ -185,7 +184,7 @@ class CommitFold:
         return CommitFacts(self._facts.last, self._facts.rewinds, _together(minutes))
 
     def facts_with(self, commits: pa.Table) -> CommitFacts:
-        """Return the facts with additional commits, which are not folded."""
+        """Return the facts with additional commits, which the fold does not keep."""
         self._fold()
         ahead = CommitFold(self._limits, self._rows_min)
         ahead._facts, ahead._by_minute = self._facts, self._by_minute
@@ -264,7 +263,7 @@ def _together(minutes: pa.Table) -> pa.Table:
 
 
 def _went_back(rows: pa.Table, runs: Runs, is_new: Bools) -> pa.Table:
-    """Return commits with a lower offset than the previous one; a tombstone resets it."""
+    """Return commits with a lower offset than the one before, unless that is a tombstone."""
     offsets = integers(rows["committed_offset"])[runs.order]
     is_valid = flags(pc.is_valid(rows["committed_offset"]))[runs.order]
     is_back = np.zeros(len(offsets), np.bool_)
@@ -285,7 +284,7 @@ def _went_back(rows: pa.Table, runs: Runs, is_new: Bools) -> pa.Table:
 
 
 def _most(rewinds: pa.Table) -> pa.Table:
-    """Return the largest rewind of each partition."""
+    """Merge the rewinds of each partition: keep the largest, with total count and times."""
     figures = [integers(rewinds[name]) for name in ("to", "log_offset", "by")]
     order = np.lexsort((*figures, key_codes(rewinds, PARTITION)))
     sorted_rows = rewinds.take(pa.array(order))

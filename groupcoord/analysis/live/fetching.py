@@ -63,7 +63,7 @@ class RangeFetcher:
         self._patience.try_for(self._find)
 
     def next(self, offset: int) -> Portion | Lost | None:
-        """Return the batches at an offset; None at the end of the range."""
+        """Return the batches at an offset, or the offsets deleted there; None at the end of the range."""
         while offset < self._range.end:
             found = self._patience.try_for(partial(self._fetch, offset), self._find)
             if isinstance(found, Lost):
@@ -149,16 +149,16 @@ def sound_batches(
                     return
                 next_offset = found.batch.next_offset
             elif found.end_offset is None and next_offset is not None:
-                break  # cut short, or to be met again
+                break  # perhaps only cut short: fetched again
             yield found
         offset = fetcher.behind(portion, next_offset)
 
 
 WAIT_MS, BACKOFF_MS = 2_000, 100
-"""Time to wait for a leader; a missing record time leaves the lag to the samples."""
+"""Time to wait for a leader, and between attempts; without record times, samples give the lag."""
 
 FETCHES_MAX = 8
-"""Number of fetches for one timestamp: batches without records, or with only transaction markers, are skipped."""
+"""Maximum number of fetches for one timestamp: batches without records, or of markers, are skipped."""
 
 _BATCH = 1
 """Fetch size with which a broker returns one batch of any size."""
@@ -182,7 +182,7 @@ def next_record_ms(
 ) -> int | None:
     """Return the timestamp of the first record at or after an offset, in milliseconds since 1970.
 
-    None if there is none, READ is missing, the offset is deleted, the batch is corrupt or without timestamps, or no
+    None if none is found, READ is missing, the offset is deleted, the batch is corrupt or without timestamps, or no
     broker responds.
     """
     for _ in range(FETCHES_MAX):

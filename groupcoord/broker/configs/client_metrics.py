@@ -1,6 +1,6 @@
 """Client metrics (KIP-714): subscriptions, GetTelemetrySubscriptions and PushTelemetry.
 
-Pushed metrics are validated and discarded. Source: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
+Pushes are validated, their metrics discarded. Source: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ SELECTORS = frozenset(
 """Client attributes that ``match`` can test."""
 
 SUBSCRIPTIONS_MAX = 100
-"""Most subscriptions; each request is matched against all of them."""
+"""Maximum number of subscriptions; each request is matched against all."""
 
 EXPRESSION_MEMORY_BYTES = 65_536
-"""Most memory of a compiled expression."""
+"""Memory limit of a compiled expression."""
 
 CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
     {
@@ -113,7 +113,7 @@ def _pattern(part: str) -> tuple[str, Any]:
         raise ConfigError(f"Illegal client matching pattern: {part}")
     options = re2.Options()
     options.log_errors = False
-    # Each request of each client is matched against all of them.
+    # RE2 refuses larger expressions; each request runs all.
     options.max_mem = EXPRESSION_MEMORY_BYTES
     try:
         return selector, re2.compile(expression, options)
@@ -152,7 +152,7 @@ class ClientMetrics(KeptConfigs):
 
 ALL_METRICS = "*"
 CLIENTS_MAX = 16_384
-"""Most remembered clients, as in Kafka; the least recently active is evicted."""
+"""Maximum number of remembered clients, as in Kafka; the least recently active is evicted."""
 
 TELEMETRY_MAX_BYTES = 1_048_576
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
@@ -188,7 +188,7 @@ class Telemetry:
         client, wanted = self._client(client_id, connection)
         now_ms = self._clock.now_ms()
         seen_ms = max((at_ms for at_ms in (client.asked_ms, client.pushed_ms) if at_ms is not None), default=None)
-        # A push counts as activity as well as a request for subscriptions.
+        # A push counts like a request for subscriptions.
         if seen_ms is not None and now_ms - seen_ms < client.interval_ms:
             return GetTelemetrySubscriptionsResponse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         client.asked_ms = now_ms
@@ -207,7 +207,7 @@ class Telemetry:
         return PushTelemetryResponse(self._error_of(request, connection))
 
     def disconnected(self, connection: Connection) -> None:
-        """Remove the last client that was first seen on a connection."""
+        """Remove the newest client first seen on a connection."""
         client_id = self._first_known_by.pop(connection, None)
         if client_id is not None:
             self._clients.pop(client_id, None)
@@ -217,7 +217,7 @@ class Telemetry:
         if request.client_instance_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
         client, _ = self._client(request.client_instance_id, connection)
-        # KIP-714: the last push of a client is its last request.
+        # KIP-714: no push may follow a terminating one.
         if client.is_terminating:
             return ErrorCode.INVALID_REQUEST
         # ClientMetricsManager's order: throttling, subscription id, compression, size.

@@ -26,7 +26,7 @@ _KEYWORDS = {
     "userId": "UID",
 }
 _IA5_STRINGS = {"emailAddress": "1.2.840.113549.1.9.1"}
-"""Attributes without a keyword, which Java writes as the bytes of their value."""
+"""Attributes without a keyword, whose values Java writes in DER, as hex."""
 
 _ESCAPED = re.compile(r'[,+"\\<>;=#]|^ +| +$')
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|$)")
@@ -145,7 +145,7 @@ def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
 
 
 def certificate_principal(rules: tuple[MappingRule, ...]) -> NewPrincipal:
-    """Return a function that maps certificates to principals; no certificate is ``User:ANONYMOUS``."""
+    """Return a function that maps certificates to principals, a missing one to ``User:ANONYMOUS``."""
 
     def new_principal(certificate: Mapping[str, Any] | None) -> str:
         if not certificate:

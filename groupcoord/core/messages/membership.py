@@ -79,7 +79,7 @@ class SyncAssignment(NamedTuple):
 
 @define(unsafe_hash=True)
 class SyncGroupResponse:
-    """The assignment is empty on errors, and for a member that the leader gave nothing."""
+    """Response to a :class:`SyncGroup`; the assignment is empty on errors, or if the leader gave none."""
 
     error_code: ErrorCode
     protocol_type: str | None = None

@@ -141,8 +141,8 @@ class RunLaws:
     def _check_claims(self, before: Claim, now: Claim, key: PartitionOfGroup) -> None:
         """Check that of two owners of a partition one is out of date.
 
-        With client-side assignment they have different generations. With server-side assignment one of them is no
-        longer a member, but has not been notified, or has to finish earlier steps.
+        With client-side assignment they have different generations. With server-side assignment the log has
+        at most one of them as a present member.
         """
         group_id = key[0]
         if before.protocol is now.protocol is GroupProtocol.CLASSIC:
@@ -195,7 +195,7 @@ class RunLaws:
     # ------------------------------------------------------------ what nodes do
 
     def on_event(self, node: CoordinatorNode, event: Event) -> None:
-        """Check that only the log's owner reports events, and note removed, replaced and fenced members."""
+        """Check that only the log's owner reports events, and note removed and replaced members."""
         self._check_owner(node, event, [event.group_id])
         gone = self._gone[node.node_id]
         if isinstance(event, GroupRemoved | GroupLoaded):
@@ -216,8 +216,7 @@ class RunLaws:
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
-            # If the log refuses a replacement, or takes too long, the replacement is undone and the other id is
-            # removed.
+            # A replacement that the log refuses, or that takes too long, is undone: the new id is removed.
             ids = gone.setdefault(event.group_id, set())
             if event.member_id in ids:
                 self._taken_back.add(event.old_member_id)
@@ -362,7 +361,7 @@ class RunLaws:
         served = node.coordinator.partition(partition)
         assert served is not None
         if group_id not in served.groups:
-            # The group is about to be deleted and returns no offsets.
+            # The node has no such group, and returns no offsets.
             require(all(p.committed_offset == -1 for t in group.topics for p in t.partitions), f"{group!r} is no more")
             return
         self.log.follow(partition)
@@ -432,7 +431,7 @@ class RunLaws:
         for group_id, member_ids in members.items():
             coordinator = self._cluster.serving(group_id)
             if coordinator is None or not coordinator.may_answer():
-                continue  # a lease shorter than the latency of the engine ends from time to time
+                continue  # a lease shorter than the replicated log's latency ends from time to time
             if consumer_group_of(coordinator, group_id) is not None:
                 check_consumer_group_is_served(coordinator, group_id, member_ids)
         for partition in range(self._cluster.partition_count):
@@ -474,7 +473,7 @@ class RunLaws:
         self._look_at_modern_groups(node, coordinator, rebuilds)
 
     def _look_at_modern_groups(self, node: CoordinatorNode, coordinator: GroupCoordinator, rebuilds: bool) -> None:
-        """Check the modern groups of a node if one has changed since the last time, or if ``rebuilds``."""
+        """Check the modern groups of a node if one has changed, if there are new claims, or if ``rebuilds``."""
         groups = [
             group
             for index in range(self._cluster.partition_count)

@@ -24,10 +24,10 @@ from groupcoord.sim.scenarios.faults import WorldOptions
 from groupcoord.sim.world import Outcome, World
 
 COMPARED_MAX = 6
-"""Most groups that a report compares."""
+"""Maximum number of groups compared in a report."""
 
 OptionsOf = Callable[[int], WorldOptions]
-"""Function that returns the world of a seed."""
+"""Function that returns the options of a seed's world."""
 
 
 @frozen
@@ -138,7 +138,7 @@ class FleetReport:
 
     @property
     def failed(self) -> list[Run]:
-        """Seeds that broke a law."""
+        """Runs that failed."""
         return [run for run in self.runs if run.failure is not None]
 
     def values(self, key: str, group_id: str | None = None) -> list[int]:
@@ -229,12 +229,12 @@ _T_95 = (
 
 @frozen
 class Difference:
-    """Difference of a measure between a variant and the first one.
+    """Difference of a measure between a variant and a base one.
 
     Attributes:
         measure: the measure.
         seeds: number of seeds with values in both.
-        mean: mean of the differences of the seeds' means; above 0: higher than in the first variant.
+        mean: mean of the differences of the seeds' means; above 0: higher than in the base one.
         least, most: bounds of its 95 % confidence interval; None for fewer than two seeds.
     """
 
@@ -283,7 +283,7 @@ class Comparison:
         return [difference for difference in found if difference is not None]
 
     def verdict(self) -> Verdict | None:
-        """Return the best variant, or None if no seed has values of two variants."""
+        """Return the best variant, or None if no seed has values of both it and the other."""
         has_owners = any(report.values(UNOWNED.key) for report in self.reports)
         measure = UNOWNED if has_owners else DONE
         means = [fmean(_means(report.runs, measure.key).values() or (inf,)) for report in self.reports]

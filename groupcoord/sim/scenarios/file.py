@@ -399,7 +399,7 @@ def _unset(values: dict[str, Any], key: str, told: str) -> None:
 
 
 def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each table that a path leads to, with the key there; create missing tables of settings and topics."""
+    """Yield each table at a path, with its last key; create missing tables of settings, topics and cluster."""
     key, *rest = path
     if not rest:
         yield table, key

@@ -1,10 +1,8 @@
 """Hypothesis state machine for a log store, transport or service: random groups of every type, with faults.
 
-class TestMyStore(CoordinatorMachine.TestCase): ...
-
 Subclass :class:`CoordinatorMachine`, override :meth:`~CoordinatorMachine.make_log_store` and other hooks, and let
-pytest run its ``TestCase``. After every step the laws of ``docs/design.md`` are checked, such as: the hard state equals
-a replay of the durable log.
+pytest run its ``TestCase``: ``TestMyStore = MyMachine.TestCase``. After every step the laws of ``docs/design.md`` are
+checked, such as: the hard state equals a replay of the durable log.
 """
 
 from __future__ import annotations
@@ -135,7 +133,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         protocols=st.sampled_from(PROTOCOLS),
     )
     def consumer_starts(self, group_id: str, instance_id: str | None, protocols: tuple[str, ...]) -> Any:
-        """Start a consumer without a request; a static one replaces its predecessor."""
+        """Start a consumer, which sends nothing yet; a static one replaces its predecessor."""
         return self._start("c", lambda name: ClassicConsumer(name, group_id, instance_id, protocols))
 
     @rule(
@@ -371,11 +369,11 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         self.submit(CompleteTransaction(partition, producer_id, 0, is_committed))
 
     # ------------------------------------------------------------ time and the log
-    # Rules without effect return: preconditions would make shrinking harder.
+    # Rules that can't act return: preconditions would make shrinking harder.
 
     @rule(duration_ms=st.sampled_from(DURATIONS_MS))
     def time_passes(self, duration_ms: int) -> None:
-        """Advance the clock, then check the timers."""
+        """Advance the clock, then fire due timers."""
         self.advance(duration_ms)
 
     @rule(count=st.integers(1, 5))

@@ -28,7 +28,7 @@ TASKS_MAX = 20_000
 """Maximum number of tasks of a topology, which are assigned in one step."""
 
 BROKERS_DEFAULT = -1
-"""Replication factor of the broker's settings."""
+"""Replication factor that stands for the broker's setting."""
 
 
 @plain_members
@@ -136,7 +136,7 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
 
 
 def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
-    """Return the copartition groups of topic names."""
+    """Return the copartition groups as topic names."""
     repartition_names = [topic.name for topic in subtopology.repartition_source_topics]
     groups = []
     for group in subtopology.copartition_groups:
@@ -200,7 +200,7 @@ class _Decision:
         for place, subtopology in enumerate(self._subtopologies):
             for topic in subtopology.repartition_source_topics:
                 readers[topic.name].append(place)
-        # Kafka walks all of them repeatedly; one without known inputs has its turn when they are known.
+        # Kafka walks all subtopologies repeatedly; one without known inputs has its turn when they are known.
         turns = [(0, place) for place, one in enumerate(self._subtopologies) if self._largest_read(one) is not None]
         # Each subtopology has its turn once, so that a long chain is walked in one go.
         waiting = {place for place, one in enumerate(self._subtopologies) if one.repartition_sink_topics}
@@ -322,7 +322,7 @@ class _Asked:
 
 @define(eq=False)
 class InternalTopics:
-    """Requested internal topics, so that members with the same missing topic cause one query."""
+    """Requested internal topics, so that members with the same missing topic cause one request."""
 
     NOT_COUNTED = ("_asked", "_swept_count")
 
@@ -350,7 +350,7 @@ class InternalTopics:
         return new, f"; Creation failed: {names_of_few(failed)}." if failed else ""
 
     def _forget_old(self, names: Iterable[str], now_ms: int) -> None:
-        """Remove outdated entries of these topics, and all when their number has doubled."""
+        """Remove outdated entries of these topics, or of all when their number has doubled."""
         is_large = len(self._asked) > 2 * self._swept_count
         for name in list(self._asked) if is_large else names:
             if name in self._asked and self._asked[name].until_ms <= now_ms:
