@@ -209,7 +209,7 @@ class Parts:
         self.topic_requests = self._make_topic_requests()
         # Before the coordinator: its owner functions look the topic up.
         self._ensure_offsets_topic()
-        # Internal topics and transactions need the coordinator and it needs them, so lambdas look up the later ones.
+        # Some parts and the coordinator need each other, so lambdas look up those made later.
         self.internal_topics = LateCreations(
             self.topics,
             self.clock.now_ms,
@@ -242,7 +242,7 @@ class Parts:
             *(self.fetch_requests.timers, self.share, self.share_requests.timers),
             *(self.transactions, self.refusals, self.internal_topics),
         )
-        # No request brings the retention of data nearer: TopicData is no waker.
+        # TopicData is no waker: no request makes its retention due earlier.
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
 
     # ------------------------------------------------------------ parts
@@ -330,7 +330,7 @@ class Parts:
         # Without log-in they can still be altered and described, in memory.
         return ScramCredentials() if self.security is None else self.security.credentials
 
-    # ------------------------------------------------------------ what parts call
+    # ------------------------------------------------------------ called by parts
 
     def permissions(self, connection: Connection) -> Permissions:
         return Permissions(self.authorize, connection.principal)

@@ -274,7 +274,7 @@ LEVELS_S = (0.005, 0.05, 0.3)
 """Bounds between the levels of recent cost."""
 
 PATIENCE_S = 0.02
-"""Of the connections that have waited this long, one is second in the next turn."""
+"""Wait after which the eldest connection gets the second place in a turn."""
 
 _LEVEL_COUNT = len(LEVELS_S) + 1
 

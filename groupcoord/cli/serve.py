@@ -182,7 +182,7 @@ def _set_up_logging(level: str) -> None:
 def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool, dict[str, str | int]]:
     """Return the configuration, whether it sets the number of offsets partitions, and the security settings.
 
-    ``holds_records`` overrides the settings.
+    Without ``holds_records``, ``records.enable`` is false.
     """
     properties: dict[str, str | int] = {**key_values("--set", settings)}
     usual, secure = split_properties(properties)
@@ -386,7 +386,7 @@ OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 
 @define(eq=False)
 class Opening:
-    """Opens the server's storage: on disk at each start, in memory once."""
+    """Opening of the server's storage: on disk at each start, in memory once."""
 
     data_dir: Path | None
     _config: Config

@@ -267,7 +267,7 @@ class LaunchedServer(SocketServer):
             return
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        # In a signal handler that interrupted a poll of the process, the wait would not end without a limit.
+        # Limited: in a signal handler that interrupted a poll, the wait would never end.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_TIMEOUT_SECONDS)
         self._process = None
@@ -288,7 +288,7 @@ def last_words(path: Path) -> str:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Block signals until this process knows its child, which their handlers must end, too."""
+    """Delay signals until this process knows its child, which their handlers must end, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

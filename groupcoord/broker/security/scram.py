@@ -1,8 +1,7 @@
 """SASL/SCRAM (RFC 5802, RFC 7677) and its credentials (KIP-554), which administrators change and describe.
 
-An unknown user gets a salt like those of known users, always the same, and fails with the proof. Kafka refuses an
-unknown user at once, which reveals the known ones. Sources: ``ScramControlManager``, ``KafkaApis`` of Apache Kafka 4.4,
-as recorded.
+An unknown user gets a salt like those of known users, always the same, and fails at the proof. Kafka refuses an
+unknown user at once, which reveals the known ones. Sources: ``ScramControlManager``, ``KafkaApis`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def credential_of_password(mechanism: str, password: str, salt: bytes) -> ScramC
 class Nobody:
     """Feigned credentials of unknown users.
 
-    Each name has one of the shapes of existing users, with their frequency, and keeps it when users are added.
+    Each name has one of the shapes of existing users, with their frequency, and mostly keeps it when users are added.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -259,14 +258,14 @@ class ScramCredentials:
         """Change credentials, at most one per user, each independently of the others."""
         changes: tuple[Change, ...] = (*request.deletions, *request.upsertions)
         users = Counter(change.name for change in changes)
-        # One result for each user, as recorded.
+        # One result for each user.
         if not permissions.on_cluster(Operation.ALTER):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return AlterUserScramCredentialsResponse(tuple(AlteredUser(user, denied) for user in users))
         altered = dict(self._altered)
         results: dict[str, AlteredUser] = {}
         for change in changes:
-            # Before the duplicate, as in ScramControlManager.
+            # Before duplicates, as in ScramControlManager.
             error, message = _refusal(change)
             if error is ErrorCode.NONE and users[change.name] > 1:
                 error, message = ErrorCode.DUPLICATE_RESOURCE, DUPLICATE

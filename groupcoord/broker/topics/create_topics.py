@@ -112,7 +112,7 @@ def answer_create_topics(
         # ControllerApis refuses duplicates and denied names before the controller sees the rest.
         if topic.name in refusals:
             raise refusals[topic.name]
-        # Before the name: as recorded, an existing topic gets this error, too.
+        # Before the name: an existing topic gets this error, too.
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         # ReplicationControlManager's order: name, configs, replicas.
@@ -525,11 +525,11 @@ class TopicRequests:
         )
         # Ordering and describing many topics has used up this turn.
         if len(response.topics) > TOPICS_AT_ONCE:
-            yield None  # the walk over the topics is a step
+            yield None
         missing = topics_to_create(request, response) if auto_creates else []
         for names in portions(missing, TOPICS_AT_ONCE):
             yield None
-            # As recorded, the response still reports them as unknown. CREATE was checked for each name.
+            # The response still reports them as unknown. CREATE was checked for each name.
             self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
         return response
 

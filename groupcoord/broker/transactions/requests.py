@@ -1,7 +1,7 @@
 """Handlers of transaction requests: permissions (KIP-11, KIP-98, KIP-679), coordinating node, lists (KIP-664).
 
 Sources: ``KafkaApis``, ``TransactionStateManager.listTransactionStates`` and ``ReplicaManager.activeProducerState`` of
-Apache Kafka 4.4, as recorded.
+Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ DescribeTransactions, ListTransactions.
 
 
 def refuse_transactions(connection: Connection, request: object) -> None:
-    """Close the connection, as Kafka does for an API that is not announced."""
+    """Close the connection, as Kafka does for an API that is not advertised."""
     connection.refuse(f"{type(request).__name__}: there are no transactions where nodes share a log")
 
 
@@ -82,7 +82,7 @@ def refuse_to_find(connection: Connection, request: FindCoordinator) -> FindCoor
 
 
 NOT_TAKEN = frozenset(("Dead", "PrepareEpochFence"))
-"""States that Kafka knows, and no listed transaction has."""
+"""States of Kafka that no listed transaction has."""
 
 STATES = frozenset(state.value for state in TransactionState) | NOT_TAKEN
 
@@ -143,7 +143,7 @@ def _describe(name: str, index: int, data: TopicData, permissions: Permissions) 
     topic = data.topics.get(name)
     if topic is None:
         try:
-            # As recorded, an illegal name has an error of its kind.
+            # As in Kafka, an illegal name has its own error.
             check_topic_name(name)
         except TopicError as error:
             return DescribedPartition(index, error.error_code, error_message=error.message)

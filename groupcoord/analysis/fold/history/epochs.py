@@ -33,9 +33,9 @@ class Kip848Types(NamedTuple):
     Attributes:
         group_type: Kafka's name of the type.
         group: the group's record, with its epoch.
-        others: records that cause a new epoch when they change.
+        others: the group's other records.
         first_epoch: of a group and its target assignment without records (Kafka 4.4).
-        stable: number of the member state Stable; ``unrevoked`` is that with pending revocations.
+        stable, unrevoked: numbers of the member states Stable, and with pending revocations.
         states: numbers and names of all member states.
     """
 
@@ -103,7 +103,7 @@ def types_of(record_type: RecordType) -> Kip848Types:
 
 @define
 class EpochGroup:
-    """State of such a group, and its view at the start of its epoch.
+    """State of a group, and its view at the start of its epoch.
 
     Topics are ids in Kafka's text form, since their names may follow later in the log.
 
@@ -137,7 +137,7 @@ class EpochGroup:
     # ------------------------------------------------------------ input
 
     def inherit(self, view: GroupView, timestamp_ms: int) -> None:
-        """Convert a classic group: records written at this moment are not a sign of life of its members."""
+        """Take over a classic group's members: records written at this moment are no sign of life."""
         self._inherited, self._inherited_ms = view.members, timestamp_ms
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
@@ -243,7 +243,7 @@ class EpochGroup:
             self.newcomers[member_id] = None
         member.alive_ms = self._alive_ms(member_id, timestamp_ms)
         assigned = partitions_of(values, "assignedPartitions", "activeTasks")
-        # A client owns partitions pending revocation until it has acknowledged it.
+        # A client owns partitions pending revocation until it acknowledges this.
         pending = partitions_of(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
         member.held, member.held_since, member.pending = assigned, log_offset, pending
         member.standby, member.warmup = (partitions_of(values, "", name) for name in ("standbyTasks", "warmupTasks"))
@@ -288,7 +288,7 @@ class EpochGroup:
             self._notes.append((why, timestamp_ms))
         self._others[key] = told
 
-    # ------------------------------------------------------------ what it looks like
+    # ------------------------------------------------------------ views
 
     def view(self) -> GroupView:
         members = {
