@@ -161,7 +161,7 @@ class Commits:
         for commit in waiting:
             self._finish(commit, CommitFailure.RETRIABLE, error_code, "the coordinator was not found")
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
         purpose = self._answered(send)
@@ -325,7 +325,7 @@ class Fetches:
     _fetches: list[Fetch] = field(factory=list, init=False)
 
     def begin(self, fetch: Fetch, now_ms: int) -> None:
-        """Send a request. Without partitions the result is there at once."""
+        """Send a request; without partitions it completes at once."""
         fetch.retry_ms = now_ms
         self._fetches.append(fetch)
         if self._membership.has_ended:

@@ -155,7 +155,7 @@ class Form(NamedTuple):
 
 TOOLS = Form(is_dict=True, is_of_tools=True)
 MADE, LENIENT = Form(is_dict=False), Form(is_dict=False, is_strict=False)
-"""Records for the coordinator: as brokers write them, and also as brokers only read them."""
+"""Records for the coordinator: only as brokers write them, or as brokers read them."""
 PROTOCOL, PROTOCOL_DICTS = (Form(is_dict, is_strict=False, is_protocol=True) for is_dict in (False, True))
 
 

@@ -233,7 +233,7 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
 
 
 def task_attempt() -> int:
-    """Return the number of the attempt at the task that runs here; 0 outside of tasks."""
+    """Return the id of the running task attempt; 0 outside of tasks."""
     context = TaskContext.get()
     return 0 if context is None else int(context.taskAttemptId())
 
@@ -257,7 +257,7 @@ class OutputDirectory(ResultDirectory):
     """A result directory that Spark writes to, too."""
 
     def check_reach(self, spark: SparkSession) -> None:
-        """Make sure that Spark can write there, and not only fsspec."""
+        """Check that Spark, too, has a file system for it."""
         java = getattr(spark, "_jvm", None)  # absent in a session of Spark Connect
         if self.is_local or java is None:
             return
@@ -344,7 +344,7 @@ def _writer(
 
 @contextmanager
 def new_file(file_system: AbstractFileSystem, path: str, schema: pa.Schema) -> Iterator[TableFile]:
-    """Yield a Parquet file to write in a task, which gets its name when it is complete, whichever attempt that is."""
+    """Yield a Parquet file, which gets its name when an attempt of the task completes it."""
     with whole_file(file_system, path, task_attempt()) as file:
         table = TableFile(file, schema)
         try:
@@ -386,7 +386,7 @@ def write_fold(records: DataFrame, file_system: AbstractFileSystem, folders: Map
     for name, count in counts.items():
         if not count:
             with new_file(file_system, f"{folders[name]}/part-empty.snappy.parquet", _SCHEMAS[name]):
-                pass  # a table without rows is one, too
+                pass  # an empty table needs a file, too
     return counts
 
 

@@ -13,7 +13,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 # Bounded, because clients choose the ids.
 _REMEMBERED_HASHES = 1 << 14
 _REMEMBERED_LENGTH_MAX = 80
-"""Maximum length of ids with a cached hash; in Java the string holds it."""
+"""Maximum length of ids with a cached hash; Java caches every hash."""
 
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio, as in Kafka's tables of snapshots."""
@@ -169,7 +169,7 @@ def buckets_for(capacity: int) -> int:
 
 
 def buckets_of_copy(size: int) -> int:
-    """Return the number of buckets of a ``HashMap`` for, or a copy of, this many keys, up to Java 18."""
+    """Return the number of buckets of a ``HashMap`` sized for, or copied from, this many keys, up to Java 18."""
     # HashMap.putMapEntries: tableSizeFor(size / 0.75 + 1).
     return 1 << int(size / 0.75).bit_length()
 

@@ -1,7 +1,7 @@
 """Producer state of a log: epochs, sequence numbers, recent batches, open transactions, and its snapshots in files.
 
 Sources: ``ProducerStateManager``, ``ProducerAppendInfo`` and ``ProducerStateEntry`` of Apache Kafka 4.4 (KIP-98,
-KIP-360), as recorded.
+KIP-360).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scenarios of the exam: a function each, which causes a failure while the program works."""
+"""Scenarios of the exam: functions that each cause a failure while the program works."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TILL_CLIENTS_GIVE_UP_S = 8.0
 
 @frozen
 class Scenario:
-    """Failure to examine a program with.
+    """Failure that tests a program.
 
     Attributes:
         name: words joined by hyphens.
@@ -94,7 +94,7 @@ def killed(stage: Stage) -> None:
 
 @scenario("A long garbage collection, swapping, or a debugger: a process pauses for longer than its session timeout.")
 def frozen_past_its_session(stage: Stage) -> None:
-    """SIGSTOP until the session has expired and others have taken over, then SIGCONT."""
+    """Send SIGSTOP, and SIGCONT after others have taken over from the expired session."""
     instance = stage.first
     instance.freeze()
     stage.forget_member(instance)
@@ -151,7 +151,7 @@ def slow_processing(stage: Stage) -> None:
     protocols=OF_RECORDS,
 )
 def locks_run_out(stage: Stage) -> None:
-    """Expire all acquisition locks, then wait to see late work."""
+    """Expire a member and all locks repeatedly, then wait to see late work."""
     for _ in range(3):
         stage.wait(stage.server.share(GROUP_ID).acquired, stage.plan.within_s)
         stage.forget_member(stage.first)
@@ -217,7 +217,7 @@ def transaction_coordinator_moves(stage: Stage) -> None:
         stage.pause(FOR_A_WHILE_S)
 
 
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- responses
 
 
 def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: Stage) -> None:
@@ -236,7 +236,7 @@ def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: 
 
 
 OF_REBALANCES = ("JoinGroup", "SyncGroup", "OffsetFetch", "LeaveGroup")
-"""Requests that members send only in a rebalance."""
+"""Requests that members of a stable group do not send."""
 
 
 def _settle(api: str, stage: Stage) -> None:
@@ -340,7 +340,7 @@ def slow_broker(stage: Stage) -> None:
 
 @scenario("A broker pauses for longer than the session timeout, and then continues.")
 def stalled_broker(stage: Stage) -> None:
-    """Hold all requests until a session expires, then release all at once."""
+    """Hold data and heartbeat requests until a session expires, then release them."""
     holds = [stage.server.hold(api) for api in ("Produce", *_about_records(stage), _heartbeat(stage))]
     stage.pause(FOR_A_WHILE_S)
     stage.forget_member(stage.first)
@@ -470,7 +470,7 @@ def topic_is_made_again(stage: Stage) -> None:
 
 @scenario("A producer writes an unreadable record.")
 def poison_record(stage: Stage) -> None:
-    """Produce an unreadable record; it may be skipped, later ones may not."""
+    """Produce an unreadable record per partition; it may be skipped, later ones may not."""
     for index in range(stage.partition_count):
         stage.produce(index, value="\ufffd is no number")
     stage.pause(1.0)

@@ -44,7 +44,7 @@ from groupcoord.testing.machine.consumers import TOPIC, Consumer, Sent
 from groupcoord.testing.machine.modern_members import Kip848Consumer
 
 KEPT_MAX = 60_000
-"""Number of saved states; older ones are computed again from their predecessor."""
+"""Maximum number of saved states; older ones are computed again from their predecessor."""
 
 
 Log = tuple[Record, ...]
@@ -103,7 +103,7 @@ class Turn:
         after: View,
         fenced: frozenset[int] = frozenset(),
     ) -> Turn:
-        """Return a turn, quiet if no client gets a response or another name."""
+        """Return a turn, quiet without responses, lost requests, and new names or epochs."""
         is_quiet = (
             not (answers or is_lost)
             and after.epoch == before.epoch
@@ -133,7 +133,7 @@ class Turns:
 
     Attributes:
         keys: fingerprints of the states.
-        forms: the forms with the index of their process; the first is no consumer.
+        forms: the forms with the index of their process; the first stands for none.
         seen: broken law or None, by coordinator state and form.
         steps: number of computed steps.
     """

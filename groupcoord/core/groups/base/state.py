@@ -197,7 +197,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         copy = type(self).__new__(type(self))
         # Large mappings stay shared until one of both states changes them.
         copy.__dict__.update(self.__dict__)
-        # In both states: the durable one is read until the log has answered.
+        # In both states: the durable one is read until the append completes.
         copy.shared = self.shared = self.LARGE
         for name in self.SMALL:
             setattr(copy, name, getattr(self, name).copy())
@@ -298,7 +298,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
         return [GroupTombstone(self.group_id, record.key_of(member_id)) for record in self.RECORDS_OF_MEMBER]
 
-    # ------------------------------------------------------------ what follows from them
+    # ------------------------------------------------------------ derived state
 
     def _put(self, before: MemberT | None, after: MemberT | None) -> None:
         # Checked here as well, to save a call for each record.
@@ -330,7 +330,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def _reassign(self, before: MemberT | None, after: MemberT | None) -> None:
         """Update what depends on a member's assignment."""
 
-    # ------------------------------------------------------------ questions
+    # ------------------------------------------------------------ queries
 
     @abstractmethod
     def has_subscribers(self, topic: str) -> bool:
@@ -371,7 +371,7 @@ class DraftedEvent(NamedTuple):
 class Draft(ABC, Generic[StateT]):
     """Uncommitted changes on top of durable state.
 
-    Requests share an append one after the other. A mark is set before each; a refused one is rolled back to it.
+    Requests share an append. A mark is set before each; a refused one is rolled back to it.
     ``base`` is the state at the mark, ``state`` that with all records; ``held`` responses wait for these.
     """
 

@@ -76,7 +76,7 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
         RefusedError: GROUP_ID_NOT_FOUND if subscriptions or assignments can't be read; UNKNOWN_SERVER_ERROR if a member
             lacks the chosen protocol, or two have one partition.
     """
-    # Before its first generation a group has no subscriptions to convert. Kafka fails inside.
+    # Before its first generation a group has no subscriptions to convert; Kafka fails internally.
     if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     # The generation becomes the epoch of the group, its target and all members.
@@ -178,7 +178,7 @@ def downgrade(
     joiner_id: str | None = None,
 ) -> None:
     state = draft.state
-    # Kafka forgets all expressions that were known before, one that has just been forgotten once more.
+    # Kafka writes tombstones of all expressions known before, again of one just forgotten.
     records = state.tombstones(draft.base.resolved)
     left = state.copy()
     left.epoch = draft.base.epoch  # the generation continues from the last written epoch
@@ -289,7 +289,7 @@ class ConsumerConversion(Conversion[ConsumerGroup]):
         member_id = request.member_id or context.new_uuid()
         draft = ConsumerDraft(ConsumerState(group.group_id))
         try:
-            # The record's outcome would decide which members the new group has.
+            # An append's outcome would decide which members the new group has.
             in_flight = [append.continuation for append in context.writer.in_flight]
             if any(isinstance(written, WhenGroupWritten) and written.concerns(group) for written in in_flight):
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
