@@ -6,7 +6,7 @@ provides it, and so do a stream that checks the expected last sequence and an ob
 
 A *fence* begins the ownership of a node; its slot number is the leader epoch. *Batches* are the appends of the owner. A
 snapshot consists of *chunks*, which hold the state as of some slot, and a *manifest* that makes them valid and names
-that slot. The slots up to it may be purged after the manifest is written, not before. Chunks without a manifest belong
+that slot. The slots up to it may be purged only after the manifest is written. Chunks without a manifest belong
 to an unfinished snapshot and are ignored. An append in flight when the snapshot began lies after that slot, although
 before the first chunk.
 """
@@ -132,7 +132,7 @@ class ConnectedSlotLog(ABC):
 
 
 class MemorySlotLog:
-    """Engine in memory, for tests: every operation is done at once.
+    """Engine in memory, for tests: every operation completes at once.
 
     Args:
         read_max: the most slots that one read returns.
@@ -279,7 +279,7 @@ class Manifest(NamedTuple):
 
 
 def contents(slots: Iterable[Slot]) -> tuple[list[bytes], list[bytes]]:
-    """Return the state that all slots of a log partition add up to, in order.
+    """Return the state that results from all slots of a log partition.
 
     Returns:
         The chunks of the last complete snapshot, and the appends that it does not cover, in order.

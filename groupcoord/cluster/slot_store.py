@@ -4,7 +4,8 @@ A driver takes log partitions over and releases them, executes :meth:`SlotStore.
 the coordinator: answers of appends (:meth:`SlotStore.take_answers`) and changes of ownership
 (:meth:`SlotStore.take_changes`). The driver loads a log partition that was taken over and unloads one that was lost.
 
-An append is one record batch in Kafka's format. A snapshot holds batches, too, with the original offsets.
+An append is one record batch in Kafka's format. A snapshot holds the next offset, and batches with their
+original offsets.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class PartitionFigures(NamedTuple):
     """Figures of an owned log partition.
 
     Attributes:
-        unread_bytes: bytes appended since the last snapshot, which a new owner must read in addition to it.
+        unread_bytes: cost of reading the appends since the last snapshot, with :data:`APPEND_COST_BYTES` for each.
     """
 
     epoch: int
@@ -93,7 +94,7 @@ class _Owned:
         self.writer = writer
         self.next_offset = 0
         self.loaded: Loaded | None = None
-        self.appended_bytes = 0  # since the last snapshot
+        self.appended_bytes = 0  # cost since the last snapshot
         self.snapshot_bytes = 0
 
     def load(self, loaded: Loaded) -> None:
@@ -210,8 +211,8 @@ class SlotStore:
     def snapshot(self, partition: int, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
         """Write a snapshot of a log partition and purge the slots that it replaces.
 
-        Does nothing if the log partition is not owned or a snapshot is being written. Does nothing either while there
-        are untaken answers, because the records of these appends would be missing.
+        Does nothing if the log partition is not owned, a snapshot is being written, or there are untaken answers: the
+        records of these appends would be missing.
 
         Args:
             partition: the log partition.

@@ -179,7 +179,7 @@ class GroupCoordinator(Appending["Partition"]):
         self._cluster.node = node
 
     def serve(self, protocols: frozenset[GroupType]) -> None:
-        """Serve requests of these types of groups only from now on; existing groups continue."""
+        """Serve only requests of these group types from now on; existing groups continue."""
         self._router.serve(protocols)
 
     # ------------------------------------------------------------ requests and answers
@@ -197,7 +197,7 @@ class GroupCoordinator(Appending["Partition"]):
         """
         now_ms = self.clock.now_ms()
         self._router.handle(request, token, principal, now_ms)
-        # Saves a call for requests without either, such as most heartbeats.
+        # Saves a call for most heartbeats, which have neither.
         if self._effects.appends or self._effects.questions:
             self._settle(now_ms)
 
@@ -207,15 +207,15 @@ class GroupCoordinator(Appending["Partition"]):
         if self._split_requests.awaited:
             replies = list(self._split_requests.join(replies))
         ownership = self._ownership
-        # Without an owner, or within the lease, nothing is withheld.
+        # Without ownership, or within the lease, nothing is withheld.
         if ownership is None or (self.clock.now_ms() < ownership.lease_end_ms and not ownership.withheld):
             return replies
         replies = ownership.let_out(replies)
         return replies + self.take_replies() if self._effects.replies else replies  # the log was found to be lost
 
     def put_back(self, reply: Reply) -> None:
-        """Take a response back that was not sent within the lease (:meth:`may_answer`): it comes again, or a refusal
-        does.
+        """Take back a response not sent within the lease (:meth:`may_answer`): it is returned again, or a refusal
+        is.
         """
         self._effects.replies.append(reply)
 
@@ -267,7 +267,7 @@ class GroupCoordinator(Appending["Partition"]):
     # ------------------------------------------------------------ the log store's answers
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Handle the result of the log store's look at the owner (:class:`~groupcoord.log_store.OwnedStore`).
+        """Handle the result of the log store's ownership check (:class:`~groupcoord.log_store.OwnedStore`).
 
         Args:
             error: None if the log is still owned, otherwise why it is lost or the owner is unknown.
@@ -285,7 +285,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     @property
     def is_lease_over(self) -> bool:
-        """True if a lease has ended and the log store has not looked again yet."""
+        """True if a lease has ended and ownership has not been checked again yet."""
         return self._ownership is not None and self._ownership.is_over
 
     @property
@@ -294,7 +294,7 @@ class GroupCoordinator(Appending["Partition"]):
         return None if self._ownership is None else self._ownership.lost
 
     def found_out(self, found: Found | None) -> None:
-        """Pass a late answer of the host to a query."""
+        """Handle a late answer of the host to a query."""
         # The partition may have been unloaded since the query.
         partition = None if found is None else self._partitions.active[found.question.partition]
         if found is not None and partition is not None:
@@ -336,9 +336,9 @@ class GroupCoordinator(Appending["Partition"]):
                 self._is_settling = False
 
     def fail(self, partition: int, error: LogStoreError) -> None:
-        """Fail a log partition with a log that can't be trusted: :meth:`load` it again.
+        """Fail a log partition whose log can't be trusted; then :meth:`load` it again.
 
-        For a host that learns of it other than by a failed append. Waiting and later requests fail with
+        For failures other than of an append. Waiting and later requests fail with
         NOT_COORDINATOR.
 
         Args:
@@ -434,7 +434,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     def close(self) -> None:
         """Unload everything; until the next load all requests fail with COORDINATOR_NOT_AVAILABLE."""
-        # Before the unload: responses within the lease may still leave.
+        # Before the unload: responses within the lease may still be sent.
         self._effects.replies = self.take_replies()
         if not (self.lost or self.may_answer()):
             self._observer.forget_untold()
@@ -577,9 +577,7 @@ class GroupCoordinator(Appending["Partition"]):
         return bool(self._observer.events)
 
     def take_append_failures(self) -> dict[int, AppendFailures]:
-        """Return and clear the failed appends by log partition, except those that are too large,
-        which clients cause.
-        """
+        """Return and clear the failed appends by log partition, except too large ones, which clients cause."""
         failures, self._observer.append_failures = self._observer.append_failures, {}
         return failures
 
@@ -593,7 +591,7 @@ class GroupCoordinator(Appending["Partition"]):
         return self._partitions.index_of(group_id)
 
     def status(self, partition: int) -> PartitionStatus:
-        """Return whether a log partition is served here."""
+        """Return the status of a log partition here."""
         return self._partitions.status[partition]
 
     def waiting_tokens(self) -> list[Token]:

@@ -78,7 +78,7 @@ class ConsumerProtocolError(GroupcoordError, ValueError):
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
     """Return a subscription's bytes, as the Java consumer writes them.
 
-    Topics and owned partitions are sorted. What an older version has no room for is left out.
+    Topics and owned partitions are sorted. Fields that an older version lacks are omitted.
 
     Raises:
         ConsumerProtocolError: the version is negative, a name is longer than 32,767 bytes, or a number does not fit.
@@ -167,14 +167,14 @@ def _flattened(topics: Iterable[Fields]) -> tuple[TopicPartition, ...]:
 
 
 def read_subscription(data: bytes) -> tuple[int, Fields, int]:
-    """Return the version of a subscription, its fields, and the position behind them; errors as
+    """Return the version of a subscription, its fields, and the position after them; errors as
     :func:`decode_subscription`.
     """
     return _read("subscription", _read_subscription, data)
 
 
 def read_assignment(data: bytes) -> tuple[int, Fields, int]:
-    """Return the version of an assignment, its fields, and the position behind them; errors as
+    """Return the version of an assignment, its fields, and the position after them; errors as
     :func:`decode_assignment`.
     """
     return _read("assignment", _read_assignment, data)

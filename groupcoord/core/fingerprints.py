@@ -113,7 +113,7 @@ def newest_epoch(partition: Partition, group_id: str) -> int:
 
 
 class _Walk:
-    """One walk through one log partition, which makes plain tuples of all that is there."""
+    """Walk through one log partition that converts its state to plain tuples."""
 
     def __init__(self, partition: Partition, now_ms: int, names: Names) -> None:
         self._partition = partition

@@ -1,4 +1,4 @@
-"""Several nodes of a server in one process, each with a port: they crash, restart, and take over from each other.
+"""Several nodes of a server in one process, each with its ports: they crash, restart, and take over from each other.
 
 All nodes share one storage; each has its own sockets, connections and group coordinator. So a crashed node loses what a
 crashed broker loses, and nothing that was written.
@@ -107,7 +107,7 @@ class NodeServers:
     def _first_epoch(self, topic: Topic, index: int) -> int | None:
         return None if self._storage is None else self._storage.data.latest_epoch(topic, index)
 
-    # ------------------------------------------------------------ lives
+    # ------------------------------------------------------------ life cycle
 
     def prepare(self) -> None:
         """Load the logs, which can take long, before :meth:`start` listens."""
@@ -208,7 +208,7 @@ class NodeServers:
         self.check_node(node_id)
         if node_id not in self.running:
             raise NoSuchNodeError(f"node {node_id} does not run")
-        # Out of the running ones first, so that no new leader is elected on it.
+        # Removed first, so that no new leader is elected on it.
         self.running.pop(node_id).kill()
         self._keep_port(node_id)
         if self.running:

@@ -222,7 +222,7 @@ class Member:
         return fetch.fetch_id
 
     def close(self, now_ms: int, timeout_ms: int = 30_000, operation: CloseOperation = CloseOperation.DEFAULT) -> None:
-        """Commit (with automatic commits), give up the partitions and leave; a :class:`Closed` event marks the end.
+        """Commit (if automatic), give up the partitions and leave; a :class:`Closed` event marks the end.
 
         Further calls change nothing.
 
@@ -340,9 +340,7 @@ class Member:
 
     @property
     def member_id(self) -> str:
-        """Id that the coordinator has assigned; empty before the join and after leaving. In a consumer group it is
-        constant.
-        """
+        """Id from the coordinator, empty outside of the group; in a consumer group the member's own and constant."""
         return self._protocol.member_id
 
     @property

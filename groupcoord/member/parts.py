@@ -29,7 +29,7 @@ _CLOSE_REASON = "the consumer is being closed"
 
 @define(eq=False, repr=False)
 class Dispatcher:
-    """Passes inputs to the parts and continues those that can.
+    """Passes inputs to the parts and lets them proceed.
 
     Attributes:
         closing: the progress of closing, or None.
@@ -49,7 +49,7 @@ class Dispatcher:
     poll_until_ms: int = field(default=0, init=False)
     deadline_ms: int = field(default=NEVER_MS, init=False)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
         # Fast path: nothing but the deadline depends on such a response.
@@ -97,7 +97,7 @@ class Dispatcher:
         may_repeat = self._parts.link.lookup_failed(error_code, now_ms)
         self._protocol.lookup_failed(error_code, now_ms, may_repeat=may_repeat)
 
-    # ------------------------------------------------------------ going on
+    # ------------------------------------------------------------ progress
 
     def tick(self, now_ms: int) -> None:
         if (

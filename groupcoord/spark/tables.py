@@ -74,7 +74,7 @@ from groupcoord.spark.schemas import (
 )
 
 LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
-"""Tables of facts of commits."""
+"""Names of the tables of commit facts, and of current offsets."""
 
 COUNTED = f"transaction is null or transaction = '{COMMITTED}'"
 """The condition for commits that count."""
@@ -167,7 +167,7 @@ def current_offsets(records: DataFrame) -> DataFrame:
 
 
 def _of_groups(commits: DataFrame) -> DataFrame:
-    """Return all commits of each group together, in the order of the log."""
+    """Return all commits of each group in one task, in log order."""
     return commits.select(*LAST_COMMITS.names).repartition("group_id").sortWithinPartitions("log_offset")
 
 
@@ -393,7 +393,7 @@ FOLDED = StructType(
 
 _COMPLETE = StructType([RECORDS["log_partition"], RECORDS["complete_from"]])
 _NEVER = 2**63 - 1
-"""``complete_from`` of a log partition without an account."""
+"""``complete_from`` of a log partition without spans."""
 
 
 def is_group_record() -> Column:

@@ -1,4 +1,4 @@
-"""SASL, SCRAM credential and delegation token requests and responses, independent of version."""
+"""SASL, SCRAM credential, delegation token and ACL requests and responses, independent of version."""
 
 from __future__ import annotations
 

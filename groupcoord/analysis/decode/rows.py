@@ -45,10 +45,10 @@ from groupcoord.records.compression import DecompressionError, decompress
 from groupcoord.records.salvage import Damage, ReadAt, SoundBatch, salvage_batches
 
 PAYLOAD_BYTES_MAX = 67_108_864
-"""Limit of decompressed bytes held at a time, plus one batch."""
+"""Limit of decompressed bytes held at a time; one batch may exceed it."""
 
 ROWS_MAX = 8_192
-"""Rows per Arrow batch: few enough that the JVM finds them in the processor's cache, row by row."""
+"""Rows per Arrow batch: few enough to stay in the CPU cache while the JVM reads them."""
 
 
 @frozen
@@ -57,7 +57,7 @@ class RowSettings:
 
     Attributes:
         raw_bytes: also keep key and value of decoded offsets.
-        company_min: fewer batches are read one record after the other.
+        company_min: fewer batches are decoded record by record.
     """
 
     columns: tuple[str, ...] = tuple(RECORDS.names)
@@ -173,7 +173,7 @@ def _rows(
     origin: Origin,
     settings: RowSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of framed records and of the odd batches, by number, in order."""
+    """Yield the rows of framed records and of ``odd`` batches (by number), in order."""
     made: list[pa.RecordBatch] = []
     batches, order = of_batches
     if len(order):
@@ -240,7 +240,7 @@ def _int64s(values: list[int]) -> Int64s:
 
 CHUNK_BYTES = 4_194_304
 LOOK_BACK_BYTES = 1_048_576
-"""Distance before a range where the search for its first batch starts: about ``message.max.bytes`` by default."""
+"""Distance before a range where the search for its first batch starts: about Kafka's default ``message.max.bytes``."""
 
 SEARCH_BYTES = 16_384
 """Bytes read at a time when only the next sound batch is needed."""
@@ -294,7 +294,7 @@ class RangeReader:
         if start and not self._range.is_boundary:
             start = position = self._first_sound(start)
         if position >= self._range.end:
-            yield from self._end_of_range(start)  # these bytes belong to the range before
+            yield from self._end_of_range(start)  # these bytes belong to the previous range
             return
         wanted = self._chunk_bytes
         is_over = False
@@ -325,7 +325,7 @@ class RangeReader:
                 break
         self._end = position
         if not is_over:
-            # No other range reports damage at the start of the next one, so check these bytes.
+            # Damage at the start of the next range belongs to this one.
             yield from self._salvage(position, SEARCH_BYTES if error is None else self._chunk_bytes)
         yield from self._end_of_range(start)
 
@@ -364,8 +364,8 @@ class RangeReader:
     def _first_sound(self, position: int) -> int:
         """Return the start of the first sound batch from ``position`` on, or the end of the file.
 
-        Bytes inside a batch may look like a batch: a message in a compressed one of old formats, or a client's data. So
-        the search begins earlier, and walks from the first true batch.
+        Bytes inside a batch may look like a batch: a message in a compressed batch of an old format, or a client's
+        data. So the search begins earlier, and goes from batch to batch.
         """
         start = max(position - LOOK_BACK_BYTES, 0)
         for found in self._found_from(start, LOOK_BACK_BYTES + SEARCH_BYTES):
@@ -416,7 +416,7 @@ class RangeReader:
                 return given_batches(found, chunk, position), error
         return given_batches(found, chunk, position), None
 
-    # ------------------------------------------------------------ rows that are no records
+    # ------------------------------------------------------------ rows other than records
 
     def _account_for(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         if not len(batches):
@@ -435,7 +435,7 @@ class RangeReader:
         self._batch_count += len(batches)
 
     def _note_gaps(self, batches: Batches, is_behind_gap: Bools) -> None:
-        """Note from where on no offset is missing: neither between batches, nor in one that compaction made smaller."""
+        """Note the offset from which on none is missing, neither between batches nor in a compacted one."""
         has_gap = batches.record_count != batches.last_offset_delta + 1
         for offsets, is_gap in ((batches.base_offset, is_behind_gap), (batches.next_offset, has_gap)):
             if is_gap.any():

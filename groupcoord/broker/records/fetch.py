@@ -1,8 +1,8 @@
 """Fetch: planning, reading, and waiting for ``min_bytes``.
 
 As in Kafka, a Fetch that finds too little waits ``max_wait_ms``, unless it wants no bytes, has no readable partition,
-or one of them fails. Unreadable partitions come last, unknown topic ids first of these. Sources:
-``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch`` of Apache Kafka 4.4, as recorded.
+or one of them fails. Unreadable partitions come last, unknown topic ids before others. Sources:
+``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
         return TopicNameOrIdEntry(topic.name, topic.topic_id, partitions)
 
     refused = yield from each_long(request.topics, refuse)
-    # As recorded: topics named by id are left out.
+    # Kafka omits topics named by id.
     return FetchResponse(error_code, topics=tuple(topic for topic in refused if topic.name is not None))
 
 
@@ -120,7 +120,7 @@ def plan_fetch(
                     readable.append(Readable(target, partition, log, leader_epoch))
                 except FailedLogError as error:
                     error_code = log_error(error, partition.current_leader_epoch)
-                    # As recorded: null for an unreadable partition, an empty list for a missing one.
+                    # Kafka returns null for an unreadable partition, an empty list for a missing one.
                     refused.append((target, FetchedPartitionData(index, error_code, aborted_transactions=None)))
             else:
                 errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
@@ -134,7 +134,7 @@ def plan_fetch(
 
 
 def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissions) -> tuple[Topic | None, ErrorCode]:
-    """Return a topic if it may be read, and the error of a missing partition."""
+    """Return a topic if it may be read, and the error for a missing partition."""
     known = data.find(target.name, target.topic_id)
     name = target.name if known is None else known.name
     # An unknown id has no name to authorize (KIP-516).
@@ -145,7 +145,7 @@ def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissi
         # Followers read without READ on topics.
         permissions.on_cluster(Operation.CLUSTER_ACTION) if is_follower else permissions.on_topic(name, Operation.READ)
     )
-    # Before the existence of the topic, which must not be revealed.
+    # Checked before the topic's existence, which must not be revealed.
     if not is_allowed:
         return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return known, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -155,7 +155,7 @@ class FetchResult(NamedTuple):
     """Result of a read.
 
     Attributes:
-        waits: whether it is too little, and the request waits.
+        waits: whether the request waits for more bytes.
         has_failed: whether a partition has an error or diverges.
     """
 
@@ -180,7 +180,7 @@ def read(plan: FetchPlan) -> Work[FetchResult]:
             read_bytes += size_bytes
         if portion is not plan.readable:
             yield None
-    # KafkaApis answers at once if nothing is readable or anything failed.
+    # Kafka answers at once if nothing is readable or a read failed.
     waits = bool(found) and not has_failed and read_bytes < plan.min_bytes and plan.request.max_wait_ms > 0
     return FetchResult([*found, *plan.refused], waits, has_failed or bool(plan.refused))
 
@@ -262,7 +262,7 @@ class FetchWait:
     timer: int = field(init=False)
     has_moved: bool = field(default=False, init=False)
     is_over: bool = field(default=False, init=False)
-    # Offset, most bytes, readable bytes, leader epoch.
+    # Offset, maximum bytes, readable bytes, leader epoch.
     _counts: dict[PartitionLog, tuple[int, int, int, int]] = field(factory=dict, init=False)
     _total_bytes: int = field(default=0, init=False)
 
@@ -270,7 +270,7 @@ class FetchWait:
         """Count the readable bytes, and watch the logs; return False if there are enough already."""
         for portion in portions(self.plan.readable):
             for _, partition, log, _ in portion:
-                # Answered, or its client gone, while others had their turn.
+                # Answered, or its client gone, during a yield.
                 if self.is_over:
                     return True
                 if log is not None:
@@ -339,7 +339,7 @@ class FetchRequests:
             # The response comes from the timer or from an append.
             if (yield from wait.watch()):
                 return None
-            # Not gone: the same clean-up, as enough arrived before the wait began.
+            # Enough arrived before the wait began: clean up as after a disconnect.
             self.disconnected(connection)
             result = yield from read(plan)
         response = yield from context.respond(result.fetched)

@@ -1,6 +1,6 @@
 """ACLs: CreateAcls, DescribeAcls, DeleteAcls, and decisions as by ``StandardAuthorizer`` (KIP-11, KIP-290, KIP-801).
 
-Sources: ``AclApis``, ``AclControlManager`` of Apache Kafka 4.4, as recorded.
+Sources: ``AclApis``, ``AclControlManager`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AclFileError(DataFileError):
 
 
 class Acls:
-    """ACLs with an index: the cost of a decision depends on the length of the name, not on the number of ACLs."""
+    """ACLs with an index: the cost of a decision depends on the name's length and the ACLs for it."""
 
     def __init__(
         self, place: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
@@ -113,7 +113,7 @@ class Acls:
             self._remove(acl)
         for acl in new:
             self._add(acl)
-        # After the write: a refused change must not count.
+        # After the write: a failed change must not count.
         self._decide.cache_clear()
 
     def _set(self, acls: Iterable[Acl]) -> None:
@@ -142,7 +142,7 @@ class Acls:
         _remove_from(self._of_principal, acl)
 
     def _decide_anew(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        # Before any ACL, also before DENY.
+        # Before any ACL, even DENY.
         if principal in self._super_users:
             return True
         patterns = self._patterns_for(*resource)
@@ -171,7 +171,7 @@ class Acls:
         return [pattern for pattern in literal if pattern in self._of_pattern] + prefixed
 
     def _prefixes_of(self, kind: int, name: str) -> Iterator[str]:
-        """Yield the prefixes of a name that ACLs have, the longest first."""
+        """Yield the prefixes of a name that have ACLs, longest first."""
         prefixes = self._prefixes.get(kind)
         # The greatest prefix not above a name is a prefix of it, or shares its start with all that are.
         while prefixes and (index := prefixes.bisect_right(name)):
@@ -183,7 +183,7 @@ class Acls:
                 name = commonprefix((name, found))  # noqa: RUF071 (characters are what is compared)
 
     def _candidates(self, wanted: AclFilter) -> Sequence[Acl]:
-        """Return all ACLs that a filter may match, by its most selective field."""
+        """Return all ACLs that a filter may match, by its name and principal."""
         name, pattern_type = wanted.resource_name, wanted.pattern_type
         if name is None:
             return tuple(self._acls if wanted.principal is None else self._of_principal.get(wanted.principal, ()))
@@ -294,7 +294,7 @@ def _create(request: CreateAcls, acls: Acls) -> Work[WireResponse | None]:
     for number, portion in enumerate(portions(request.creations, CHECKED_ACLS)):
         if number:
             yield None
-        # As recorded: ANY or MATCH in one ACL fails the whole request.
+        # Kafka fails the whole request if one ACL has ANY or MATCH.
         if any(map(_is_filter, portion)):
             return request.refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         checked = list(map(_checked, portion))

@@ -162,8 +162,8 @@ class Commits:
         4. The records with the producer's id are appended; until the log answers, the offsets are pending.
         5. Durable offsets belong to the producer. A fetch that requires stable offsets fails with
            UNSTABLE_OFFSET_COMMIT for these partitions, and they do not expire.
-        6. :meth:`complete_transaction` appends the marker. A durable commit makes them the group's offsets unless there
-           are newer ones; an abort drops them.
+        6. :meth:`complete_transaction` appends the marker. A durable commit marker makes them the group's offsets
+           unless there are newer ones; an abort drops them.
         """
         group = self._groups.get(request.group_id)
         # An empty id is allowed in OffsetCommit, but not in a transaction.
@@ -205,7 +205,7 @@ class Commits:
             # No log accepts so large a batch, so the commit fails at once.
             self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
             return
-        # Even if no partition is accepted: Kafka creates the group before it looks at the metadata.
+        # Even if no partition is accepted: Kafka creates the group before it checks the metadata.
         if group_id not in self._groups:
             self._create_group(group_id, now_ms)
         # Without accepted partitions nothing waits for the log.
@@ -280,7 +280,7 @@ class Commits:
         checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
         named = wanted.topics
         if named is None:
-            # Open transactions are absent here, even if stable offsets are required.
+            # Partitions with pending offsets only are absent, even if stable offsets are required.
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
         topics = []
         for topic in named:

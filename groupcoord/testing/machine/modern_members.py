@@ -92,7 +92,7 @@ class Kip848Consumer(AssignedMember):
         topics: subscribed topics.
         regex: subscribed regular expression, or empty.
         assignor: requested assignor, or None.
-        gives_back: partitions revoked with each heartbeat; None for all at once, 0 for none.
+        gives_back: most partitions revoked per heartbeat; None for all at once.
         owned: its partitions by topic id.
         assigned: assigned partitions; it still has to revoke the other owned ones.
         told: owned partitions that the coordinator knows; None requires a full heartbeat.
@@ -151,7 +151,7 @@ class Kip848Consumer(AssignedMember):
         )
 
     def leave_request(self, *, for_good: bool = True) -> ConsumerGroupHeartbeat:
-        """Return a leave request; not ``for_good`` is a static member's temporary leave."""
+        """Return a leave request; without ``for_good``, a static member's temporary one."""
         epoch = LEAVE_GROUP_MEMBER_EPOCH if for_good else LEAVE_GROUP_STATIC_MEMBER_EPOCH
         return ConsumerGroupHeartbeat(self.group_id, self.member_id, epoch, instance_id=self.instance_id)
 
@@ -170,7 +170,7 @@ class Kip848Consumer(AssignedMember):
     def restarted(self, **changes: Any) -> Self:
         return super().restarted(asked=None, **changes)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def receive(self, response: Response | None) -> None:
         """Process the response of the last request; after None the next heartbeat is full."""
@@ -273,7 +273,7 @@ class ModernMember(AssignedMember):
         """Apply the assignment of a response."""
 
     def lose_answer(self) -> None:
-        """React to a lost response, which leaves the coordinator's knowledge unknown."""
+        """React to a lost response or an error: the coordinator's knowledge is unknown."""
 
     def behave(self) -> None:
         """Do nothing: the member already follows its protocol."""

@@ -25,7 +25,7 @@ class Standing:
 
     Attributes:
         word: the lag status, or the kind of its worst anomaly; empty if all is well.
-        told: that as a sentence; empty if all is well.
+        told: the same as a sentence; empty if all is well.
         lag: lag in all partitions; None if unknown.
         lag_ms: age of the oldest next record; None if unknown.
     """
@@ -60,9 +60,7 @@ class PartitionShare:
 
 @frozen
 class MemberShare:
-    """The partitions of a member at the end of the log, the first of them by lag; ``client_id`` is None without an
-    owner.
-    """
+    """A member at the end of the log, with its partitions of largest lag; ``client_id`` is None without an owner."""
 
     client_id: str | None
     client_host: str | None
@@ -97,8 +95,8 @@ FORMAT_VERSION = 1
 
 ANOMALY_POINTS = 5
 EXPIRY_POINTS = 3
-"""Points of a rebalance by an expired, departed or fenced member. An anomaly has :data:`ANOMALY_POINTS`, any other
-rebalance one.
+"""Points of a rebalance that an expired, departed or fenced member caused. Another rebalance has one, an anomaly
+:data:`ANOMALY_POINTS`.
 """
 
 BINS_MAX = 96
@@ -166,7 +164,7 @@ def bin_width_ms(span_ms: int, bins_max: int = BINS_MAX) -> int:
 
 
 def bins_of(first_ms: int, last_ms: int, counts: Mapping[str, Mapping[int, int]], width_ms: int) -> Bins:
-    """Return bins from counts by name and number of the bin since 1970."""
+    """Return bins from counts by name and bin number since 1970."""
     start, end = first_ms // width_ms, last_ms // width_ms
     series = {
         name: tuple(found.get(place, 0) for place in range(start, end + 1)) for name, found in sorted(counts.items())
@@ -225,7 +223,7 @@ class GroupRow:
     """One group in a table.
 
     Attributes:
-        trouble: points, by :data:`EXPIRY_POINTS`.
+        trouble: points (:data:`EXPIRY_POINTS`).
         state: as a coordinator describes it; None if the group does not exist any more.
         generation: generation of a classic group, epoch of another.
         rebalancing_ms: known duration of all its rebalances.
@@ -404,7 +402,7 @@ class PartitionRow:
 
 @frozen
 class StaleRow:
-    """A group with expiring offsets; ``group_ms`` is its deletion, None if it is kept."""
+    """A group with expiring offsets; ``group_ms`` is its deletion time, None if kept."""
 
     group_id: str
     type: str
@@ -474,7 +472,7 @@ class Verification:
 
 @frozen
 class Polls:
-    """Polls of a cluster, instead of a log; ``problems`` has the first gaps of the last one."""
+    """Polls of a cluster, instead of a log; ``problems`` has the first gaps of the last poll."""
 
     count: int
     first_ms: int
@@ -485,7 +483,7 @@ class Polls:
 
 @frozen
 class Report:
-    """Content of the page. Lists are truncated, and the worst comes first; totals in the overview are not.
+    """Content of the page. Lists are truncated, worst first; totals in the overview are not.
 
     Attributes:
         rebalances: over time, by cause.

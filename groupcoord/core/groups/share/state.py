@@ -1,4 +1,4 @@
-"""Durable state of a share group (KIP-932) as the fold of its records, its drafts, and its initialized partitions.
+"""Durable state of a share group (KIP-932), folded from its records; its drafts and initialized partitions.
 
 Sources: ``ShareGroup``, the ``replay`` methods and ``ShareGroupStatePartitionMetadata…`` of ``GroupMetadataManager`` in
 Apache Kafka 4.4.
@@ -121,7 +121,7 @@ class StatePartitions:
     # ------------------------------------------------------------ questions
 
     def name_of(self, topic_id: UUID, name_of: Callable[[UUID], str | None]) -> str:
-        """Return the name of a topic as logged, or the present one."""
+        """Return the name of a topic as logged, or the current one."""
         for topics in (self.initialized, self.initializing):
             if topic_id in topics:
                 return topics[topic_id].name
@@ -278,7 +278,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
         return subscription_type(len(self.members), self.name_subscribers, {})
 
     def is_initialized_assigned(self) -> bool:
-        """Return whether the targets cover all initialized partitions of subscribed topics."""
+        """Return whether targets have exactly the initialized partitions of subscribed topics that have any."""
         initialized = {
             topic_id: partitions
             for topic_id, (name, partitions) in self.state_partitions.initialized.items()
@@ -368,7 +368,7 @@ class StateChange:
 
 
 class ShareDraft(Draft[ShareState]):
-    """A draft of a share group.
+    """Draft of a share group.
 
     Attributes:
         changes: queries to the share coordinator.
