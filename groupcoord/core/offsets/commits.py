@@ -280,7 +280,7 @@ class Commits:
         checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
         named = wanted.topics
         if named is None:
-            # Partitions with pending offsets only are absent, even if stable offsets are required.
+            # Partitions with only pending offsets are absent, even if stable offsets are required.
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
         topics = []
         for topic in named:
