@@ -27,7 +27,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 RECORDS_AT_ONCE = 2_000
-"""Records that are loaded without yielding, which takes some milliseconds."""
+"""Records that are loaded before yielding to the event loop: some milliseconds."""
 
 
 async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]], bool], partition: int) -> None:
@@ -343,4 +343,4 @@ class _StatesAnswers:
         self._from_any_thread(lambda _: self._states.append_failed(ticket, error))
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Do nothing: the owner of the log of groups owns this one, too."""
+        """Do nothing: the owner of the groups' log owns this one, too."""

@@ -72,7 +72,7 @@ def demo(
 
 
 class Child:
-    """Process with an output that is read by line; it ends with this process.
+    """Process whose output is read by line; it ends with this process.
 
     It has its own session: Ctrl-C reaches the parent only.
     """
@@ -197,7 +197,7 @@ def consume(bootstrap: str, name: str) -> None:
             continue
         time.sleep(WORK_S)
         _report(handled=[int(record.value) for record in batch])
-        # Commits fail while the server is down or the group rebalances; their records are handled twice.
+        # Commits fail while the server is down or the group rebalances; their records are handled again.
         with suppress(KafkaError):
             consumer.commit()
             _report(committed={record.partition: record.offset + 1 for record in batch})

@@ -140,7 +140,7 @@ class Decoded:
 
 
 def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: Callable[[int, int], None]) -> Decoded:
-    """Decode logs, and write their records, and once more the commits outside of transactions."""
+    """Decode logs; write their records, and a table of the commits outside of transactions."""
     partitions: dict[int | None, LogPartition] = {}
     accounts, written = Accounts(), Written()
     for number, task in enumerate(tasks):
@@ -163,9 +163,9 @@ def of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
 def read_back(
     results: ResultDirectory, partition: LogPartition, columns: Collection[str], kinds: Collection[str]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a log partition in log order, with its number.
+    """Yield the rows of these kinds in order of offsets, with the number of the log partition.
 
-    Of a damaged log, and of two copies of one, all rows are held at a time.
+    Rows of an unsorted log are all held in memory.
     """
     parts = (_wanted(batch, kinds) for name in partition.files for batch in _batches(results, name, columns))
     found = (of_partition(batch, partition.number) for batch in parts if batch.num_rows)
@@ -344,7 +344,7 @@ def _as_keys(rows: pa.Table) -> pa.Table:
 
 
 def summed_keys(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return :data:`KEYS` of several parts with one row a key."""
+    """Merge tables of :data:`KEYS`, with one row per key."""
     rows = pa.concat_tables(parts)
     offsets = integers(rows["last_offset"])
     if (offsets[1:] < offsets[:-1]).any():
@@ -405,7 +405,7 @@ def _load(partition: int | None, groups: list[Row]) -> Row:
     file_bytes = [row["file_bytes"] for row in groups if row["file_bytes"] is not None]
     found["file_bytes"] = sum(file_bytes) if file_bytes else None
     named = [(row["records"], row["group_id"]) for row in groups if row["group_id"] is not None]
-    # The name decides between groups of as many records, so that the answer is always the same.
+    # Among groups with equally many records the name decides: results are reproducible.
     found["hottest_group_records"], found["hottest_group"] = max(named, default=(None, None))
     found["groups"] = len(named)
     share = found["hottest_group_records"] / found["records"] if named and found["records"] else None

@@ -4,8 +4,8 @@ Partitions that fail at the start (unknown, led by another node) are reported in
 unreadable state is reported when the wait ends, never without a wait. One that moves or is deleted during the wait is
 left out.
 
-Sources: ``KafkaApis``, ``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4, as
-recorded. There a release does not always end a wait; here it always does.
+Sources: ``KafkaApis``, ``SharePartitionManager``, ``ShareSessionCache``, ``DelayedShareFetch`` of Apache Kafka 4.4.
+There a release does not always end a wait; here it always does.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class _Fetching:
     """State of a ShareFetch.
 
     Attributes:
-        has_paused: whether other requests were handled since its share-partitions were looked up.
+        has_paused: whether other requests may have been handled since the look-up of its share-partitions.
         outcomes: the results by partition, in reading order.
     """
 
@@ -278,7 +278,7 @@ class ShareRequests:
         if error_code is ErrorCode.NONE and request.is_renew_ack:
             sizes = request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms
             error_code = ErrorCode.INVALID_REQUEST if any(sizes) else ErrorCode.NONE
-        # As recorded: an invalid request does not advance the session's epoch.
+        # As in Kafka, an invalid request does not advance the session's epoch.
         if error_code is not ErrorCode.NONE:
             return ShareFetchResponse(error_code)
         group_id, member_id = request.group_id or "", request.member_id or ""
@@ -313,7 +313,7 @@ class ShareRequests:
         session, request = fetching.session, fetching.request
         is_final = request.share_session_epoch == FINAL_EPOCH
         named_count = sum(len(topic.partitions) for topic in request.topics)
-        # The session stays open.
+        # A refusal leaves the session open.
         if len(session.partitions) + named_count > SESSION_PARTITIONS_MAX:
             return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
         # Before reading: released records can be acquired again.
@@ -323,7 +323,7 @@ class ShareRequests:
             self._end(session)
         else:
             self._update(session, request)
-            # As recorded: a fetch of nothing is answered at once, without records.
+            # As in Kafka, a fetch of nothing is answered at once, without records.
             if request.max_records > 0 and request.max_bytes > 0:
                 yield from self._read_or_wait(fetching)
         for partition, result in acknowledged.items():
@@ -344,7 +344,7 @@ class ShareRequests:
     def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
         led = yield from self._led(fetching)
         is_late, has_waited = fetching.request.max_wait_ms <= 0, False
-        # If no partition can be read, there is nothing to wait for.
+        # If no partition is led here, there is nothing to wait for.
         while led:
             readable = self._readable(fetching, led, has_waited=has_waited)
             is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
@@ -565,10 +565,10 @@ class ShareRequests:
         permissions: Permissions,
         done: Callable[..., None],
     ) -> None:
-        # Without the session's name: a deleted topic is UNKNOWN_TOPIC_ID here, as recorded.
+        # Without the session's name: a deleted topic is UNKNOWN_TOPIC_ID here, as in Kafka.
         topic = self._find(partition, "", permissions)
         try:
-            # As recorded, malformed batches win over an unknown topic.
+            # As in Kafka, malformed batches win over an unknown topic.
             check_acknowledgements(batches, may_renew=request.is_renew_ack)
         except RefusedAcknowledgementError as error:
             done(partition, error.error_code)
@@ -577,7 +577,7 @@ class ShareRequests:
             done(partition, topic)
             return
         led = self.partitions.current(SharePartitionKey(session.group_id, *partition))
-        # As recorded: partitions that were never fetched, or were dropped, are unknown.
+        # As in Kafka, partitions never fetched, or dropped, are unknown.
         if led is None:
             done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         else:
@@ -585,7 +585,7 @@ class ShareRequests:
 
 
 def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -> ErrorCode:
-    """Return the error of a request that is independent of its session, or NONE."""
+    """Return the error of a request regardless of its session, or NONE."""
     # Before the permission: without a group there is nothing to authorize.
     if request.group_id is None:
         return ErrorCode.INVALID_REQUEST

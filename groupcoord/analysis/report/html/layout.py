@@ -12,7 +12,7 @@ from groupcoord.analysis.report.text import NOTHING, TEXT_LENGTH_MAX, clipped, l
 
 NAME_LENGTH_MAX = 72
 PROSE_LENGTH_MAX = 1_000
-"""Limit of text in one element: above any sentence of the report, to bound names from the log."""
+"""Limit of text in one element, above any sentence of the report: bounds names from the log."""
 
 _ESCAPES_MAX = 100
 _ESCAPED_LENGTH_MAX = len("&quot;")
@@ -30,7 +30,7 @@ EMPTY = Html("")
 
 
 def text(value: str, length_max: int = TEXT_LENGTH_MAX) -> Html:
-    """Return text for a page: clipped, escaped for HTML, and bounded after that too."""
+    """Return text for a page: clipped, escaped, and clipped further if escapes lengthen it."""
     escaped = escape(clipped(value, length_max))
     if len(escaped) > length_max + _ESCAPES_MAX:
         return Html(escape(clipped(value, length_max // _ESCAPED_LENGTH_MAX)))
@@ -336,7 +336,7 @@ def legend(entries: Iterable[tuple[str, str]]) -> Html:
 
 
 def tile(value: str, told: str, section: str, shown: Collection[str], *, is_bad: bool = False) -> Html:
-    """Return a figure, linked to its section if that is shown."""
+    """Return a tile, linked to its section if that is shown."""
     style, figure = "tile bad" if is_bad else "tile", (element("b", value), element("span", told))
     if section not in shown:
         return element("div", *figure, class_=style)
