@@ -44,11 +44,11 @@ class LoginRefusedError(GroupcoordError):
 
 
 class IncompatibleBrokerError(GroupcoordError):
-    """A broker supports no version of an API that the request may have."""
+    """A broker supports none of a request's versions."""
 
 
 class Answer(NamedTuple):
-    """Body of a response: its version, and its fields by the names of the schema."""
+    """Version and body of a response, with fields by the schema's names."""
 
     version: int
     values: Values

@@ -103,7 +103,7 @@ class AskShareCoordinator:
 
     Attributes:
         purpose: identifies the query to the group.
-        topic_names: names of topics with wanted latest offsets.
+        topic_names: names of topics whose latest offsets are wanted.
     """
 
     partition: int
@@ -113,13 +113,12 @@ class AskShareCoordinator:
     topic_names: Mapping[UUID, str] = field(factory=dict)
 
     def ends_wanted(self, response: ShareStateResponse) -> list[TopicPartition]:
-        """Return the partitions of a response with wanted latest offsets, because they have a lag."""
+        """Return the partitions of a response that have a lag, where latest offsets are wanted."""
         if not isinstance(response, ReadShareGroupStateSummaryResponse):
             return []
         return [
             TopicPartition(self.topic_names[topic_id], summary.partition)
             for topic_id, summaries in response.results
-            # Only where latest offsets are wanted.
             if topic_id in self.topic_names
             for summary in summaries
             if summary.has_lag
@@ -167,7 +166,7 @@ Found = ResolvedRegexes | InternalTopicsCreated | ShareCoordinatorAnswered
 
 
 class ShareHost(Protocol):
-    """The surroundings of share groups."""
+    """Settings of share groups, and access to the share coordinator."""
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
         """Return the settings of a share group; called for each heartbeat."""
@@ -189,7 +188,7 @@ def known_ends(partitions: Iterable[TopicPartition], latest_offset: LatestOffset
 
 
 class AwaitedAnswer:
-    """Token of a query to a share coordinator, which receives its answer.
+    """Receiver of the answer to a query to a share coordinator.
 
     Args:
         question: the query.
@@ -216,7 +215,7 @@ class AwaitedAnswer:
 
 
 class LoneShareHost:
-    """Host without a share coordinator: initializes every state at once, in memory.
+    """Host without a share coordinator: keeps all states in memory and responds at once.
 
     Args:
         config: the settings of all share groups.
@@ -310,7 +309,7 @@ class Host:
 
     def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:
         matching = self._regexes.matching_topics
-        # Kafka omits topics without DESCRIBE here, where names would fail.
+        # Kafka omits topics without DESCRIBE here; subscriptions by name would fail.
         topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
         return ResolvedRegexes(question, topics)
 

@@ -1,7 +1,6 @@
 """Records of ``__consumer_offsets`` as values.
 
-Treat them as immutable; those of offsets are not frozen, because a commit makes one for each partition. Sources:
-Kafka's ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for markers.
+Treat them as immutable; those made often are not frozen, since freezing slows construction. Sources: Kafka's ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for markers.
 """
 
 from __future__ import annotations
@@ -214,7 +213,7 @@ class CommitRecords(Rows[OffsetCommitRecord]):
         self.topics = topics
         count = 0
         for topic in topics:
-            count += len(topic[1][1])  # by place: this is done for each commit
+            count += len(topic[1][1])  # by index, for speed: each commit does this
         self.record_count = count
 
     def __len__(self) -> int:

@@ -93,7 +93,7 @@ class SharePartition:
             self.end_offset = max(self.end_offset, last)
         self._advance()
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ state
 
     def batches(self) -> list[InFlightBatch]:
         return list(self._batches.values())
@@ -194,7 +194,7 @@ class SharePartition:
         renewed: list[Run] = []
         try:
             for acknowledgement in acknowledgements:
-                # Each run is pending before the next is judged: a record named twice fails.
+                # Each run is pending before the next is judged: a record acknowledged twice fails.
                 for run, kind in self._judge(member_id, acknowledgement, settings):
                     if kind is AcknowledgeType.RENEW:
                         renewed.append(run)
@@ -304,7 +304,7 @@ class SharePartition:
         # The start offset moves after this write, so the stored one trails, as in Kafka.
         return StateWrite(self.start_offset, finished, batches, [run for run, _ in moved])
 
-    # ------------------------------------------------------------ what the share coordinator says
+    # ------------------------------------------------------------ responses of the share coordinator
 
     def written(self, write: StateWrite) -> None:
         for run in write.runs:
@@ -361,12 +361,10 @@ class SharePartition:
         if self.start_offset > self.end_offset or not batches:
             self.end_offset = self.start_offset
 
-    # ------------------------------------------------------------ laws
+    # ------------------------------------------------------------ invariants
 
     def check(self) -> None:
-        """Raise InvariantError unless order, owners and locks of batches in flight, and the end
-        offset are consistent.
-        """
+        """Raise InvariantError unless batches in flight, their owners and locks, and the end offset are consistent."""
         behind = -1
         locked = [first for _, first in self._locks]
         for batch in self._batches.values():
@@ -467,7 +465,7 @@ class _Acquisition:
         self._count += last - first + 1
         return Acquired(first, last, state.count)
 
-    # ------------------------------------------------------------ what somebody has had
+    # ------------------------------------------------------------ records in flight
 
     def _acquire_again(self, batch: InFlightBatch, first: int, last: int) -> None:
         """Acquire available records of a batch: all, as many as are wanted, or a smaller portion (KIP-1240)."""
@@ -523,7 +521,7 @@ class _Acquisition:
                     break
         self._acquire_each(batch, first, last, portion)
 
-    # ------------------------------------------------------------ what nobody has had
+    # ------------------------------------------------------------ new records
 
     def _acquire_new(self, first: int, last: int, room: int | None = None) -> None:
         count = self._left if room is None else min(self._left, room)

@@ -214,7 +214,7 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id:
 
 
 def decode_sticky_user_data(data: bytes | None) -> Claim:
-    """As in Kafka, missing data claim nothing, and malformed data claim nothing in generation -1."""
+    """Decode a claim: as in Kafka, missing data claim nothing, malformed data nothing in generation -1."""
     if not data:
         return Claim((), None)
     try:
@@ -347,7 +347,7 @@ class Balancer:
         held[moved_topic] += 1
 
     def _topics_held_by(self, member: int) -> Counter[int]:
-        """Return the number of partitions of each topic that a member had before the current move."""
+        """Return how many partitions of each topic a member had before the current move."""
         if member not in self._held:
             self._held[member] = Counter(self._numbers.topic_of[number] for number in self._before[member])
         return self._held[member]
@@ -379,7 +379,7 @@ class Balancer:
         )
 
     def _look_through_partitions(self) -> bool:
-        """Return whether no member could get a partition, for a group in which some have several owners.
+        """Return whether no member could get a partition, for a group with partitions of several owners.
 
         Of several owners, the last one in visiting order counts.
         """
@@ -446,7 +446,7 @@ class Loads:
 class FewestFirst:
     """Heap of members by number of partitions, then by index.
 
-    The entry of a member is at most its size. A smaller entry is replaced when it reaches the top.
+    A member's smallest entry is at most its size; at the top a smaller one is replaced by the size.
     """
 
     def __init__(self, loads: Loads, members: list[int]) -> None:

@@ -50,7 +50,7 @@ REASON_LENGTH_MAX = 255
 """Longest reason in a request (KIP-800), in characters."""
 
 JOIN_SLACK_MS = 5_000
-"""Time limit of a JoinGroup beyond the rebalance timeout, which the join may wait for."""
+"""Time that a JoinGroup may take beyond the rebalance timeout."""
 
 _SHORTEST_ASSIGNMENT = 2
 
@@ -143,7 +143,7 @@ class Rebalance:
             self._assign(now_ms)
 
     def _has_fresh_topics(self) -> bool:
-        """Refresh the topics before a join with a pattern, which saves rebalances."""
+        """Return whether the topics are fresh; request them if not. Only a join with a pattern needs it."""
         if self._parts.subscription.kind is not SubscriptionKind.PATTERN or self._parts.topic_metadata.is_fresh:
             return True
         if not self._parts.topic_metadata.is_asked:
@@ -178,7 +178,7 @@ class Rebalance:
         return True
 
     def _has_committed(self, now_ms: int) -> bool:
-        """Commit all positions, with retries for as long as a rebalance may take."""
+        """Commit all positions, with retries until the rebalance timeout; return whether that is over."""
         if self._commit_deadline_ms is None:
             self._commit_deadline_ms = now_ms + self._parts.config.max_poll_interval_ms
         if self._commit is None:
@@ -332,7 +332,7 @@ class Rebalance:
                 Joined(generation.generation_id, generation.member_id, str(generation.protocol_name), self.is_leader)
             )
 
-    # ------------------------------------------------------------ what went wrong
+    # ------------------------------------------------------------ failures
 
     def request_failed(self, send: Send, error_code: ErrorCode) -> None:
         api = "JoinGroup" if isinstance(send.request, JoinGroup) else "SyncGroup"
@@ -441,7 +441,7 @@ class Rebalance:
             return f"the assignor {name!r} failed: {type(error).__name__}: {error}"
         return None
 
-    # ------------------------------------------------------------ out of the group, and time
+    # ------------------------------------------------------------ leaving, and deadlines
 
     def drop_all(self) -> None:
         self._cut_short()

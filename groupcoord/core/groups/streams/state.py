@@ -185,7 +185,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     @property
     def is_at_rest(self) -> bool:
-        """True if there are tasks, the target is current, and all members have reached it."""
+        """True if the group is ready, the target is current, and all members have reached it."""
         return (
             self.is_ready and self.epoch == self.assignment_epoch and all(map(self.is_settled, self.members.values()))
         )
@@ -334,7 +334,7 @@ class StreamsDraft(Draft[StreamsState]):
 
 
 class EndpointError(Exception):
-    """Topics of an endpoint's tasks are missing: Kafka's request fails."""
+    """Topics or subtopologies of an endpoint's tasks are missing: Kafka's request fails."""
 
 
 class Endpoints:
@@ -346,7 +346,7 @@ class Endpoints:
     def partitions(
         self, members: Mapping[str, StreamsMember], configured: ConfiguredTopology, topics: KnownTopics
     ) -> tuple[EndpointPartitions, ...]:
-        """Return the partitions of active and standby tasks for each member with an endpoint.
+        """Return the partitions of tasks, warm-up tasks included, for each member with an endpoint.
 
         Raises:
             EndpointError: topics are missing.
