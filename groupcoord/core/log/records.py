@@ -1,6 +1,7 @@
 """Records of ``__consumer_offsets`` as values.
 
-Treat them as immutable; those made often are not frozen, since freezing slows construction. Sources: Kafka's ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for markers.
+Treat them as immutable; many are not frozen, since freezing slows construction. Sources: Kafka's
+``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98 for markers.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
 
 
 def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> GroupOptions:
-    """Return the group with all, some or none of its consumers on the consumer protocol, some with an expression."""
+    """Return the group with all, some or none of its consumers on the consumer protocol, some with a pattern."""
     chance = stream(seed, "swarm", "protocols", group.group_id)
     count = chance.choice((0, 0, group.consumer_count, chance.randint(0, group.consumer_count)))
     group = evolve(
@@ -225,7 +225,7 @@ def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> lis
 def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tuple[GroupOptions, ...]) -> list[Fault]:
     """Return late starts, in one faulty world of two: a consumer closes again soon after its start.
 
-    Partitions that others should revoke for it are theirs again before they have done so, if they are busy.
+    Busy consumers that were to revoke partitions for it get them back before they do.
     """
     chance = stream(seed, "swarm", "comings and goings")
     several = [group for group in groups if group.consumer_count > 1]
@@ -253,7 +253,7 @@ def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tup
 def _with_consumer_groups(
     seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...], *, is_mixed: bool
 ) -> ClusterOptions:
-    """Return the cluster with settings of consumer groups. Some of them keep the two protocols apart."""
+    """Return the cluster with settings of consumer groups. Some restrict migration between the protocols."""
     chance = stream(seed, "swarm", "consumer groups")
     is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
     policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)

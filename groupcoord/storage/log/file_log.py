@@ -132,11 +132,11 @@ class SegmentLog(PartitionLog):
     def _batches_while_opening(self) -> Iterator[Batch]:
         """Open the log in one pass over all batches, validated, and yield each."""
         with self._opening() as (bases, epochs):
-            # Nothing is resumed on this way, so the shutdown has to write the state.
+            # Nothing is resumed here, so the shutdown has to write the state.
             self._is_saved = not bases
             sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
-            # Sealed segments are never written again, so only these can have a torn tail.
-            # The last segment that holds anything and those after it may have been written when the power failed.
+            # Sealed segments are never written again. Only the last segment with data and those after it can have a
+            # torn tail: they may have been written when the power failed.
             recovered = max((number for number, size in enumerate(sizes) if size), default=0)
             for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
                 if number < recovered:
@@ -203,7 +203,7 @@ class SegmentLog(PartitionLog):
     def _go_on_behind(self, bases: Sequence[int]) -> None:
         if bases:
             active = self._segments[-1]
-            # In files each segment is one of Kafka's.
+            # Each file is one of Kafka's segments.
             self._rolled_bytes = active.size_bytes
             self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
             self.end_offset = self._durable_offset = active.next_offset
@@ -302,7 +302,7 @@ class SegmentLog(PartitionLog):
         """Append a batch that holds its final offsets."""
         room, size_bytes = self._room, len(data)
         if (
-            # Each condition sends a batch the long way: no room, a producer's state to change, other limits, a check
+            # Each condition excludes the fast path: no room, a producer's state to change, other limits, a check
             # that is due.
             room is None
             or (segment := room.segment).size_bytes + size_bytes > room.end_bytes
@@ -340,7 +340,7 @@ class SegmentLog(PartitionLog):
                 self._unflushed_since_ms = now_ms
             if self.end_offset - self._durable_offset >= settings.flush_messages:
                 self._make_durable()
-            # With a flush policy each append has to count unflushed records, so the short way is closed.
+            # With a flush policy each append has to count unflushed records, so the fast path is closed.
             if settings.flush_messages == INT64_MAX:
                 self._room = Room(self._segments[-1], settings, now_ms, self._first_timestamp_ms + settings.roll_ms)
         except TopicLogError as error:
@@ -482,9 +482,7 @@ class SegmentLog(PartitionLog):
         self._tell()
 
     def shut(self) -> bool:
-        """Write the state that the next start would otherwise derive, and close the files. Return
-        whether that worked.
-        """
+        """Write the state for the next start, and close the files. Return whether that worked."""
         is_clean = self.failure is None
         if is_clean and self._segments and not self._is_saved:
             try:

@@ -197,7 +197,7 @@ def records_of(batch: Batch) -> list[EncodedRecord]:
 
 
 def encode_records(base_offset: int, records: Sequence[LogRecord], leader_epoch: int = 0) -> bytes:
-    """Return records with consecutive offsets, which have one producer or are one marker, as a batch.
+    """Encode a batch of records with consecutive offsets and one producer, or of one marker.
 
     Raises:
         RecordEncodingError: a record can't be encoded.

@@ -45,7 +45,7 @@ class Outcome(Enum):
     """Decision of a rule on a request."""
 
     ANSWERED = "answered"
-    REFUSED = "refused"  # where the answer has to be made of the one that the broker gives
+    REFUSED = "refused"  # the response is derived from the broker's
     DROPPED = "dropped"
     DISCONNECTED = "disconnected"
 
@@ -96,7 +96,7 @@ class Call:
         self.is_held = False
         self.failed: list[WireResponse] = []
         self._session = session
-        self._request = copy(request)  # readers of bytes give one object to many requests that are alike
+        self._request = copy(request)  # decoders share one object among equal requests
         self._response: WireResponse | None = None
         self._topics = topics
 
@@ -158,7 +158,7 @@ class Call:
         known = self._topics.get_by_id(topic) if isinstance(topic, UUID) else None
         return str(topic) if known is None else known.name
 
-    # ------------------------------------------------------------ what is to be done
+    # ------------------------------------------------------------ decisions
 
     def answer(self, response: WireResponse) -> None:
         """Send this response; an unhandled request is not handled.
@@ -337,7 +337,7 @@ class Rule:
         count: number of requests that it applied to.
         is_over: it applies to no more requests.
         has_failed: a function of the test raised.
-        on_met: called when the rule applied to a request, or None.
+        on_met: called after each request that the rule is tried on, or None.
     """
 
     def __init__(
@@ -382,9 +382,7 @@ class Rule:
         return f"{' '.join(parts)} (met {met}{held})"
 
     def meets(self, call: Call) -> bool:
-        """Apply the rule to a call if it matches, and return whether it did; FaultFunctionError from the test's
-        function.
-        """
+        """Apply the rule to a call if it matches; return whether it did. FaultFunctionError: the test's function raised."""
         try:
             if self.is_over or self.node not in (None, call.node_id) or not self._matches(call):
                 return False
@@ -408,7 +406,7 @@ class Rules:
     """Rules of a server, applied in the order of their creation.
 
     Attributes:
-        errors: exceptions of functions of the test that were not raised yet.
+        errors: exceptions of test functions, not raised yet.
     """
 
     def __init__(self) -> None:
@@ -514,7 +512,7 @@ class RuleFollower:
             self.go_on(heappop(self._delayed)[2])
         self.update()
 
-    # ------------------------------------------------------------ what becomes of a call
+    # ------------------------------------------------------------ handling of a call
 
     def go_on(self, call: Call) -> None:
         """Continue a call until a rule decides or it has to wait."""
