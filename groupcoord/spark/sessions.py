@@ -30,7 +30,7 @@ ANSWER_S = 20
 _NEEDED = ("groupcoord", "pyarrow")
 _LOCAL = "local"
 _IS_KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
-# Arrow checks every value that Spark reads from a batch, although Spark stays within it.
+# Arrow checks every read of a value by Spark, although Spark stays within the batch.
 _ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 C1: Final = "c1"
 C2: Final = "c2"

@@ -382,7 +382,7 @@ class Rule:
         return f"{' '.join(parts)} (met {met}{held})"
 
     def meets(self, call: Call) -> bool:
-        """Apply the rule to a call if it matches; return whether it did. FaultFunctionError: the test's function raised."""
+        """Apply the rule to a call if it matches; return whether it did. FaultFunctionError: a function raised."""
         try:
             if self.is_over or self.node not in (None, call.node_id) or not self._matches(call):
                 return False
