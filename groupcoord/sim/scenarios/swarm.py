@@ -166,7 +166,7 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
 
 
 def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> GroupOptions:
-    """Return the group with all, some or none of its consumers on the consumer protocol, some with a regular expression."""
+    """Return the group with all, some or none of its consumers on the consumer protocol, some with a regex."""
     chance = stream(seed, "swarm", "protocols", group.group_id)
     count = chance.choice((0, 0, group.consumer_count, chance.randint(0, group.consumer_count)))
     group = evolve(
