@@ -44,9 +44,7 @@ CLOSED = "closed the connection of %s: %s"
 
 
 def forgets_limits(version: tuple[int, ...]) -> bool:
-    """Return whether the transports of this Python version ignore the write limit in ``writelines``
-    (CVE-2024-12254).
-    """
+    """Return whether this Python's transports ignore the write limit in ``writelines`` (CVE-2024-12254)."""
     return (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
 
 
@@ -137,7 +135,7 @@ class Peer(asyncio.Protocol):
                 self.transport.write(b"".join(parts))
             else:
                 self.transport.writelines(parts)
-            # The transport's buffer is full; the rest stays in the connection.
+            # If the transport's buffer is full, the rest stays here.
             if not connection.output_bytes or self._drain_timer is not None:
                 break
             parts = connection.take_output_parts()
@@ -153,7 +151,7 @@ class Peer(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
-        # A peer that never reads would keep its responses.
+        # Otherwise a peer that never reads keeps its responses.
         self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
         if self.connection is not None:
             self.connection.pause()
@@ -329,7 +327,7 @@ LONGEST_TIMER_S = 86_400.0
 """Longest timer of the event loop; a longer one is set again when it fires."""
 
 NEVER_MS = INT64_MAX
-"""Value of ``log.flush.interval.ms`` with which the server does not flush."""
+"""Value of ``log.flush.interval.ms`` with which the server never flushes."""
 ACCEPT_BACKLOG = 1024
 
 
@@ -557,7 +555,7 @@ class Server:
     def flush_soon(self) -> None:
         """Schedule a flush and a turn for waiting requests after all readable sockets are read."""
         if self.turn_handle is None:
-            # After all readable sockets: responses that are sent together wake their receiver once.
+            # Responses that are sent together wake their receiver once.
             self.turn_handle = self.loop.call_soon(self._turn)
 
     def flush(self) -> None:
@@ -577,6 +575,7 @@ class Server:
             self.flush_soon()
 
     def _set_timer(self, deadline_ms: int | None) -> None:
+        # A later deadline does not move the timer: firing once for nothing is cheaper.
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
             self._wake_at(deadline_ms)
 
@@ -614,8 +613,6 @@ class Server:
     # ------------------------------------------------------------ timers
 
     def _wake_at(self, deadline_ms: int) -> None:
-        # A later deadline leaves the timer as it is: it then fires once for nothing, which is cheaper than moving it
-        # every time.
         if self._timer is not None:
             self._timer.cancel()
         delay_s = min(max(deadline_ms - self.broker.clock.now_ms(), 0) / 1000, LONGEST_TIMER_S)

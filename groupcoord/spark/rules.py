@@ -62,7 +62,7 @@ def read_record_times(
 ) -> DataFrame:
     """Return the timestamp of the next record of each lagging group (:data:`groupcoord.spark.schemas.RECORD_TIMES`).
 
-    One batch is fetched for each, by each action. The user needs READ on the topics; others have no rows.
+    Each action fetches one batch for each. The user needs READ on the topics; others have no rows.
 
     Args:
         spark: any session.
@@ -168,7 +168,7 @@ def _with_members(offsets: DataFrame, history: DataFrame | History | None) -> Da
     return offsets.join(counts, "group_id", "left")
 
 
-# ---------------------------------------------------------------- what is known of topics' partitions
+# ---------------------------------------------------------------- partitions of topics
 
 
 def packed_holders(history: DataFrame | History) -> DataFrame:
@@ -236,8 +236,8 @@ def anomalies(
         history: the result of :func:`groupcoord.spark.history`, to avoid computing it again.
         commits: the result of :func:`groupcoord.spark.commits`, likewise.
         end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
-        end_offset_samples: as for :func:`groupcoord.spark.lag`; commits of a group that was at the end recently have
-            not stopped.
+        end_offset_samples: as for :func:`groupcoord.spark.lag`; commits of a group that was recently at the end
+            have not stopped.
         now_ms: the time for the rules; the last record timestamp by default.
         thresholds: limits of anomalies.
     """

@@ -1,6 +1,6 @@
 """Kafka cluster as the live tools query it: metadata, offsets, records, groups and their commits.
 
-The event loop of its connections runs in a thread, so that callers may have one of their own, as in a notebook.
+The event loop of its connections runs in a thread, so callers may run their own, as in a notebook.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ FETCH_WAIT_MAX_MS = 500
 """Time that a broker may wait for records."""
 
 LIST_WAIT_MAX_MS = 30_000
-"""Time that a broker may search an offset in tiered storage."""
+"""Time that a broker may search tiered storage for an offset."""
 
 _FETCH, _LIST_OFFSETS, _METADATA, _DESCRIBE_CONFIGS = 1, 2, 3, 32
 _VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13), _DESCRIBE_CONFIGS: (1, 4)}
@@ -155,7 +155,7 @@ class KafkaCluster:
         check_error(values.get("error_code", ErrorCode.NONE), partition.topic, "READ")
         parts = [one for topic in values["responses"] for one in topic["partitions"]]
         if not parts:
-            # A throttling broker leaves everything out and returns the delay, which may be any number.
+            # A throttling broker returns only the delay, which may be any number.
             time.sleep(min(max(values["throttle_time_ms"], 0), self._settings.request_timeout_ms) / 1000)
             raise TransientClusterError(f"{partition.topic}-{partition.partition}: throttled by the broker")
         (found,) = parts

@@ -1,8 +1,7 @@
 """Administration of the cluster: nodes, quorum, elections, reassignments of partitions, log directories.
 
 Nodes share their logs, so a reassignment is complete when it is answered. The metadata quorum has one voter. Sources:
-``KafkaApis``, ``ControllerApis``, ``ReplicationControlManager`` and ``ReplicaManager`` of Apache Kafka 4.4, as
-recorded.
+``KafkaApis``, ``ControllerApis``, ``ReplicationControlManager`` and ``ReplicaManager`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ def answer_alter_partition_reassignments(
         return TopicEntry(topic.name, (yield from each(topic.partitions, answer)))
 
     reassigned = yield from each_long(request.topics, answer_topic)
-    # With one node, or owners of a shared log, assignments have no effect.
+    # With one node or a shared log, assignments have no effect.
     if nodes.leadership.keeps_assignments:
         try:
             yield from _reassign(assigned, nodes, topics)
@@ -268,7 +267,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 
     def elect(name: str, index: int, replicas: tuple[int, ...]) -> None:
         topic = topics.get(name)
-        # Perhaps deleted while other partitions were elected.
+        # It may be deleted while others are elected.
         if topic is not None:
             nodes.reassigned(topic, index, replicas)
 
@@ -290,17 +289,17 @@ def answer_list_partition_reassignments(
     return ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, echoed)
 
 
-# ---------------------------------------------------------------- who belongs to the cluster
+# ---------------------------------------------------------------- membership of the cluster
 
 
 def answer_membership(
     request: MembershipRequest, node: Node, node_ids: Collection[int], cluster_id: str, permissions: Permissions
 ) -> MembershipResponse:
-    """Refuse changes of the quorum, as with ``kraft.version`` 0."""
+    """Refuse changes of the quorum, as with ``kraft.version`` 0. Unregistering a broker has no effect."""
     if not permissions.on_cluster(Operation.ALTER):
         return MembershipResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     match request:
-        # As in Kafka, a running broker may be unregistered.
+        # Kafka allows this for running brokers.
         case UnregisterBroker(broker_id):
             if broker_id in node_ids:
                 return MembershipResponse(ErrorCode.NONE, "")
@@ -310,7 +309,7 @@ def answer_membership(
                 message = "Controller cannot unregister itself while it is active."
                 return MembershipResponse(ErrorCode.INVALID_REQUEST, message)
             return _not_registered(f"Controller ID {controller_id} is not currently registered.")
-    # Before the version of the quorum, as recorded.
+    # Checked before the quorum's version, as in Kafka.
     if request.cluster_id not in (None, cluster_id):
         message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
         return MembershipResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
@@ -405,7 +404,7 @@ def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
     if topic is None or not topic.has_partition(index):
         return None
     try:
-        # The logs of all nodes are in the one directory.
+        # The logs of all nodes are in one directory.
         log = data.whole.log(topic, index)
     except NotLeaderError:
         return None

@@ -1,8 +1,8 @@
-"""SASL log-in of a connection, before which no other request is handled.
+"""SASL log-in of a connection, which precedes all other requests.
 
-The order is Kafka's, as recorded: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism, in
-SaslAuthenticate requests or, after a handshake of version 0, without. A failed log-in is answered after a delay; any
-other request closes the connection at once.
+The order is Kafka's: optional ApiVersions, SaslHandshake, then the mechanism's tokens, in SaslAuthenticate requests or,
+after a handshake of version 0, without. A failed log-in is answered after a delay; most other requests close the
+connection at once.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def check_packages(mechanisms: set[str]) -> None:
 
 SASL_HANDSHAKE = b"\x00\x11"
 BEFORE_LOGIN = frozenset((b"\x00\x12", SASL_HANDSHAKE, b"\x00\x24"))
-"""Keys of the APIs before the log-in: ApiVersions, SaslHandshake, SaslAuthenticate."""
+"""API keys allowed before the log-in: ApiVersions, SaslHandshake, SaslAuthenticate."""
 
 SHORTEST_PAUSE_MS = 1_000
 """Shortest time between two re-authentications."""
@@ -159,7 +159,7 @@ class LoginConnection(Connection):
     # ------------------------------------------------------------ requests
 
     def _handle(self, frame: bytes | memoryview) -> None:
-        # Bytes are compared before the decoder sees them: most requests come after the log-in.
+        # Compares bytes without decoding, since most requests come after the log-in.
         if self._may_pass(frame):
             super()._handle(frame)
             return
@@ -184,13 +184,13 @@ class LoginConnection(Connection):
         now_ms = self._sasl.now_ms()
         if frame[:2] == SASL_HANDSHAKE:
             begun_ms = self._took_up_again_at_ms
-            # As in Kafka, too early: it is answered as without a log-in.
+            # Too early: as in Kafka, answered as without SASL.
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True
             self._took_up_again_at_ms = now_ms
             self._state = _State.TOLD_VERSIONS
             return False
-        # KIP-368: afterwards any other request closes the connection.
+        # KIP-368: after expiry, any other request closes the connection.
         return now_ms <= self._expires_at_ms
 
     @property
@@ -237,7 +237,7 @@ class LoginConnection(Connection):
         if self._state is _State.EXCHANGING:
             self._refuse_later(SaslHandshakeResponse(_ILLEGAL), "it sent a second SaslHandshake")
         elif request.mechanism in mechanisms:
-            # The handshake succeeds, and the token fails, as recorded.
+            # As in Kafka the handshake succeeds and the token fails.
             was_other = self._is_again and request.mechanism != self._mechanism
             self._exchange = _Changed() if was_other else self._sasl.mechanisms[request.mechanism]()
             self._mechanism, self._uses_requests = request.mechanism, request.uses_requests
@@ -315,7 +315,7 @@ class LoginConnection(Connection):
 
 
 class _Changed:
-    """Exchange of a re-authentication by another mechanism, which fails without a reason."""
+    """Exchange of a re-authentication with another mechanism, which fails without a reason."""
 
     def evaluate(self, token: bytes) -> Step:
         raise LoginFailedError("another mechanism than before")

@@ -58,9 +58,9 @@ class PartitionFigures:
     """Figures of a partition of a group.
 
     Attributes:
-        unowned_ms: total time without an owner, from the start of the first consumer on.
+        unowned_ms: total measured time without an owner, after the first consumer's start.
         furthest_behind_ms: largest age of the first record of a new owner.
-        duplicate_ms: time in which the records that were processed again had been written.
+        duplicate_ms: time in which the reprocessed records were written.
         longest_duplicate_ms: the largest such time for one ownership.
     """
 
@@ -84,8 +84,8 @@ class GroupObservations:
     """Observations of the partitions of one group, and of the transactions that commit its offsets.
 
     Attributes:
-        offsets_waits_ms: time until each owner had the committed offset.
-        transactions_open_ms: time of each transaction from its begin until its marker was in the log.
+        offsets_waits_ms: time until each owner had the committed offset, or lost the partition.
+        transactions_open_ms: time of each transaction from its start to its marker in the log.
         rebalances: start and end of each, in milliseconds since the epoch.
         owned: spans of ownership, in the order of their ends.
         catch_up_ms: for each loss of an owner, the time until the records written meanwhile were processed.
@@ -155,9 +155,7 @@ class GroupObservations:
             self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
 
     def transaction_ended(self, open_ms: int, late_ms: int | None) -> None:
-        """Note the marker of a transaction; ``late_ms`` is the time since the decision to commit, or None after an
-        abort.
-        """
+        """Note the marker of a transaction; ``late_ms``: time since the decision to commit, None after an abort."""
         self.transactions_open_ms.append(open_ms)
         if late_ms is not None:
             self.offsets_late_ms.append(late_ms)
@@ -346,9 +344,7 @@ class ShareRecords:
             self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
 
     def are_done(self) -> bool:
-        """Return whether all records of existing topics are accepted or archived; note their ends
-        for the laws if so.
-        """
+        """Return whether all records of existing topics are accepted or archived; if so, note their ends."""
         ends = {key: self._shared.end_offset(key) for key in self._shared.keys_of(self._group_id, self._topics)}
         left = {key: end for key, end in ends.items() if self._shared.unfinished(key, end) is not None}
         # A record is archived once its last lock ends. As in Kafka a failed write of that is not retried: then only the

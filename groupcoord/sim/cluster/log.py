@@ -77,7 +77,7 @@ class ClusterLog:
     The time of a flush depends on the clock alone and not on other writes, so skipped writes change nothing for others.
 
     Attributes:
-        fresh: by log partition, the records since they were last taken for the laws.
+        fresh: by log partition, the records that were not checked yet.
         on_append: called with the records of each append before they are durable.
         on_look: called with the epoch of an owner after a successful ownership check.
         late: by log partition, the last records, whose responses may wait for an ownership check.

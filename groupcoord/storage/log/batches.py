@@ -1,7 +1,7 @@
 """Batches of producers: validation, record heads, search by timestamp, and rewriting for their place in the log.
 
 The checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator`` of Apache Kafka 4.4, as recorded, for the header and the sizes of uncompressed records. For compacted
+``LogValidator`` of Apache Kafka 4.4 for the header and the sizes of uncompressed records. For compacted
 topics whole batches are validated, because of the keys.
 """
 
@@ -79,9 +79,7 @@ def read_payload(batch: Batch) -> bytes:
 
 
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
-    """Yield the beginning of each record. A payload that does not hold that many raises
-    MalformedError or IndexError.
-    """
+    """Yield the beginning of each record; MalformedError or IndexError if there are fewer."""
     position, size_bytes = 0, len(payload)
     # The count is what a producer claims, so it is compared with the available bytes before the loop.
     _check_count(record_count, size_bytes)
@@ -96,9 +94,7 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
 
 
 def check_sizes(data: bytes | memoryview, record_count: int) -> None:
-    """Check that the sizes of the records in a batch match their number and the end of the batch; MalformedError if
-    not.
-    """
+    """Raise MalformedError unless the sizes of a batch's records match their number and the end of the batch."""
     size_bytes = len(data)
     _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
     try:
@@ -178,9 +174,7 @@ def check_keys(batch: Batch) -> None:
 
 
 def _has_key(payload: bytes, position: int, end: int) -> bool:
-    """Return whether a record has a key; MalformedError or IndexError if key, value and headers do
-    not end at ``end``.
-    """
+    """Return whether a record has a key; MalformedError or IndexError if it does not end at ``end``."""
     # One-byte sizes are the usual case; 0x81 also sends negative ones the long way.
     key_size = payload[position]
     if key_size & 0x81:
@@ -243,7 +237,7 @@ def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | No
 
 
 SHORT_BYTES = 2_048
-"""Batches up to this size are validated without yielding."""
+"""Uncompressed batches up to this size are validated without yielding."""
 
 SEQUENCE_END = 2**31
 """Sequence numbers wrap to 0 here."""
@@ -386,7 +380,7 @@ def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_tim
     header = bytearray(data)
     _PACK_PLACE(header, 0, base_offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
     is_append_time = append_time_ms is not None
-    # A topic without append time takes the bit off, too, so that consumers don't misread the timestamps.
+    # Without append time the bit is cleared, so that consumers don't misread the timestamps.
     if is_append_time or batch.attributes & LOG_APPEND_TIME:
         attributes = batch.attributes | LOG_APPEND_TIME if is_append_time else batch.attributes & ~LOG_APPEND_TIME
         _PACK_ATTRIBUTES(header, _ATTRIBUTES_POSITION, attributes)

@@ -111,7 +111,7 @@ class SegmentLogStore:
         # Not limited: the bound on memory is for logs of topics.
         self._memory = LogMemory(INT64_MAX)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
-        # : The id of ``__consumer_offsets`` in this directory.
+        #: The id of ``__consumer_offsets`` in this directory.
         self.topic_id = topic_id or find_topic_id(self.directory)
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
@@ -386,11 +386,9 @@ class SegmentLogStore:
             log.let_go()
 
     def _forget(self, partition: int) -> None:
-        """Close a partition and remember what it must hold when it is opened again, or acknowledged
-        commits are lost.
-        """
+        """Close a partition and remember what it must hold when it is opened again."""
         log = self._logs.pop(partition)
-        # Opening it again must find all this, or acknowledged commits are lost.
+        # Otherwise acknowledged commits could be lost unnoticed.
         self._acknowledged[partition] = log.acknowledged
         log.let_go()
 

@@ -308,7 +308,7 @@ class Produced:
         return missing + [f"not expected: {_described(bare)} ({some(where)})" for bare, where in places.items()]
 
     def _of_order(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
-        """Return where records stand in another order; empty if they are in several partitions."""
+        """Return where the order differs; empty if records are in several partitions."""
         if len({record.partition for record in found}) > 1:
             return []
         return [

@@ -1,4 +1,4 @@
-"""Examination: runs scenarios, judges them, and reports the results as text, HTML and JUnit XML."""
+"""Examination of a program by scenarios, with results as text, HTML and JUnit XML."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _some(records: Sequence[str]) -> str:
 
 
 def _committed_counts(stage: Stage) -> Mapping[Place, int]:
-    """Return how often each record stands in the output, as read with ``read_committed``."""
+    """Return how often each record occurs in the output, as read with ``read_committed``."""
     records = stage.server.records(OUTPUT, isolation_level="read_committed")
     return Counter(number for record in records for number in numbers_in_value(record.value, record.key))
 
@@ -276,10 +276,7 @@ PROGRAM = "the program"
 
 
 def story(result: Result, breach: Breach) -> list[Event]:
-    """Return the last events that led to a breach: faults, and requests of the instance; without one all errors.
-
-    The causes named by the breach are added.
-    """
+    """Return a breach's causes and the last events before: faults and its instance's requests, or else all errors."""
     before = [event for event in result.events if event.at_s <= breach.at_s]
     own = [event for event in before if event.who in ("", breach.who) or (not breach.who and event.is_error)]
     told = own[-STORY_MAX:]

@@ -126,7 +126,7 @@ def state_bar(counts: Mapping[str, int]) -> Html:
 
 
 def load_columns(partitions: Sequence[PartitionRow]) -> Html:
-    """Return the records of each log partition, with its hottest group at the bottom."""
+    """Draw the records of each log partition, its hottest group at the bottom."""
     height, top, floor = 190, 14, 160
     highest = max((row.records for row in partitions), default=0)
     scale = (floor - top) / _round_up(highest)
@@ -193,7 +193,7 @@ def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> l
 
 
 def epoch_lines(story: GroupStory, axis: Axis) -> Html:
-    """Return the epochs of a KIP-848 group over time; lines that are apart show a reconciliation."""
+    """Draw the epochs of a KIP-848 group over time; gaps between lines show a rebalance."""
     top, bottom = 14, 74
     points = story.epochs
     lowest = min(epoch for point in points for epoch in (point.target, point.lowest) if epoch is not None)
@@ -282,7 +282,7 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
 
 
 def _silence(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:
-    """Return the time without commits up to the end of the log, if it is long enough."""
+    """Mark the time without commits up to the end of the log, if it is long enough."""
     last_ms = story.row.last_commit_ms
     if story.row.commits and last_ms is None:
         return []
@@ -332,7 +332,7 @@ def _times(axis: Axis, top: float, floor: float) -> Html:
 
 
 def _plot(height: int, told: str, parts: Iterable[Html]) -> Html:
-    """Return a picture with labels in it, which scrolls where it does not fit."""
+    """Return a picture that scrolls where it does not fit."""
     return element("div", picture(WIDTH, height, told, parts), class_="plot", tabindex=0)
 
 

@@ -48,7 +48,7 @@ class ModernGroup(ABC, Generic[StateT]):
         steady: member id → its last heartbeat, if that changed nothing.
         waiting, answers, overdue: requests, answers of the host and fired timers that wait for the write in flight.
         is_topics_look_due: subscribed topics may have changed, so the next heartbeat compares them.
-        fencing: timers with the removal of their member in flight.
+        fencing: timers whose member's removal is in flight.
         revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
@@ -84,7 +84,7 @@ class ModernGroup(ABC, Generic[StateT]):
     @property
     @abstractmethod
     def group_state(self) -> Enum:
-        """State of the group by Kafka's names."""
+        """State of the group, as Kafka names it."""
 
     @property
     @abstractmethod
@@ -152,7 +152,7 @@ class ModernGroup(ABC, Generic[StateT]):
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
         return []
 
-    # ------------------------------------------------------------ looking inside
+    # ------------------------------------------------------------ inspection
 
     def parked_tokens(self) -> list[Token]:
         return [entry.token for entry in self.waiting]
@@ -239,7 +239,7 @@ class CommittingGroup(ModernGroup[StateT]):
         return self._epoch_error(member, request.generation_id, request.topics)
 
     def _epoch_error(self, member: Any, epoch: int, topics: tuple[TopicToCommit, ...]) -> ErrorCode:
-        # A current epoch may commit any partition, also unassigned ones.
+        # The current epoch may commit any partition, even unassigned.
         member_epoch = member.assignment.member_epoch
         if epoch == member_epoch:
             return NO_ERROR
@@ -258,7 +258,7 @@ class CommittingGroup(ModernGroup[StateT]):
         return ErrorCode.NONE
 
     def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
-        # Kafka fails inside for an epoch without a member id.
+        # Kafka has no specific error for an epoch without member id.
         if wanted.member_id is None:
             return ErrorCode.NONE if wanted.member_epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
         member = self.state.members.get(wanted.member_id)

@@ -42,7 +42,7 @@ _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
 
 class ClassicMembership:
-    """Handles the membership requests of one context."""
+    """Handlers of a context's membership requests."""
 
     __slots__ = ("_config", "_context", "_effects", "_groups", "_rebalance", "_timers")
 
@@ -78,7 +78,7 @@ class ClassicMembership:
             self._refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         else:
             group = self.create(request.group_id, now_ms)
-            # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
+            # The record of the empty group is written even if the join is refused, as in Kafka 4.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
             # Made before the join changes the group, written after it: the join's response does not wait for it.
@@ -128,7 +128,7 @@ class ClassicMembership:
             # At once and in any state: of two instances with one id the last to join stays (KAFKA-8225).
             self.replace_static(group, member_id, request, token, now_ms)
         elif instance_id is None and request.requires_known_member_id:
-            # A client that lost this answer leaves an id behind and no member (KIP-394, KAFKA-7824).
+            # A client that loses this response leaves an id but no member (KIP-394, KAFKA-7824).
             timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
             group.pending_members[member_id] = timer
             self._timers.arm(timer, now_ms + request.session_timeout_ms)
@@ -173,7 +173,7 @@ class ClassicMembership:
         if is_unchanged and (
             group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)
         ):
-            # The answer to its last join was lost; only a leader that rejoins a stable group wants a rebalance.
+            # The response to its last join was lost; only a leader that rejoins a stable group wants a rebalance.
             # A waiting sync of the member stays, and is answered with the assignments.
             self._effects.reply(token, self._rebalance.joined_response(group, member))
             return
@@ -203,7 +203,7 @@ class ClassicMembership:
         # A stale generation is not reported as a rebalance: clients react differently (KAFKA-2557).
         elif request.generation_id != group.generation_id:
             self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))
-        # Clients before version 5 send neither, which is not checked (KIP-559).
+        # Requests before version 5 have neither, so skip the check (KIP-559).
         elif _differs(request.protocol_type, group.protocol_type) or _differs(
             request.protocol_name, group.protocol_name
         ):
@@ -355,7 +355,7 @@ class ClassicMembership:
             return
         join = group.take_join(member)
         if join is None:
-            # The join was answered after the append timeout. It is here again if a later replacement timed out as well.
+            # The join was answered after the append timeout; a later replacement may have restored the id.
             return
         if not join.supports_skip_assignment:
             # Older clients would assign again as leader, so they get the leader's old id (KIP-814).

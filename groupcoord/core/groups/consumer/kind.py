@@ -182,7 +182,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
-        # Both end the group: the request has to wait for the classic one.
+        # Both end the consumer group: the request waits for the classic one.
         is_its_end = draft.downgrade is not None or (isinstance(request, JoinGroup) and not draft.state.members)
         return not is_its_end and super().shares_write(draft, request)
 
@@ -211,7 +211,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             if request.group_instance_id is None and request.requires_known_member_id:
                 return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         state, environment = draft.state, self._environment
-        # Replacing the last member of the consumer protocol by a classic one ends the group.
+        # Replacing the last member of the consumer protocol by a classic one ends the group (KAFKA-17317).
         replaced = state.members.get(state.static_members.get(request.group_instance_id or "", ""))
         ends_group = (
             replaced is not None
@@ -228,7 +228,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             now_ms=now_ms,
         )
         self._follow_step(group, draft, step, None, now_ms)
-        # A classic member has replaced the last member of the consumer protocol (KAFKA-17317).
         if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
             trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
@@ -305,7 +304,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         if draft.downgrade is None and take_resolution(draft, answer, self._environment):
             group.is_topics_look_due = False
 
-    # ------------------------------------------------------------ groups as the log has them
+    # ------------------------------------------------------------ groups from the log
 
     def make_of_records(self, group_id: str) -> ConsumerGroup:
         group = super().make_of_records(group_id)
@@ -327,7 +326,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
 
 def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMember | ErrorCode:
     try:
-        # Administrators name a static member by its instance alone.
+        # Administrators name a static member by its instance id alone.
         if not entry.member_id and entry.group_instance_id is not None:
             return find_member(state, state.static_members.get(entry.group_instance_id, ""))
         if entry.group_instance_id is None:

@@ -76,7 +76,7 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
 
     holder_id = draft.state.static_members.get(request.instance_id or "")
     if holder_id is not None:
-        # Kafka renames before it checks whether the place is free, and even without a replacement.
+        # Kafka renames before it checks whether the member is replaced, and even if not.
         memory.replace_member(holder_id, request.member_id)
     member, takes_place = identify(
         draft.state,
@@ -116,7 +116,7 @@ def assign_target(
     visiting_order = hash_map_order([*known, *newcomers])
     assignment: Mapping[str, MemberTasks] = {}
     if configured.is_ready:
-        # While topics are missing all targets are empty.
+        # Otherwise all targets are empty.
         settings = environment.settings_of(state.group_id)
         spec = StreamsGroupSpec(
             # Running tasks count, not former targets: state is where they run.
@@ -181,7 +181,7 @@ TASK_OFFSETS_MAX = 10_000
 
 @frozen
 class Step:
-    """Result of a member's heartbeat: the member before, under its present id, and with the draft's records.
+    """Result of a member's heartbeat: the member before (with its present id) and after.
 
     ``is_stale``: the member has an older topology than the group; ``is_delayed``: a new target is due later.
     """
@@ -279,7 +279,7 @@ def _updated(
     tags = request.client_tags
     if tags is not None:
         tags = tuple(sorted(tags))
-        # Kafka fails inside over a tag that is named twice.
+        # Kafka has no specific error for a duplicate tag.
         if len(dict(tags)) < len(tags):
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     joins = request.member_epoch == 0
@@ -360,7 +360,7 @@ def _trigger(draft: StreamsDraft, before: StreamsMember, *, bumps: bool) -> Trig
 
 
 def _check_offsets(offsets: Sequence[TaskOffset] | None) -> None:
-    """Refuse offsets that name a task twice, or more tasks than a member could have."""
+    """Refuse offsets that name a task twice, or too many tasks."""
     if offsets is not None and len(offsets) > TASK_OFFSETS_MAX:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"There are offsets of more than {TASK_OFFSETS_MAX} tasks.")
     tasks = [(offset.subtopology_id, offset.partition) for offset in offsets or ()]
