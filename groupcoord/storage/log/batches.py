@@ -36,7 +36,7 @@ from groupcoord.storage.log.settings import TopicLogSettings
 DECOMPRESSED_BYTES_MAX = 33_554_432
 """Batches that decompress to more are not read, because that would take too long."""
 BATCH_RECORDS_MAX = 500_000
-"""Batches with more records are not read where each record must be examined and none is searched by time."""
+"""Batches with more records are not compacted, nor read for dead letters."""
 
 UNREADABLE = (CorruptBatchError, DecompressionError, MalformedError, IndexError)
 """Errors raised for a batch with content that is not records."""
