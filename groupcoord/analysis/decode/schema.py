@@ -16,7 +16,7 @@ KIND_CONTROL = "control"
 KIND_CORRUPT = "corrupt"
 KIND_READ = "read"
 KINDS = (KIND_RECORD, KIND_CONTROL, KIND_CORRUPT, KIND_READ)
-"""Kinds of rows of :data:`RECORDS`: a record, a control record, corrupt bytes, and the account of a byte range."""
+"""Kinds of rows of :data:`RECORDS`: a record, a control record, corrupt bytes, and a byte range that was read."""
 
 _SHORT, _INT, _LONG, _DOUBLE = pa.int16(), pa.int32(), pa.int64(), pa.float64()
 _STRING, _BINARY, _BOOLEAN = pa.string(), pa.binary(), pa.bool_()
@@ -62,21 +62,21 @@ COLUMNS = (
     Column("batch_count", _INT, "for a read range: sound batches, including empty ones"),
     Column("complete_from", _LONG, "for a read range: no offset is missing from this one on"),
 )
-"""All content of a log, one row each.
+"""Rows for all content of a log.
 
 * ``kind = 'record'``: a record. A committed offset or its tombstone (``record_type`` 0 and 1) is decoded into columns,
-  and ``key`` and ``value`` are null. Others keep them as bytes, for :func:`groupcoord.records.typed.parse_record` and
-  :func:`groupcoord.records.codec.decode_record`; only their group id and value version are decoded. A record with a
-  ``problem`` keeps its bytes too.
+  and ``key`` and ``value`` are null unless ``raw_bytes`` is set. Others keep them, for
+  :func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record`; only their group id
+  and value version are decoded. A record with a ``problem`` keeps them too.
 * ``kind = 'control'``: a control record with its bytes; ``control_type`` 0 and 1 end the transaction of ``producer_id``
   in that log partition.
 * ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are not a sound batch, and the
   ``problem``.
-* ``kind = 'read'``: the account of a byte range; the ranges of a file are contiguous.
+* ``kind = 'read'``: a byte range that was read; ranges of a file are contiguous.
 """
 
 RECORDS = pa.schema([(name, kind) for name, kind, _ in COLUMNS])
-"""The same as Arrow's schema."""
+"""Arrow schema of :data:`COLUMNS`."""
 
 
 _NAMES = {int(known): known.name for known in RecordType}
@@ -136,7 +136,7 @@ CURRENT_OFFSETS: Columns = (
     Column("log_partition", _INT, "position of the record"),
     Column("log_offset", _LONG, "position of the record"),
 )
-"""The offsets that a coordinator would answer after loading the log: one row a group, topic and partition."""
+"""The offsets that a coordinator would answer after loading the log: one per group, topic and partition."""
 
 CORRUPT: Columns = (
     Column("file", _STRING, "the file"),

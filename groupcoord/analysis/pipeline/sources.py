@@ -76,7 +76,7 @@ def attempted(read: Callable[[], None]) -> None:
 
 
 class Tail(ABC):
-    """Reader of growing logs. Tasks of a look are returned again unless they are taken.
+    """Reader of growing logs. :meth:`look` returns ranges again until :meth:`take`.
 
     Attributes:
         leaderless: log partitions without a leader, which the last look omitted.
@@ -266,7 +266,7 @@ class Source(ABC):
     def share_state_tail(self) -> Tail:
         """Return a reader of the growing ``__share_group_state``, from the start.
 
-        Its ``look`` raises :class:`groupcoord.analysis.errors.InputError` without that topic, or without permission.
+        On a cluster ``look`` raises :class:`groupcoord.analysis.errors.InputError` without that topic or permission.
         """
 
     @abstractmethod
@@ -396,7 +396,7 @@ def read_end_offsets_file(path: str) -> pa.Table:
 
 
 class ClusterTask(RecordTask):
-    """Offset ranges of a cluster, without secrets."""
+    """Task for offset ranges of a cluster."""
 
     def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
         self.address = address

@@ -68,7 +68,7 @@ OffsetsOfGroup = Mapping[str, Mapping[int, object]]
 """Committed offsets by topic and partition."""
 
 Committed = Callable[[str | None], OffsetsOfGroup]
-"""Returns the committed offsets of a group, a live view."""
+"""Returns a live view of a group's committed offsets."""
 
 Ask = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
 
@@ -105,7 +105,7 @@ class OffsetFetches:
         for wanted in self._request.groups:
             key = _key_of(wanted)
             if key not in found:
-                # Once, however often a request names the group.
+                # All offsets of a group are fetched once.
                 found[key] = yield from self._fetch_group(wanted)
             groups.append(found[key])
             yield None

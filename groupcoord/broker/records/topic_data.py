@@ -224,7 +224,7 @@ class TopicData:
                 ]
             except OSError as error:
                 self._report("the data directory can't be read", str(error))
-        # A step for some logs each, so that requests are served between them.
+        # Some logs in each step, so that requests are served in between.
         due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
         for topic_id, index in due:
             topic = self.topics.get_by_id(topic_id)
@@ -327,7 +327,7 @@ LedResponse = TypeVar("LedResponse", FetchResponse, ProduceResponse, ShareFetchR
 class CurrentLeaders:
     """Adds the current leader to each partition that fails with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH.
 
-    KIP-951 and KIP-932; source: ``KafkaApis`` of Apache Kafka 4.4, as recorded.
+    KIP-951 and KIP-932; source: ``KafkaApis`` of Apache Kafka 4.4.
     """
 
     def __init__(self, leadership: Leadership, data: TopicData) -> None:

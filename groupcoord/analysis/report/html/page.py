@@ -423,7 +423,7 @@ def _epochs(story: GroupStory, axis: Axis) -> Html:
 
 
 def _axis(report: Report) -> Axis | None:
-    """Return the time of the log for all pictures, so that a group that stopped shows its silence."""
+    """Return the time axis of all pictures: the whole log, so that a stopped group shows its silence."""
     first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
     return None if first_ms is None or last_ms is None or first_ms >= last_ms else Axis(first_ms, last_ms)
 
