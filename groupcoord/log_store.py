@@ -385,7 +385,7 @@ class OwnedStore(Protocol):
     An owner may answer from memory for the time of a lease. A lease starts when a successful ownership check starts; a
     successful read counts as a check. After a take-over, each check, read and append of the former owner raises
     :class:`OwnershipLostError`. The new owner gets the log when the former one has released it, or when the former
-    one's lease has expired. So at most one owner answers at a time, if clocks run at the same speed; their values may
+    one's lease has expired. So at most one owner answers at a time, if clocks run at the same speed; their times may
     differ.
     """
 
@@ -478,8 +478,8 @@ class MemoryLogStore:
         return True
 
     def take_over(self) -> MemoryLogStore:
-        """Return the same log for another owner. The next call of this store raises OwnershipLostError, and its
-        waiting appends are dropped.
+        """Return the same log for another owner. Appends, reads and checks of this store raise OwnershipLostError from
+        now on; waiting appends are dropped.
 
         The test must let the lease pass before the other owner answers.
         """

@@ -2,7 +2,7 @@
 
 Known keys are ``bootstrap.servers``, ``client.id``, ``security.protocol``, ``sasl.*`` and ``ssl.*``, also under
 librdkafka's names (``sasl.username``, ``ssl.ca.location`` …). Certificates and keys are PEM (KIP-651), as files or as
-text. Keys that concern no connection, such as ``acks``, are kept in ``unused_keys``.
+text. Keys without effect, such as ``acks``, are kept in ``unused_keys``.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ClientProperties:
     ssl_enabled_protocols: str = _text("TLSv1.2,TLSv1.3")
     ssl_endpoint_identification_algorithm: str = _text("https")
     unused_keys: tuple[str, ...] = ()
-    """Given keys that do not concern connections, sorted."""
+    """Given keys without effect, sorted."""
 
     def __attrs_post_init__(self) -> None:
         _check_choice("security.protocol", self.security_protocol, SECURITY_PROTOCOLS)
@@ -231,7 +231,7 @@ class ClientProperties:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
 
     def _load_identity(self, context: ssl.SSLContext) -> None:
-        # An empty password keeps the ssl module from asking at the terminal.
+        # An empty password keeps the ssl module from prompting at the terminal.
         password = self.ssl_key_password or self.ssl_keystore_password
         if certificate := self.ssl_keystore_location or self.ssl_certificate_location:
             context.load_cert_chain(certificate, self.ssl_key_location or None, password)

@@ -200,9 +200,9 @@ class Cause:
 
 
 def causes_of(outcomes: Iterable[Outcome]) -> list[Cause]:
-    """Return failures grouped by difference, the most frequent first.
+    """Return failures grouped by cause, the most frequent first.
 
-    Failures have one cause if the same API returned another value in the same field, or was late.
+    Failures of an API have one cause if their difference or message is equal, or all are late.
     """
     found: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in outcomes:
@@ -411,7 +411,7 @@ class Change:
         before: verdict of the first run with its reason; empty if missing.
         after: verdict of the second run with its reason; empty if missing.
         is_worse: it fails now, and did not.
-        is_better: it failed, and does not now.
+        is_better: it failed, and has another verdict now.
     """
 
     name: str
@@ -463,7 +463,7 @@ def _verdict(outcome: Mapping[str, Any] | None) -> str:
 
 
 def _essence(outcome: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Return the part of an outcome that is equal in every run, without durations and ids."""
+    """Return the parts of an outcome to compare, without durations and ids."""
     if outcome is None:
         return ()
     failure = outcome.get("failure") or {}

@@ -200,7 +200,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self._answer_if_complete(gathering)
 
     def _ask(self, question: StateQuestion, request: ShareStateRequest, now_ms: int) -> None:
-        # Each share-partition has its own log partition, so one request may meet several.
+        # The share-partitions of a request may be in different log partitions.
         partition = self._partitions.serving(question.key)
         if partition is None:
             error_code = self._partitions.refusal(self._partitions.index_of(question.key))

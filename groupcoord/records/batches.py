@@ -33,7 +33,7 @@ DECOMPRESSED_BYTES_MAX = 104_857_600
 MAGIC_V2 = 2
 
 RECORD_BYTES_MIN = 7
-"""Size of a record of format v2 without key, value and headers: seven fields of a byte."""
+"""Size of a record of format v2 without key, value and headers: seven fields of one byte."""
 
 LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does not include
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -93,7 +93,7 @@ _NULL = write_varint(-1)
 
 
 def sized(content: bytes | None) -> bytes:
-    """Return bytes after their length, as a record holds them; None is null."""
+    """Return bytes with their length in front, as in a record; None is null."""
     return _NULL if content is None else write_varint(len(content)) + content
 
 
@@ -218,7 +218,7 @@ class Batch:
         base_offset: offset of its first slot.
         next_offset: the offset after its last slot.
         base_timestamp_ms: base of the timestamps of its records; the delete horizon if bit 6 of the attributes is set.
-        record_count: the number of records; after compaction less than the slots, 0 in an emptied batch.
+        record_count: the number of records; after compaction fewer than the slots, 0 in an emptied batch.
         is_transactional: whether the records belong to a transaction.
         is_control: whether the records are control records (transaction markers).
     """
@@ -367,8 +367,8 @@ class Batch:
 class LegacyBatch(Batch):
     """A message of format v0 or v1 as a batch; a compressed one holds several records.
 
-    Producer and leader epoch are -1, and no message is transactional. Wrapped messages
-    are decompressed at once, because the offset of the first one is inside.
+    Producer and leader epoch are -1, and no message is transactional. Wrapped messages are decompressed at once, because
+    the offset of the first one is inside.
     """
 
     __slots__ = ("_actual_crc", "_records")
@@ -512,7 +512,7 @@ def _decode_records(
 
 
 def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
-    """Return bytes after their length, or None, and the position after them, which may lie beyond the end."""
+    """Read a length and its bytes, or None; return them and the position behind, maybe beyond the end."""
     raw = payload[position]
     position += 1
     if raw > 0x7F:

@@ -1,6 +1,4 @@
-"""Columns of every table: records, commits, offsets, lag, groups and their history. Numbers are as
-Kafka writes them.
-"""
+"""Columns of every table. Codes of types and errors are Kafka's."""
 
 from __future__ import annotations
 

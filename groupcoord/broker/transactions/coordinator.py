@@ -1,8 +1,8 @@
 """Transaction coordinator without sockets: producer ids, epochs, the end of transactions, and WriteTxnMarkers.
 
-It implements KIP-98, KIP-447 and KIP-890, with the order of checks of ``TransactionCoordinator`` of Apache Kafka 4.4,
-as recorded. Markers go to the logs of a transaction's partitions, and through the :class:`~groupcoord.GroupCoordinator`
-to the log partitions of its groups. Changes are in the transaction log before they are answered.
+It implements KIP-98, KIP-447 and KIP-890, with the order of checks of ``TransactionCoordinator`` of Apache Kafka 4.4.
+Markers go to the logs of a transaction's partitions, and through the :class:`~groupcoord.GroupCoordinator` to the log
+partitions of its groups. Changes are in the transaction log before they are answered.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def answer_write_txn_markers(
     for _, answer in submissions:
         if not answer.is_done:
             yield answer
-    # As recorded, a marker without partitions has no result.
+    # As in Kafka, a marker without partitions has no result.
     named = [marker for marker in markers if any(found for _, found in marker[1])]
     return WriteTxnMarkersResponse((yield from each_long(named, _written)))
 
@@ -344,7 +344,7 @@ class TransactionCoordinator(Waker):
             if not transaction.may_resume(request.producer_id, expected_epoch):
                 return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
         if transaction.state.is_prepared:
-            # The completion will replace the whole state, and with it a new epoch.
+            # The completion will replace the whole state: a new epoch would be lost.
             return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction.state is TransactionState.ONGOING:
             # Offsets on their way would reach the log after the abort marker.
@@ -366,7 +366,7 @@ class TransactionCoordinator(Waker):
         except NoProducerIdError as error:
             raise self._refused(error) from error
 
-    # ------------------------------------------------------------ what a transaction has
+    # ------------------------------------------------------------ partitions
 
     def add_partitions(
         self, request: AddPartitionsToTxn, permissions: Permissions = UNRESTRICTED
@@ -468,7 +468,7 @@ class TransactionCoordinator(Waker):
             try:
                 self._store(transaction.with_partitions(partitions, self._clock.now_ms(), client_version))
             except TransactionLogError:
-                # Retriable: in memory, too, nothing has changed.
+                # Retriable: nothing has changed in memory either.
                 return NOT_WRITTEN
         return ErrorCode.NONE
 
@@ -483,7 +483,7 @@ class TransactionCoordinator(Waker):
     def verify_writer(self, writer: Writer) -> ErrorCode:
         """Return NONE if a producer may write to a partition, which is added to its transaction if requested."""
         error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
-        # As recorded, Produce and TxnOffsetCommit fail with the older error.
+        # As in Kafka, Produce and TxnOffsetCommit fail with the older error.
         if error_code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error_code is not ErrorCode.NONE:
@@ -583,12 +583,12 @@ class TransactionCoordinator(Waker):
             self._retry_ms = now_ms + RETRY_MS
             self.wake_earlier()
         # Answered also with failed markers, since the outcome is durable.
-        # Retries end here, too, when these clients have their response.
+        # After a retry, these clients have their response already.
         waiting, completion.waiting = completion.waiting, []
         for token, response in waiting:
             token.answer(response)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ queries
 
     @property
     def all(self) -> Collection[Transaction]:
@@ -698,7 +698,7 @@ def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
 
 
 def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicEntry[int]]:
-    """Return partitions by topic in the order of ``KafkaApis``: that of a Scala map of their number."""
+    """Return partitions by topic in the order of ``KafkaApis``: that of a Scala map of this size."""
     # Scala's HashMap.sizeHint for a load factor of 0.75.
     capacity = int((len(partitions) + 1) / 0.75)
     return _by_topic(scala_map_order(partitions, topic_partition_hash, 1 << max(capacity - 1, 4).bit_length()))

@@ -151,7 +151,7 @@ DESCRIBED_CONSUMER_GROUPS = DescribedKind(
 def refuse_malformed_share_heartbeat(
     request: ShareGroupHeartbeat, permissions: Permissions | None
 ) -> ShareGroupHeartbeatResponse | None:
-    """Return the error response to an invalid heartbeat, or one with topics without DESCRIBE, or None."""
+    """Return the error response to a heartbeat that is invalid or names topics without DESCRIBE, or None."""
     # KafkaApis checks the id's length before topics, and the form last.
     units = len(request.member_id.encode("utf-16-le", "surrogatepass")) // 2
     if not 0 < units <= MEMBER_ID_UNITS_MAX:
@@ -223,7 +223,7 @@ def complete_description(
 ) -> DescribedShareGroupOffsets:
     topics = response.group.topics
     if permissions is not None:
-        # A description of all topics omits hidden ones, where named ones fail.
+        # A description of all topics omits denied ones; named ones fail.
         topics = tuple([topic for topic in topics if permissions.on_topic(topic.topic_name, Operation.DESCRIBE)])
     return response.group._replace(topics=topics + refused)
 
@@ -258,7 +258,7 @@ def refuse_streams_topics(
     """
     if request.topology is None:
         return None
-    # Before anything walks over it: a peer decides how large it is.
+    # Before any use, since the client decides how large it is.
     if says_more(request.topology, TOPOLOGY_VALUES_MAX):
         return StreamsGroupHeartbeatResponse(ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology is too large.")
     names = list(dict.fromkeys(_topics_of_subtopologies(request.topology.subtopologies)))
@@ -364,7 +364,7 @@ def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupD
 def answer_description_update(
     request: StreamsGroupTopologyDescriptionUpdate, permissions: Permissions | None
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    # Without a plugin nothing else of the request is looked at.
+    # Without a plugin nothing else of the request is checked.
     if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
         return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_PLUGIN)

@@ -83,7 +83,7 @@ class Assertions(ABC):
     def run(self, function: Callable[[Broker], T]) -> T:
         """Call a function with the broker in the server's thread and return its result."""
 
-    # ------------------------------------------------------------ what came
+    # ------------------------------------------------------------ received requests
 
     @property
     @abstractmethod
@@ -255,7 +255,7 @@ class Assertions(ABC):
         return self.run(describe_topics)
 
     def create_topics(self, topics: Topics) -> None:
-        """Create topics from partition counts by name, or from names with ``num.partitions`` each.
+        """Create topics by name with partition counts, or with ``num.partitions`` each.
 
         Raises:
             TypeError, ValueError: the argument is invalid.

@@ -152,7 +152,7 @@ class NoSuchClientError(UnknownNameError):
 
 
 class Control:
-    """Faults of a running server. All methods run in the server's thread; call :meth:`flush` afterwards.
+    """Faults of a running server. Call all methods in the server's thread, and :meth:`flush` afterwards.
 
     ``node`` is the id of a node; None selects all.
     """

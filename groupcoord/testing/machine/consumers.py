@@ -280,7 +280,7 @@ class Sent:
     Attributes:
         consumer: the sender, or None.
         member_id: member id created for this request, otherwise that of the request.
-        answers: the response, once there is one; None in it if Kafka never responds.
+        answers: the response, once there is one, or None if Kafka never responds.
     """
 
     def __init__(self, token: int, request: Request, consumer: Consumer | None) -> None:
@@ -326,7 +326,6 @@ class Sent:
 
 class Fleet:
     """Clients of a coordinator: delivers requests and responses.
-
 
     Attributes:
         consumers: all consumers ever started.

@@ -1,4 +1,4 @@
-"""Start offsets of share groups: alter and delete them without members, and describe them with their lag.
+"""Start offsets of share groups: alter and delete them in empty groups, describe them with their lag.
 
 Sources: ``GroupMetadataManager`` (``alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion``,
 ``shareGroupBuildPartitionDeleteRequest``) of Apache Kafka 4.4; KIP-932.
@@ -97,7 +97,7 @@ class ShareOffsets:
         ]
         if not asked:
             self._context.effects.reply(token, self._response(purpose, {}, {}))
-        # Kafka fails inside for an empty group id, but only with topics.
+        # In Kafka an empty group id fails, but only with topics.
         elif not request.group_id:
             self._context.effects.replies += _refusals([purpose], ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
@@ -245,7 +245,7 @@ def altered(response: AlterShareGroupOffsetsResponse, error_codes: ErrorCodes) -
     return evolve(response, responses=tuple(topics))
 
 
-# ---------------------------------------------------------------- forget
+# ---------------------------------------------------------------- delete
 
 
 def draft_deletion(
