@@ -367,8 +367,8 @@ class Batch:
 class LegacyBatch(Batch):
     """A message of format v0 or v1 as a batch; a compressed one holds several records.
 
-    Producer and leader epoch are -1, and no message is transactional. Wrapped messages are decompressed at once, since the
-    first offset is inside.
+    Producer and leader epoch are -1, and no message is transactional. Wrapped messages are decompressed at once, since
+    the first offset is inside.
     """
 
     __slots__ = ("_actual_crc", "_records")
